@@ -1,0 +1,42 @@
+# Every target sets up what it needs: a virtual environment in .venv with the pinned dependencies.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test demo bench lint lock clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(READY) ## make .venv with the pinned dependencies
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "sbic needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3 ..."; exit 1; }
+	@echo "Setting up .venv (once) ..."
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lint: $(READY) ## formatting, lint and types
+	@$(BIN)/ruff format --check --quiet . || { echo "formatting: run .venv/bin/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+test: lint ## lint, types and all tests
+	@$(BIN)/pytest
+
+demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crowd
+	@$(BIN)/sbic demo
+
+bench: $(READY) ## measure speed, as ratios within one run
+	@$(BIN)/python -m benchmarks
+
+lock: $(READY) ## pin the newest allowed dependencies, with hashes
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --all-extras --group dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove .venv
+	rm -rf .venv

@@ -1,0 +1,5 @@
+"""`python -m pipeline` is `sbic`."""
+
+from pipeline.cli.main import main
+
+main()

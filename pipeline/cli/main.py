@@ -1,0 +1,50 @@
+"""Finds the subcommand, runs it, and turns what went wrong into one line and an exit status."""
+
+import sys
+from importlib import import_module
+from typing import Never
+
+import click
+
+from pipeline import __version__
+
+COMMANDS = ("infer", "bounds", "experiment")
+
+
+class Commands(click.Group):
+    """Loads `pipeline.cli.NAME` only when NAME is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names in the order of the README, not of the alphabet."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The click command that the module of that name defines."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"pipeline.cli.{cmd_name}").command
+        return command
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sbic")
+def sbic() -> None:
+    """Real-time truth from crowds, on Kafka."""
+
+
+def main() -> Never:
+    """Run `sbic`; bad usage and bad input end with one line on standard error and status 2."""
+    try:
+        sys.exit(sbic.main(prog_name="sbic", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as help_text:
+        click.echo(help_text.format_message())
+        sys.exit(2)
+    except click.ClickException as error:
+        where = getattr(error, "ctx", None)
+        name = where.command_path if where else "sbic"
+        message = " ".join(error.format_message().split())
+        click.echo(f"{name}: {message}", err=True)
+        sys.exit(2 if isinstance(error, click.UsageError) else error.exit_code)
+    except click.Abort:
+        click.echo("sbic: interrupted", err=True)
+        sys.exit(130)

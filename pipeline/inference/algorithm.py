@@ -1,0 +1,86 @@
+"""What the algorithms share: the prior they start from and the estimate they return."""
+
+from dataclasses import dataclass
+from math import log
+from typing import Protocol
+
+import numpy as np
+
+from pipeline.inference.labels import Floats, Ints, Labels
+
+
+@dataclass(frozen=True)
+class Prior:
+    """θ of the paper: worker accuracy ~ Beta(alpha, beta), and q, the probability of +1.
+
+    >>> Prior().log_odds
+    0.0
+    """
+
+    alpha: float = 2.0
+    beta: float = 1.0
+    q: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (0 < self.alpha < float("inf") and 0 < self.beta < float("inf")):
+            raise ValueError(
+                f"alpha and beta must be positive numbers, not {self.alpha:g} and {self.beta:g}"
+            )
+        if not 0 < self.q < 1:
+            raise ValueError(f"the prior of +1 must be between 0 and 1, not {self.q:g}")
+
+    @property
+    def log_odds(self) -> float:
+        """Log-odds of a task before any label (Algorithm 1, line 1)."""
+        return log(self.q / (1 - self.q))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an algorithm says of each task.
+
+    `score` is positive where +1 is predicted, negative where -1 is, 0 where it is a tie. It is
+    the log-odds of +1 where `is_log_odds`; otherwise (majority, KOS, TE) only its sign and rank
+    mean anything.
+    """
+
+    score: Floats
+    is_log_odds: bool = True
+
+    @property
+    def probability(self) -> Floats | None:
+        """The probability of +1 for each task, if the algorithm has one."""
+        return sigmoid(self.score) if self.is_log_odds else None
+
+    @property
+    def prediction(self) -> Ints:
+        """1, -1, or 0 for a tie."""
+        return np.sign(self.score).astype(np.int64)
+
+    def error(self, truth: Ints) -> float:
+        """The share of wrong predictions; a tie counts half, a task of unknown truth (0) not.
+
+        >>> Estimate(np.array([2.0, -1.0, 0.0, 9.0])).error(np.array([1, 1, 1, 0]))
+        0.5
+        """
+        known = truth != 0
+        return float(np.mean((1 - self.prediction[known] * truth[known]) / 2))
+
+
+class Algorithm(Protocol):
+    """Labels in, an estimate of each task out; `rng` serves those that draw at random."""
+
+    def __call__(self, labels: Labels, prior: Prior, rng: np.random.Generator) -> Estimate:
+        """Estimate every task of `labels`."""
+        ...
+
+
+def sigmoid(x: Floats) -> Floats:
+    """1 / (1 + exp(-x)), for any x without overflow.
+
+    >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    tail = np.exp(-np.abs(x))
+    result: Floats = np.where(x >= 0, 1 / (1 + tail), tail / (1 + tail))
+    return result
