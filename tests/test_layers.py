@@ -12,7 +12,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inference": set(),
     "policies": set(),
     "experiments": {"inference", "policies"},
-    "cli": {"inference", "policies", "experiments"},
+    "records": set(),
+    "settings": set(),
+    "partitioner": set(),
+    "topics": {"records", "settings"},
+    "broker": set(),
+    "kafka": {"settings", "topics"},
+    "cli": {"broker", "experiments", "inference", "kafka", "policies", "settings", "topics"},
 }
 
 

@@ -1,0 +1,64 @@
+"""Settings as command-line options: each `SBIC_*` variable is also a flag."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from pipeline.settings import SPECS, BadSetting, Settings, read_setting, variable
+
+Function = Callable[..., Any]
+
+
+class SettingType(click.ParamType):
+    """Reads one setting; a bad value is named with its flag and its variable."""
+
+    def __init__(self, setting: str) -> None:
+        self.setting = setting
+        self.name = type(SPECS[setting].default).__name__
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """The value, or a usage error."""
+        if not isinstance(value, str):
+            return value  # the default
+        try:
+            return read_setting(self.setting, value)
+        except BadSetting as bad:
+            self.fail(f"must be {bad.needs}, not {value!r}", param, ctx)
+
+
+def settings_options(*names: str) -> Callable[[Function], Function]:
+    """Gives a command the flags of these settings, and their values as its argument `settings`.
+
+    A command takes only the flags that it uses; the other settings keep their defaults.
+    """
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def with_settings(**arguments: Any) -> Any:
+            given = {name: arguments.pop(name) for name in names}
+            return function(settings=Settings(**given), **arguments)
+
+        command: Function = with_settings
+        for name in reversed(names):
+            command = _option(name)(command)
+        return command
+
+    return decorate
+
+
+def _option(name: str) -> Callable[[Function], Function]:
+    spec = SPECS[name]
+    return click.option(
+        "--" + name.replace("_", "-"),
+        name,
+        type=SettingType(name),
+        default=spec.default,
+        envvar=variable(name),
+        show_default=True,
+        show_envvar=True,
+        help=spec.metadata["help"],
+    )

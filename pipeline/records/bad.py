@@ -1,0 +1,99 @@
+"""Why a record cannot be used, and the checks that several kinds of records share."""
+
+from enum import StrEnum
+from typing import Any
+
+from orjson import JSONDecodeError, loads
+
+ID_MAX_BYTES = 256
+ID_SURELY_SHORT = ID_MAX_BYTES // 4  # characters: none takes more than 4 bytes in UTF-8
+
+
+class Reason(StrEnum):
+    """A closed set: it is also the value of a metric's label."""
+
+    NULL_VALUE = "null-value"
+    TOO_LARGE = "too-large"
+    NOT_JSON = "not-json"
+    NOT_OBJECT = "not-object"
+    MISSING_FIELD = "missing-field"
+    BAD_ID = "bad-id"
+    BAD_LABEL = "bad-label"
+    BAD_FIELD = "bad-field"
+
+
+class BadRecord(ValueError):
+    """A record that cannot be used: the reason, and a sentence for the person who sent it."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+def read_object(value: bytes | None) -> dict[str, Any]:
+    """The JSON object that a record's value is.
+
+    >>> read_object(b"[1]")
+    Traceback (most recent call last):
+    pipeline.records.bad.BadRecord: the value must be a JSON object, not a list
+    """
+    if value is None:
+        raise BadRecord(Reason.NULL_VALUE, "the record has no value")
+    try:
+        record = loads(value)
+    except JSONDecodeError as error:
+        raise BadRecord(Reason.NOT_JSON, f"the value is not JSON: {error}") from None
+    if type(record) is not dict:
+        raise BadRecord(Reason.NOT_OBJECT, f"the value must be a JSON object, not {_kind(record)}")
+    return record
+
+
+def read_field(record: dict[str, Any], name: str) -> Any:
+    """The value of a field that must be there."""
+    try:
+        return record[name]
+    except KeyError:
+        raise BadRecord(Reason.MISSING_FIELD, f"the field {name!r} is missing") from None
+
+
+def read_id(record: dict[str, Any], name: str) -> str:
+    """The id in a field: a non-empty string of at most 256 bytes in UTF-8.
+
+    >>> read_id({"task": ""}, "task")
+    Traceback (most recent call last):
+    pipeline.records.bad.BadRecord: 'task' is empty
+    """
+    value = read_field(record, name)
+    if type(value) is not str:
+        raise BadRecord(Reason.BAD_ID, f"{name!r} must be a string, not {_kind(value)}")
+    if not value:
+        raise BadRecord(Reason.BAD_ID, f"{name!r} is empty")
+    if (size := len(value.encode())) > ID_MAX_BYTES:
+        raise BadRecord(
+            Reason.BAD_ID, f"{name!r} has {size} bytes in UTF-8, more than {ID_MAX_BYTES}"
+        )
+    return value
+
+
+def read_number(record: dict[str, Any], name: str, kind: type[int] | type[float]) -> Any:
+    """The number in a field, written as the kind of number that the pipeline writes there."""
+    value = read_field(record, name)
+    if type(value) is not kind:
+        raise BadRecord(Reason.BAD_FIELD, f"{name!r} must be {KINDS[kind]}, not {_kind(value)}")
+    return value
+
+
+KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number with a fraction or exponent",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _kind(value: object) -> str:
+    return KINDS[type(value)]

@@ -1,0 +1,101 @@
+"""Posteriors, the output: what is known of each task, and from which labels."""
+
+from math import exp
+from typing import Literal, TypedDict, cast
+
+from orjson import JSONDecodeError, dumps, loads
+
+from pipeline.records.bad import (
+    ID_SURELY_SHORT,
+    BadRecord,
+    Reason,
+    read_field,
+    read_id,
+    read_number,
+    read_object,
+)
+
+
+class Posterior(TypedDict):
+    """What is known of one task.
+
+    `probability` is that of +1; `prediction` is 1, -1, or 0 while `log_odds` is exactly 0.
+    `sources` maps a partition of the labels topic to the offset of the last label from it that
+    is counted here. `updated_at` is the timestamp of the newest label counted, in milliseconds.
+    """
+
+    task: str
+    log_odds: float
+    probability: float
+    prediction: Literal[1, -1, 0]
+    labels: int
+    status: Literal["open"]
+    sources: dict[str, int]
+    updated_at: int
+
+
+def posterior_of(
+    task: str, log_odds: float, labels: int, sources: dict[str, int], updated_at: int
+) -> Posterior:
+    """The record of a task whose log-odds are `log_odds` after `labels` labels.
+
+    >>> record = posterior_of("t1", 0.0, 2, {"3": 42}, 1700000000000)
+    >>> record["probability"], record["prediction"]
+    (0.5, 0)
+    """
+    return {
+        "task": task,
+        "log_odds": log_odds,
+        "probability": _sigmoid(log_odds),
+        "prediction": 1 if log_odds > 0 else -1 if log_odds < 0 else 0,
+        "labels": labels,
+        "status": "open",
+        "sources": sources,
+        "updated_at": updated_at,
+    }
+
+
+def _sigmoid(x: float) -> float:
+    if x >= 0:
+        return 1 / (1 + exp(-x))
+    tail = exp(x)  # this way round it cannot overflow
+    return tail / (1 + tail)
+
+
+def encode_posterior(posterior: Posterior) -> bytes:
+    """The value of a posterior's record; the log-odds come back to the last bit."""
+    return dumps(posterior)
+
+
+def parse_posterior(value: bytes | None) -> Posterior:
+    """The posterior in a record's value, or `BadRecord`.
+
+    >>> parse_posterior(encode_posterior(posterior_of("t1", -2.5, 1, {"3": 42}, 0)))["log_odds"]
+    -2.5
+    """
+    try:
+        posterior = loads(value)  # type: ignore[arg-type]  # None is not JSON either
+        task = posterior["task"]
+        if (
+            type(task) is str
+            and 0 < len(task) <= ID_SURELY_SHORT
+            and type(posterior["log_odds"]) is float
+            and type(posterior["labels"]) is int
+            and type(posterior["sources"]) is dict
+            and type(posterior["updated_at"]) is int
+        ):
+            return cast(Posterior, posterior)
+    except (JSONDecodeError, TypeError, KeyError):
+        pass
+    return _parse_carefully(value)
+
+
+def _parse_carefully(value: bytes | None) -> Posterior:
+    posterior = read_object(value)
+    read_id(posterior, "task")
+    read_number(posterior, "log_odds", float)
+    read_number(posterior, "labels", int)
+    read_number(posterior, "updated_at", int)
+    if type(read_field(posterior, "sources")) is not dict:
+        raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object")
+    return cast(Posterior, posterior)

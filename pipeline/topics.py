@@ -1,0 +1,133 @@
+"""Every topic, described once: creation, checks, the AsyncAPI document and the tests read this.
+
+All topics have the same number of partitions, so that partition p of all of them goes to one
+instance, and every name carries the project's prefix.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeline.records import dead_letters, labels
+from pipeline.settings import Settings
+
+FOREVER = -1
+HOUR_MS = 3_600_000
+MIB = 1 << 20
+
+ROOM = 64 * 1024  # for keys, headers and what Kafka adds
+LABELS_MAX_BYTES = labels.MAX_BYTES + ROOM  # a good label fits again when it is forwarded
+DEAD_LETTERS_MAX_BYTES = dead_letters.MAX_BYTES + ROOM
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic: what it is called, what its records are keyed by, and how they are kept.
+
+    `config` must be so; `tuning` is what a new topic gets, and an operator may change it.
+    """
+
+    name: str
+    key: str
+    public: bool
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+    tuning: Mapping[str, str]
+
+
+class Topics:
+    """The topics of one project.
+
+    >>> Topics(Settings(prefix="birds")).labels.name
+    'birds.labels'
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def __iter__(self) -> Iterator[Topic]:
+        yield self.labels
+        yield self.answers
+        yield self.votes
+        yield self.posteriors
+        yield self.workers
+        yield self.dead_letters
+
+    @cached_property
+    def labels(self) -> Topic:
+        """The users' labels, the only input: people were paid for them."""
+        config = _kept(self.settings.labels_retention_hours)
+        config["max.message.bytes"] = str(LABELS_MAX_BYTES)
+        return self._topic("labels", "worker", config)
+
+    @cached_property
+    def answers(self) -> Topic:
+        """Changelog of the worker agent's answers table, a record per batch of labels."""
+        return self._topic("answers", "none", _kept(FOREVER), public=False)
+
+    @cached_property
+    def votes(self) -> Topic:
+        """What each label adds to its task, from the worker agent to the task agent."""
+        return self._topic("votes", "task", self._for_days(), public=False)
+
+    @cached_property
+    def posteriors(self) -> Topic:
+        """What is known of each task; also the changelog of the task agent's table."""
+        return self._topic("posteriors", "task", _compacted(), tuning=_small_segments())
+
+    @cached_property
+    def workers(self) -> Topic:
+        """What is known of each worker."""
+        return self._topic("workers", "worker", _compacted(), tuning=_small_segments())
+
+    @cached_property
+    def dead_letters(self) -> Topic:
+        """Records that could not be used, as they came, with the reason in headers."""
+        config = self._for_days()
+        config["max.message.bytes"] = str(DEAD_LETTERS_MAX_BYTES)
+        return self._topic("dead-letters", "as it came", config)
+
+    def _topic(
+        self,
+        name: str,
+        key: str,
+        config: dict[str, str],
+        *,
+        public: bool = True,
+        tuning: Mapping[str, str] | None = None,
+    ) -> Topic:
+        replication = self.settings.replication
+        # acks=all means two copies at least, yet one broker may be away
+        config["min.insync.replicas"] = str(min(2, max(1, replication - 1)))
+        return Topic(
+            name=f"{self.settings.prefix}.{name}",
+            key=key,
+            public=public,
+            partitions=self.settings.partitions,
+            replication=replication,
+            config=config,
+            tuning=tuning or {},
+        )
+
+    def _for_days(self) -> dict[str, str]:
+        # an old label's vote is not old: retention counts from when the record was written
+        return _kept(self.settings.retention_hours) | {"message.timestamp.type": "LogAppendTime"}
+
+
+def _kept(hours: int) -> dict[str, str]:
+    milliseconds = FOREVER if hours == FOREVER else hours * HOUR_MS
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": str(milliseconds),
+        "retention.bytes": str(FOREVER),
+    }
+
+
+def _compacted() -> dict[str, str]:
+    return {"cleanup.policy": "compact"}
+
+
+def _small_segments() -> dict[str, str]:
+    # the last segment is never compacted, and every start reads it: 1 GiB would be too much
+    return {"segment.bytes": str(32 * MIB), "min.cleanable.dirty.ratio": "0.2"}
