@@ -1,0 +1,41 @@
+"""Every algorithm by name, so that a table of all of them is a loop."""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from pipeline.inference.algorithm import Algorithm
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An algorithm, what the paper calls it, and whether it varies from run to run.
+
+    `is_random` where the estimate depends on the order of the labels or on the random generator:
+    such an algorithm is judged by the mean over many runs.
+    """
+
+    name: str
+    title: str
+    is_random: bool = False
+
+    def load(self) -> Algorithm:
+        """The function `a_name` of the module `a_name`, imported only when it is needed."""
+        module = self.name.replace("-", "_")
+        algorithm: Algorithm = getattr(import_module(f"pipeline.inference.{module}"), module)
+        return algorithm
+
+
+# In the order of the paper's Table 2.
+ALGORITHMS: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry("majority", "MAJ"),
+        Entry("em", "EM"),
+        Entry("amf", "AMF"),
+        Entry("kos", "KOS"),
+        Entry("mc", "MC", is_random=True),
+        Entry("fast-sbic", "Fast SBIC", is_random=True),
+        Entry("sorted-sbic", "Sorted SBIC", is_random=True),
+        Entry("te", "TE"),
+    )
+}
