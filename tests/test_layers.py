@@ -11,14 +11,26 @@ ROOT = Path(__file__).parent.parent / "pipeline"
 MAY_IMPORT: dict[str, set[str]] = {
     "inference": set(),
     "policies": set(),
-    "experiments": {"inference", "policies"},
+    "files": {"inference"},
+    "progress": set(),
+    "experiments": {"files", "inference", "policies", "progress"},
     "records": set(),
     "settings": set(),
     "partitioner": set(),
     "topics": {"records", "settings"},
     "broker": set(),
     "kafka": {"settings", "topics"},
-    "cli": {"broker", "experiments", "inference", "kafka", "policies", "settings", "topics"},
+    "cli": {
+        "broker",
+        "experiments",
+        "files",
+        "inference",
+        "kafka",
+        "policies",
+        "progress",
+        "settings",
+        "topics",
+    },
 }
 
 

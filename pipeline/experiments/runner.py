@@ -1,0 +1,92 @@
+"""Runs the cases of an experiment on several cores; a stopped run goes on where it was.
+
+An experiment is a function of one *case* (a flat mapping of names to texts and numbers, which says
+all that the result depends on besides the seed) and of a random generator, and gives a *result*
+(a flat mapping of names to numbers):
+
+    def measure(case: Case, rng: np.random.Generator) -> Result:
+        return {"error": ...}
+
+    cases = [{"algorithm": name, "run": run} for name in names for run in range(100)]
+    results = run(measure, cases, seed=0, jobs=2, journal=out / "name.jsonl", title="Name")
+
+The generator is drawn from the seed and the case alone. So a result depends neither on `jobs` nor
+on which other cases there are, and 200 runs begin with the same 100 as 100 runs do.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from hashlib import sha256
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+
+from pipeline.experiments.journal import Case, Journal, Result, key
+from pipeline.progress import progress
+
+Work = Callable[[Case, np.random.Generator], Result]
+
+
+def run(
+    work: Work, cases: Sequence[Case], *, seed: int, jobs: int, journal: Path, title: str
+) -> list[Result]:
+    """The result of every case, in the order of the cases; those in the journal are not run again.
+
+    `work` must be importable by name (a function of a module, or a `functools.partial` of one):
+    with more than one job it runs in processes of its own.
+    """
+    with Journal(journal, seed) as done:
+        todo = [case for case in cases if case not in done]
+        with progress(title, total=len(cases), completed=len(cases) - len(todo)) as advance:
+            for case, result in finished(work, todo, seed, min(jobs, len(todo))):
+                done.add(case, result)
+                advance()
+        return [done[case] for case in cases]
+
+
+def generator(seed: int, case: Case) -> np.random.Generator:
+    """The random generator of a case: always the same for the same seed and case."""
+    digest = sha256(key(seed, case).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big"))
+
+
+def finished(
+    work: Work, cases: Sequence[Case], seed: int, jobs: int
+) -> Iterator[tuple[Case, Result]]:
+    """Each case with its result, as they come."""
+    if jobs <= 1:
+        for case in cases:
+            yield case, work(case, generator(seed, case))
+        return
+    # spawned, not forked: the progress bar runs in a thread, and threads do not survive a fork
+    with ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent) as pool:
+        futures = {pool.submit(call, work, case, seed): case for case in cases}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def call(work: Work, case: Case, seed: int) -> Result:
+    """One case, in a process of the pool."""
+    return work(case, generator(seed, case))
+
+
+def end_with_parent() -> None:
+    """Make a process of the pool end at once with the run, however that was ended."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=await_parent, daemon=True).start()
+
+
+def await_parent() -> None:
+    """Exit when the parent process is gone."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,36 @@
+"""A progress bar on standard error, for whatever may take longer than a person likes to wait."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+@contextmanager
+def progress(
+    title: str, total: int | None = None, completed: int = 0
+) -> Iterator[Callable[[], None]]:
+    """Show a bar while the block runs, and give it a function to call at every step done.
+
+    Without a total the bar only shows that something is going on. It vanishes at the end, and
+    never appears where standard error is not a terminal.
+    """
+    console = Console(stderr=True)
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+    if total is not None:
+        columns += [MofNCompleteColumn(), TimeRemainingColumn()]
+    columns.append(TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(title, total=total, completed=completed)
+        yield lambda: bar.advance(task)
