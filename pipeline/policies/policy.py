@@ -1,0 +1,82 @@
+"""What every policy is: the open tasks in order of a key, smallest first."""
+
+from collections.abc import Container, Hashable
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Generic, TypeVar
+
+Task = TypeVar("Task", bound=Hashable)
+Entry = tuple[float, int, Task]
+
+
+class Policy(Generic[Task]):
+    """A heap of (key, tie, task); an entry whose task has a newer one is dropped where it is met.
+
+    Equal keys are common (every task begins with the same), and how they are ordered matters: by
+    index, or by any order that stays, the same tasks meet the same workers again and again, and
+    the crowd closes into blocks. So a task draws its place among equals anew with every label:
+    a pseudo-random number made of the seed, the task and its count, the same in every process
+    and whatever came before.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = str(seed).encode()[:16]
+        self._heap: list[Entry[Task]] = []
+        self._current: dict[Task, Entry[Task]] = {}
+        self._salt: dict[Task, int] = {}
+
+    def __len__(self) -> int:
+        """How many tasks are open."""
+        return len(self._current)
+
+    def __contains__(self, task: Task) -> bool:
+        return task in self._current
+
+    def update(self, task: Task, labels: int, log_odds: float, in_flight: int = 0) -> None:
+        """Open `task`, or let its place follow its labels, log-odds and assignments in flight."""
+        raise NotImplementedError
+
+    def remove(self, task: Task) -> None:
+        """Close `task`: it is not chosen again until the next `update`."""
+        if self._current.pop(task, None) is not None:
+            del self._salt[task]
+
+    def choose(self, answered: Container[Task]) -> Task | None:
+        """The first task not in `answered`, which stays open; None where there is no such task."""
+        heap, current = self._heap, self._current
+        passed: list[Entry[Task]] = []
+        chosen = None
+        while heap:
+            entry = heap[0]
+            task = entry[2]
+            if current.get(task) is not entry:
+                heappop(heap)
+            elif task in answered:
+                passed.append(heappop(heap))
+            else:
+                chosen = task
+                break
+        for entry in passed:
+            heappush(heap, entry)
+        return chosen
+
+    def _place(self, task: Task, key: float, labels: int, in_flight: int) -> None:
+        """Give `task` this key, in place of the one it had."""
+        salt = self._salt.get(task)
+        if salt is None:
+            salt = self._salt[task] = self._draw(task)
+        # Python keeps the hash of numbers, unlike that of text, the same in every process.
+        entry = (key, hash((salt, labels, in_flight)), task)
+        heap, current = self._heap, self._current
+        if heap and current.get(task) is heap[0]:  # chosen just now: the usual case
+            heapreplace(heap, entry)
+        else:
+            heappush(heap, entry)
+        current[task] = entry
+        if len(heap) > 2 * len(current) + 64:
+            self._heap = list(current.values())
+            heapify(self._heap)
+
+    def _draw(self, task: Task) -> int:
+        digest = blake2b(repr(task).encode(), digest_size=7, key=self._seed).digest()
+        return int.from_bytes(digest, "big")

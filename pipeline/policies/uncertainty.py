@@ -1,0 +1,29 @@
+"""Uncertainty sampling (equation 2): ask where we know least."""
+
+from pipeline.policies.policy import Policy, Task
+
+
+class Uncertainty(Policy[Task]):
+    """The open task with the smallest |log-odds|, which is the one closest to probability 1/2.
+
+    An assignment in flight counts as if it had already moved |log-odds| by `expected_weight`,
+    the weight log(α / β) of a stranger's label.
+
+    >>> policy = Uncertainty(seed=1, expected_weight=0.7)
+    >>> policy.update("t1", labels=2, log_odds=-0.5)
+    >>> policy.update("t2", labels=2, log_odds=0.6)
+    >>> policy.choose(answered=set())
+    't1'
+    >>> policy.update("t1", labels=2, log_odds=-0.5, in_flight=1)
+    >>> policy.choose(answered=set())
+    't2'
+    """
+
+    def __init__(self, seed: int = 0, expected_weight: float = 0.0) -> None:
+        super().__init__(seed)
+        self._expected_weight = expected_weight
+
+    def update(self, task: Task, labels: int, log_odds: float, in_flight: int = 0) -> None:
+        """Open `task`, or let its place follow its log-odds and assignments in flight."""
+        key = abs(log_odds) + in_flight * self._expected_weight
+        self._place(task, key, labels, in_flight)
