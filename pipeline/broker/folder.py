@@ -1,0 +1,104 @@
+"""The broker's data folder: made once, of one Kafka version, used by one broker at a time."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from pipeline.broker.config import LOG4J, server_properties
+from pipeline.broker.errors import BadChoice, CannotStart
+from pipeline.broker.java import KAFKA_VERSION, cache_folder, java_command
+
+CLUSTER_ID = "c2JpYy1lbWJlZGRlZC0wMQ"  # Kafka wants 16 bytes in base64
+VERSION_FILE = "sbic-kafka-version"
+
+
+def default_folder() -> Path:
+    """The per-user folder that is kept between runs."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "sbic" / "kafka"
+
+
+class DataFolder:
+    """Kafka's data in `data/`, next to its configuration and its log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.data = self.path / "data"
+        self.log = self.path / "kafka.log"
+        self.properties = self.path / "server.properties"
+        self.log4j = self.path / "log4j2.properties"
+
+    def lock(self) -> IO[str]:
+        """The folder's lock, held for as long as this file is open in any process."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / "lock").open("w")
+        except OSError as error:
+            raise BadChoice(f"cannot use the data folder {self.path}: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise BadChoice(f"another broker is running on the data folder {self.path}") from None
+        return lock
+
+    def prepare(self, port: int, controller_port: int) -> None:
+        """Format the folder if it is new, refuse one of another version, write the settings."""
+        if self.data.exists():
+            self._check_version()
+        else:
+            _copy_of_formatted(self.data)
+        self.properties.write_text(server_properties(port, controller_port, self.data))
+        self.log4j.write_text(LOG4J)
+
+    def _check_version(self) -> None:
+        try:
+            version = (self.data / VERSION_FILE).read_text().strip()
+        except OSError:
+            raise BadChoice(
+                f"{self.path} was not made by sbic broker; choose another folder with --data-dir"
+            ) from None
+        if version != KAFKA_VERSION:
+            raise BadChoice(
+                f"{self.path} has data of Kafka {version}, and this is Kafka {KAFKA_VERSION}: "
+                f"choose another folder with --data-dir, or remove that one"
+            )
+
+    def end_of_log(self, lines: int = 15) -> str:
+        """The last lines that Kafka wrote."""
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+
+def _copy_of_formatted(data: Path) -> None:
+    formatted = cache_folder() / "formatted"
+    if not formatted.exists():
+        _format(formatted)
+    unfinished = data.with_suffix(".new")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(formatted, unfinished)
+    unfinished.rename(data)
+
+
+def _format(target: Path) -> None:
+    """What Kafka's own tool makes of an empty folder; it takes a second, so it is kept."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        properties = Path(scratch, "server.properties")
+        data = Path(scratch, "data")
+        properties.write_text(server_properties(9092, 9093, data))
+        tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
+        done = subprocess.run([*java_command(), *tool], capture_output=True, text=True)
+        if done.returncode:
+            raise CannotStart("Kafka cannot format a data folder", done.stdout + done.stderr)
+        (data / VERSION_FILE).write_text(KAFKA_VERSION)
+        try:
+            data.rename(target)
+        except OSError:
+            if not target.exists():  # unless another process was faster
+                raise
