@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from pipeline.broker.embedded import EmbeddedBroker
+
+# No test asserts a time: the first example may compile, and the machine may be busy.
+settings.register_profile("sbic", deadline=None)
+settings.load_profile("sbic")
 
 
 @pytest.fixture(scope="session")

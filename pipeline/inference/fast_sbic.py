@@ -1,7 +1,7 @@
 """Fast SBIC (Algorithm 1): each label, as it comes, adds its worker's vote to its task."""
 
 from collections.abc import Hashable
-from math import log
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -81,8 +81,9 @@ class FastSBIC(Generic[Task, Worker]):
 
     def set_prior(self, task: Task, q: float) -> float:
         """Let `q` be this task's probability of +1 before any label; return its log-odds."""
+        prior = replace(self.prior, q=q).log_odds
         belief = self._beliefs.get(task) or self._new_belief(task)
-        belief.prior = log(q / (1 - q))
+        belief.prior = prior
         return self._replay(belief)
 
     def log_odds(self, task: Task) -> float:

@@ -65,8 +65,11 @@ class Policy(Generic[Task]):
         salt = self._salt.get(task)
         if salt is None:
             salt = self._salt[task] = self._draw(task)
-        # Python keeps the hash of numbers, unlike that of text, the same in every process.
-        entry = (key, hash((salt, labels, in_flight)), task)
+        # The middle bits of a product depend on all bits of both numbers; Python's own hash of
+        # a tuple is the same in every process too, but leaves equals in similar orders.
+        step = labels + (in_flight << 32)
+        tie = ((salt ^ step * 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93 >> 32) & 0xFFFFFFFFFFFFFFF
+        entry = (key, tie, task)
         heap, current = self._heap, self._current
         if heap and current.get(task) is heap[0]:  # chosen just now: the usual case
             heapreplace(heap, entry)

@@ -1,0 +1,68 @@
+"""Crowds to test with: small ones drawn by hypothesis, larger ones from a seed, the real ones."""
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from pipeline.inference.algorithm import Algorithm, Prior
+from pipeline.inference.labels import Ints, Labels
+from tests.inference.paper import Triple
+
+positive = st.floats(0.05, 20)
+priors = st.builds(Prior, positive, positive, st.floats(0.01, 0.99))
+
+
+def triples(tasks: int, workers: int, most: int) -> st.SearchStrategy[list[Triple]]:
+    """Labels of up to so many tasks and workers, in any order, no pair twice."""
+    one = st.tuples(
+        st.integers(0, tasks - 1), st.integers(0, workers - 1), st.sampled_from([1, -1])
+    )
+    return st.lists(one, min_size=1, max_size=most, unique_by=lambda triple: triple[:2])
+
+
+def as_labels(triples: list[Triple]) -> Labels:
+    """With the numbers as they are, not renumbered by first appearance."""
+    task, worker, label = (np.array(column, np.int64) for column in zip(*triples, strict=True))
+    names = [tuple(map(str, range(column.max() + 1))) for column in (task, worker)]
+    return Labels(task, worker, label, names[0], names[1])
+
+
+def random_crowd(
+    tasks: int, workers: int, labels_per_worker: int, seed: int, accuracy: float = 0.7
+) -> Labels:
+    """Workers who each answer random tasks, right with this probability, in random order."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice([-1, 1], tasks)
+    task = np.concatenate(
+        [rng.choice(tasks, labels_per_worker, replace=False) for _ in range(workers)]
+    )
+    worker = np.repeat(np.arange(workers), labels_per_worker)
+    label = np.where(rng.random(len(task)) < accuracy, 1, -1) * truth[task]
+    names = tuple(map(str, range(tasks))), tuple(map(str, range(workers)))
+    return Labels(task, worker, label, *names).in_order(rng.permutation(len(task)))
+
+
+def real_crowd(name: str) -> tuple[Labels, Ints]:
+    """One of the sets of the paper's Table 2 and its truth; the test is skipped without them."""
+    folder = os.environ.get("SBIC_DATA")
+    if not folder:
+        pytest.skip("SBIC_DATA does not name the folder of the real crowds")
+    with (Path(folder) / f"{name}.labels.csv").open() as file:
+        labels = Labels.of((r["task"], r["worker"], int(r["label"])) for r in csv.DictReader(file))
+    with (Path(folder) / f"{name}.truth.csv").open() as file:
+        truth = {row["task"]: int(row["truth"]) for row in csv.DictReader(file)}
+    return labels, np.array([truth[task] for task in labels.task_names])
+
+
+def mean_error(algorithm: Algorithm, name: str, shuffles: int) -> float:
+    """The error over random orders of one of the real crowds."""
+    labels, truth = real_crowd(name)
+    rng = np.random.default_rng(1)
+    orders = (rng.permutation(len(labels)) for _ in range(shuffles))
+    return float(
+        np.mean([algorithm(labels.in_order(o), Prior(), rng).error(truth) for o in orders])
+    )

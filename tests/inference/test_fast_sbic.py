@@ -1,0 +1,181 @@
+import sys
+from math import log
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.inference import fast_sbic as module
+from pipeline.inference.algorithm import Prior
+from pipeline.inference.fast_sbic import FastSBIC, fast_sbic, one_by_one
+from pipeline.inference.fast_sbic_compiled import log_odds_of_all
+from tests.inference.crowds import as_labels, mean_error, priors, random_crowd, triples
+from tests.inference.paper import Triple, algorithm_1, expit
+
+# Up to 30 labels of one worker: more and fewer than those whose labels are added up each time.
+crowds = triples(tasks=30, workers=3, most=70)
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["observe", "observe", "observe", "revert", "prior"]),
+        st.integers(0, 24),
+        st.integers(0, 2),
+        st.sampled_from([1, -1]),
+        st.floats(0.01, 0.99),
+    ),
+    max_size=80,
+)
+
+
+@given(crowds, priors)
+def test_one_by_one_and_compiled_both_equal_the_paper(crowd: list[Triple], prior: Prior) -> None:
+    labels = as_labels(crowd)
+    expected = pytest.approx(algorithm_1(crowd, labels.tasks, prior), abs=1e-9)
+    assert one_by_one(labels, prior) == expected
+    assert log_odds_of_all(labels, prior) == expected
+
+
+def test_one_by_one_and_compiled_agree_on_a_large_crowd() -> None:
+    labels = random_crowd(tasks=500, workers=200, labels_per_worker=100, seed=1)
+    prior = Prior(4, 3, 0.4)
+    assert one_by_one(labels, prior) == pytest.approx(log_odds_of_all(labels, prior), abs=1e-9)
+
+
+def test_log_odds_that_no_exponential_can_hold_are_no_trouble() -> None:
+    labels = as_labels([(i, j, -1) for j in range(400) for i in range(20)])
+    prior = Prior(alpha=50, beta=0.1)
+    estimate = log_odds_of_all(labels, prior)
+    assert np.all(estimate < -1000)
+    assert one_by_one(labels, prior) == pytest.approx(estimate, rel=1e-12)
+
+
+def test_observe_returns_the_vote_and_the_log_odds_with_it() -> None:
+    labels = random_crowd(tasks=40, workers=5, labels_per_worker=30, seed=2)
+    crowd: FastSBIC[int, int] = FastSBIC(Prior(4, 3, 0.3))
+    for task, worker, label in zip(labels.task, labels.worker, labels.label, strict=True):
+        before = crowd.log_odds(task)
+        p = crowd.accuracy(worker)
+        vote, log_odds = crowd.observe(task, worker, label)
+        assert vote == pytest.approx(label * log(p / (1 - p)), abs=1e-12)
+        assert log_odds == crowd.log_odds(task) == before + vote
+
+
+@given(operations, priors)
+def test_whatever_is_taken_back_counts_are_those_of_the_labels_that_stand(
+    operations: list[tuple[str, int, int, int, float]], prior: Prior
+) -> None:
+    crowd: FastSBIC[str, str] = FastSBIC(prior)
+    start: dict[str, float] = {}
+    standing: dict[tuple[str, str], tuple[int, float]] = {}
+    for verb, task_number, worker_number, label, q in operations:
+        task, worker = f"t{task_number}", f"w{worker_number}"
+        if verb == "prior":
+            crowd.set_prior(task, q)
+            start[task] = log(q / (1 - q))
+        elif (task, worker) in standing:
+            if verb == "revert":
+                del standing[task, worker]
+                crowd.revert(task, worker)
+        elif verb == "observe":
+            standing[task, worker] = label, crowd.observe(task, worker, label)[0]
+
+    z = {f"t{i}": start.get(f"t{i}", prior.log_odds) for i in range(25)}
+    for (task, _), (_, vote) in standing.items():
+        z[task] += vote
+    assert {task: crowd.log_odds(task) for task in z} == z
+    for worker in ("w0", "w1", "w2"):
+        own = [(x, z[task]) for (task, j), (x, _) in standing.items() if j == worker]
+        assert crowd.labels(worker) == len(own)
+        assert crowd.correct(worker) == pytest.approx(sum(expit(x * z) for x, z in own), abs=1e-12)
+
+
+def test_reverting_leaves_not_even_rounding_behind() -> None:
+    crowd: FastSBIC[str, int] = FastSBIC(Prior(3, 1.7, 0.3))
+    for worker in range(10):
+        crowd.observe("t", worker, 1 if worker % 3 else -1)
+    before = crowd.log_odds("t")
+    crowd.observe("t", 10, 1)
+    crowd.observe("t", 11, -1)
+    crowd.revert("t", 10)
+    assert crowd.revert("t", 11) == before
+
+
+def test_a_prior_of_its_own_shifts_a_task_and_no_other() -> None:
+    crowd: FastSBIC[str, str] = FastSBIC()
+    crowd.observe("t", "ann", 1)
+    crowd.observe("u", "ann", 1)
+    before, other = crowd.log_odds("t"), crowd.log_odds("u")
+    assert crowd.set_prior("t", 0.2) == pytest.approx(before + log(0.2 / 0.8), abs=1e-15)
+    assert crowd.set_prior("t", 0.5) == before
+    assert crowd.log_odds("u") == other
+
+
+@pytest.mark.parametrize("q", [0, 1, -0.5, float("nan")])
+def test_a_prior_that_is_no_probability_is_refused(q: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        FastSBIC[str, str]().set_prior("t", q)
+
+
+def test_a_second_answer_to_a_task_is_refused_and_changes_nothing() -> None:
+    crowd: FastSBIC[str, str] = FastSBIC()
+    _, log_odds = crowd.observe("t", "ann", 1)
+    with pytest.raises(ValueError, match="'ann' has answered task 't' before"):
+        crowd.observe("t", "ann", -1)
+    assert (crowd.log_odds("t"), crowd.labels("ann")) == (log_odds, 1)
+
+
+def test_only_1_and_minus_1_are_labels() -> None:
+    with pytest.raises(ValueError, match="a label is 1 or -1, not 0"):
+        FastSBIC[str, str]().observe("t", "ann", 0)
+
+
+def test_what_was_not_answered_cannot_be_taken_back() -> None:
+    crowd: FastSBIC[str, str] = FastSBIC()
+    crowd.observe("t", "ann", 1)
+    with pytest.raises(KeyError):
+        crowd.revert("t", "bob")
+    with pytest.raises(KeyError):
+        crowd.revert("u", "ann")
+
+
+def lines_run_by_next_label(labels_before: int) -> int:
+    crowd: FastSBIC[int, str] = FastSBIC()
+    for task in range(labels_before):
+        crowd.observe(task, "model", 1)
+    lines = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename == module.__file__:
+            lines += event == "line"
+            return count
+        return None
+
+    outer = sys.gettrace()
+    sys.settrace(count)
+    try:
+        crowd.observe(-1, "model", 1)
+    finally:
+        sys.settrace(outer)
+    return lines
+
+
+def test_the_cost_of_a_label_does_not_depend_on_how_many_its_worker_gave_before() -> None:
+    assert lines_run_by_next_label(20) == lines_run_by_next_label(5000) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "within"),
+    [
+        ("birds", 0.260, 0.006),
+        ("ducks", 0.400, 0.003),
+        ("rte", 0.075, 0.003),
+        ("temp", 0.059, 0.003),
+    ],
+)
+def test_the_error_on_real_crowds_is_that_of_table_2(
+    name: str, error: float, within: float
+) -> None:
+    assert mean_error(fast_sbic, name, shuffles=100) == pytest.approx(error, abs=within)
