@@ -20,7 +20,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "topics": {"records", "settings"},
     "broker": set(),
     "kafka": {"settings", "topics"},
+    "batched": set(),
+    "stages": {"inference", "partitioner", "records"},
+    "agents": {"batched", "inference", "records", "settings", "stages", "topics"},
     "cli": {
+        "agents",
         "broker",
         "experiments",
         "files",

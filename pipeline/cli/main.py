@@ -8,7 +8,7 @@ import click
 
 from pipeline import __version__
 
-COMMANDS = ("infer", "bounds", "experiment")
+COMMANDS = ("broker", "topics", "worker", "infer", "bounds", "experiment")
 
 
 class Commands(click.Group):

@@ -1,69 +1,94 @@
-"""Votes, from the worker agent to the task agent: what one label adds to its task."""
+"""Votes, from the worker agent to the task agent, and the answers they came from.
 
-from typing import TypedDict, cast
+The worker agent takes a batch of labels from one partition at a time. What it made of them goes
+out twice: as one record of the answers topic, from which the agent recovers, and as one record of
+the votes topic for each partition of tasks. Both hold the same rows, so each row is encoded once.
+"""
 
-from orjson import JSONDecodeError, dumps, loads
+from typing import Any, NamedTuple, cast
 
-from pipeline.records.bad import ID_SURELY_SHORT, read_id, read_number, read_object
+from orjson import OPT_NON_STR_KEYS, Fragment, dumps, loads
+
+from pipeline.records.bad import BadRecord, Reason, read_object
+
+Vote = tuple[str, str, int | None, float, int, int, int]
+"""Task, worker, label, vote, labels, offset, timestamp.
+
+`label` is the worker's answer now, `None` after it was taken back. `vote` is what to add to the
+task's log-odds and `labels` what to add to its number of labels: 1 for a new answer, -1 for one
+taken back, 0 for one that was changed or only repeated. `offset` is the label's own in its
+partition of the labels topic, `timestamp` too, in milliseconds.
+"""
+
+VotesByPartition = dict[int, list[Vote]]
 
 
-class Vote(TypedDict):
-    """One vote.
+class Answers(NamedTuple):
+    """A record of the answers topic: the votes of a batch, by partition of their tasks.
 
-    `weight` is what to add to the task's log-odds, `labels` what to add to its number of labels:
-    1 for a new label, 0 for a changed answer, -1 for one taken back. `partition` and `offset`
-    are those of the label in the labels topic, `timestamp` the label's in milliseconds.
+    `upto` is the offset of the last label taken, `taken_at` the time in nanoseconds: on one
+    instance it orders the batches of all partitions.
     """
 
-    task: str
-    worker: str
-    weight: float
-    labels: int
-    partition: int
-    offset: int
-    timestamp: int
+    upto: int
+    taken_at: int
+    votes: VotesByPartition
 
 
-def encode_vote(vote: Vote) -> bytes:
-    """The value of a vote's record; the weight comes back to the last bit."""
-    return dumps(vote)
+def encode_answers(answers: Answers, source: int) -> tuple[bytes, dict[int, bytes]]:
+    """The record of the answers topic, and the record of the votes topic for each partition.
 
-
-def parse_vote(value: bytes | None) -> Vote:
-    """The vote in a record's value, or `BadRecord`.
-
-    >>> vote = Vote(task="t1", worker="w1", weight=0.7, labels=1, partition=3, offset=42,
-    ...             timestamp=1700000000000)
-    >>> parse_vote(encode_vote(vote)) == vote
+    >>> row = ("t1", "w1", 1, 0.5, 1, 42, 1700000000000)
+    >>> record, votes = encode_answers(Answers(42, 7, {3: [row]}), source=0)
+    >>> parse_answers(record) == Answers(42, 7, {3: [row]})
+    True
+    >>> parse_votes(votes[3]) == (0, [row])
     True
     """
-    try:
-        vote = loads(value)  # type: ignore[arg-type]  # None is not JSON either
-        task = vote["task"]
-        if (
-            type(task) is str
-            and 0 < len(task) <= ID_SURELY_SHORT
-            and type(vote["worker"]) is str
-            and type(vote["weight"]) is float
-            and type(vote["labels"]) is int
-            and type(vote["partition"]) is int
-            and type(vote["offset"]) is int
-            and type(vote["timestamp"]) is int
-        ):
-            return cast(Vote, vote)
-    except (JSONDecodeError, TypeError, KeyError):
-        pass
-    return _parse_carefully(value)
-
-
-def _parse_carefully(value: bytes | None) -> Vote:
-    vote = read_object(value)
-    return Vote(
-        task=read_id(vote, "task"),
-        worker=read_id(vote, "worker"),
-        weight=read_number(vote, "weight", float),
-        labels=read_number(vote, "labels", int),
-        partition=read_number(vote, "partition", int),
-        offset=read_number(vote, "offset", int),
-        timestamp=read_number(vote, "timestamp", int),
+    rows = {partition: dumps(votes) for partition, votes in answers.votes.items()}
+    record = dumps(
+        {
+            "upto": answers.upto,
+            "taken_at": answers.taken_at,
+            "votes": {partition: Fragment(row) for partition, row in rows.items()},
+        },
+        option=OPT_NON_STR_KEYS,
     )
+    return record, {
+        partition: b'{"source":%d,"votes":%b}' % (source, row) for partition, row in rows.items()
+    }
+
+
+def parse_answers(value: bytes) -> Answers:
+    """The record of the answers topic that this package wrote."""
+    record = loads(value)
+    votes = {
+        int(partition): [cast(Vote, tuple(row)) for row in rows]
+        for partition, rows in record["votes"].items()
+    }
+    return Answers(record["upto"], record["taken_at"], votes)
+
+
+def parse_votes(value: bytes | None) -> tuple[int, list[Vote]]:
+    """The labels partition that the votes came from, and the votes; or `BadRecord`.
+
+    >>> parse_votes(b'{"source": 0, "votes": [["t1"]]}')
+    Traceback (most recent call last):
+    pipeline.records.bad.BadRecord: not a record of votes
+    """
+    record = read_object(value)
+    source, rows = record.get("source"), record.get("votes")
+    if type(source) is int and type(rows) is list and all(map(_is_vote, rows)):
+        return source, [cast(Vote, tuple(row)) for row in rows]
+    raise BadRecord(Reason.BAD_FIELD, "not a record of votes")
+
+
+SHAPE: tuple[type | tuple[type, ...], ...] = (str, str, (int, type(None)), float, int, int, int)
+
+
+def _is_vote(row: Any) -> bool:
+    return type(row) is list and len(row) == len(SHAPE) and all(map(_fits, row, SHAPE))
+
+
+def _fits(value: object, kinds: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kinds)

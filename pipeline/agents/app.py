@@ -1,0 +1,138 @@
+"""Puts an instance together: agents on topics, tables with changelogs, the task view, the web."""
+
+import logging
+from collections.abc import Iterator
+from time import monotonic, time
+from typing import Any, cast
+
+from faust.types import StreamT
+
+from pipeline.agents.follower import Follower
+from pipeline.agents.metrics import Lag, Metrics
+from pipeline.agents.publisher import Publisher
+from pipeline.agents.task_agent import TaskAgent
+from pipeline.agents.web import Web
+from pipeline.agents.worker_agent import WorkerAgent
+from pipeline.batched.app import BatchedApp
+from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.table import BatchTable
+from pipeline.inference.algorithm import Prior
+from pipeline.inference.one_coin import OneCoin
+from pipeline.settings import Settings
+from pipeline.stages.task_stage import TaskStage
+from pipeline.stages.task_view import TaskView
+from pipeline.stages.worker_stage import WorkerStage
+from pipeline.topics import Topics
+
+log = logging.getLogger("sbic")
+
+Agent = WorkerAgent | TaskAgent
+
+
+class PipelineApp(BatchedApp):
+    """One instance of the pipeline; partition p of all topics belongs to one instance.
+
+    labels ──▶ WorkerAgent ──▶ votes ──▶ TaskAgent ──▶ posteriors
+                (answers)                 (tasks)          │
+                    └───────────── TaskView ◀──────────────┘
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(
+            settings.prefix,
+            broker=[f"batched://{server}" for server in settings.bootstrap_servers],
+            topic_partitions=settings.partitions,
+        )
+        self.settings = settings
+        names = Topics(settings)
+        prior = Prior(settings.alpha, settings.beta, settings.prior)
+        self.view = TaskView(OneCoin(prior), prior.log_odds, settings.partitions)
+        self.metrics = Metrics()
+        publisher = Publisher(self, names, self.metrics)
+        self.worker_stage = WorkerStage(self.view, settings.repeats)
+        worker_agent = WorkerAgent(self.worker_stage, names, publisher, self.metrics)
+        self._add_table("answers", names.answers.name, worker_agent)
+        self._add_agent("worker", names.labels.name, worker_agent)
+        self.task_stage = TaskStage(prior.log_odds)
+        task_agent = TaskAgent(self.task_stage, self.view, names, publisher, self.metrics)
+        tasks = self._add_table("tasks", names.posteriors.name, task_agent)
+        self._add_agent("task", names.votes.name, task_agent)
+        self.follower = Follower(settings, self.view, tasks.last_offset)
+        self.web_port = Web(
+            settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
+        )
+        self._add_gauges()
+
+    def _add_table(self, name: str, changelog: str, agent: Agent) -> BatchTable:
+        table = BatchTable(self, name, self.topic(changelog), agent)
+        self.tables.add(table)
+        return table
+
+    def _add_agent(self, stage: str, topic: str, agent: Agent) -> None:
+        records = self.metrics.batch_records.labels(stage)
+        seconds = self.metrics.batch_seconds.labels(stage)
+
+        async def process(stream: StreamT[Any]) -> None:
+            async for batch in stream:
+                with seconds.time():
+                    await agent.process(batch)
+                records.observe(len(batch.records))
+                batch.finish()
+
+        self.agent(self.topic(topic), name=stage)(process)
+
+    def _add_gauges(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("sbic_tasks", "Tasks known.", lambda: len(self.view))
+        gauge("sbic_workers", "Workers of this instance.", lambda: self.worker_stage.workers)
+        gauge(
+            "sbic_task_view_lag_records",
+            "Posteriors of all partitions that the task view has not read yet.",
+            lambda: self.follower.lag() if self.follower.caught_up else 0,
+        )
+        gauge("sbic_ready", "1 if /readyz says ready.", lambda: self.why_not_ready() is None)
+        self.metrics.lags(self.lags)
+
+    async def on_first_start(self) -> None:
+        """Serve the web port, then fill the task view; only then join the group."""
+        await super().on_first_start()
+        await self.add_runtime_dependency(self.web_port)
+        await self.add_runtime_dependency(self.follower)
+
+    def why_not_ready(self) -> str | None:
+        """What an instance still has to do before it deals with labels; nothing when ready."""
+        if not self.follower.caught_up:
+            return f"reading posteriors, {len(self.view)} tasks so far"
+        if self.rebalancing or not self.tables.actives_ready:
+            return "joining the group and recovering its tables"
+        return None
+
+    def lags(self) -> Iterator[Lag]:
+        """How far each partition of labels and votes is behind."""
+        if self._consumer is None:
+            return
+        consumer = cast(BatchConsumer, self._consumer)
+        for topic, partition, records, timestamp in consumer.behind():
+            seconds = max(0.0, time() - timestamp / 1000) if records and timestamp else 0.0
+            yield Lag(topic, partition, records, seconds)
+
+    def on_rebalance_start(self) -> None:
+        """Remember when, for the metric."""
+        self.rebalance_started = monotonic()
+        super().on_rebalance_start()
+
+    def on_rebalance_end(self) -> None:
+        """All state is recovered."""
+        super().on_rebalance_end()
+        seconds = monotonic() - self.rebalance_started
+        self.metrics.recovery_seconds.set(seconds)
+        log.info(
+            "ready after %.1f s: partitions %s of %d; %d tasks, %d workers; http://%s:%d/metrics",
+            seconds,
+            sorted(self.task_stage.partitions),
+            self.settings.partitions,
+            len(self.view),
+            self.worker_stage.workers,
+            self.settings.web_host,
+            self.web_port.port,
+        )

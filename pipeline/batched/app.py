@@ -1,0 +1,59 @@
+"""An app that any unexpected error ends at once, with nothing acked.
+
+Faust 0.15.3 restarts an agent that raised, after acking what it raised on; and a service that
+crashed takes the rest down in an order in which offsets may still be committed.
+"""
+
+import os
+import sys
+import traceback
+from asyncio import CancelledError
+from typing import Any, NoReturn
+
+import faust
+from faust.types import AgentT
+
+from pipeline.batched.transport import BatchTopic
+
+SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
+
+
+def stop_at_once(error: BaseException) -> NoReturn:
+    """End the process: nothing more may be published or committed; the next start recovers."""
+    traceback.print_exception(error)
+    print(f"sbic: stopped by an unexpected error: {error!r}", file=sys.stderr, flush=True)
+    os._exit(SOFTWARE_ERROR)
+
+
+class BatchedApp(faust.App):
+    """A Faust app on batches, whose errors end the process with status 70."""
+
+    def __init__(self, app_id: str, **options: Any) -> None:
+        super().__init__(
+            app_id,
+            Topic=BatchTopic,
+            store="memory://",
+            web_enabled=False,  # its pages show tables and routes, and `/` always says OK
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            table_standby_replicas=0,  # a memory store replays all on start anyway
+            consumer_auto_offset_reset="earliest",
+            stream_wait_empty=True,  # on stop and on revoke, batches under way are finished
+            stream_buffer_maxsize=16,  # batches, not records
+            broker_commit_interval=1.0,
+            broker_session_timeout=10.0,  # a successor takes over that long after a SIGKILL
+            broker_heartbeat_interval=2.0,
+            broker_request_timeout=60.0,
+            producer_request_timeout=120.0,
+            producer_linger=0,
+            **options,
+        )
+
+    async def _on_agent_error(self, agent: AgentT[Any], exc: BaseException) -> None:
+        stop_at_once(exc)
+
+    def _crash(self, reason: BaseException) -> None:
+        if isinstance(reason, CancelledError):  # how Faust restarts its fetcher on a rebalance
+            super()._crash(reason)
+        else:
+            stop_at_once(reason)

@@ -1,0 +1,59 @@
+"""What an agent iterates over: the records of one partition that were fetched together."""
+
+from typing import Protocol, cast
+
+from aiokafka import ConsumerRecord
+from faust.types import TP, ConsumerMessage, Message
+
+
+class Finisher(Protocol):
+    """Whoever fetched the batch."""
+
+    def finish(self, batch: "Batch") -> None:
+        """All of the batch is published: its end can be committed."""
+
+
+class Batch:
+    """Records of one partition, in order. Its offsets are committed only after `finish`."""
+
+    __slots__ = ("consumer", "records", "tp")
+
+    def __init__(self, tp: TP, records: list[ConsumerRecord], consumer: Finisher) -> None:
+        self.tp = tp
+        self.records = records
+        self.consumer = consumer
+
+    def finish(self) -> None:
+        """All that came of the batch is published and acknowledged."""
+        self.consumer.finish(self)
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        offset: int = self.records[-1].offset
+        return offset
+
+
+def batch_of(message: Message) -> Batch:
+    """The batch that a message of Faust carries."""
+    return cast(Batch, message.value)
+
+
+def message_of(batch: Batch, generation_id: int) -> ConsumerMessage:
+    """The batch as one message of Faust, with the offset of its last record."""
+    last = batch.records[-1]
+    return ConsumerMessage(
+        batch.tp.topic,
+        batch.tp.partition,
+        last.offset,
+        last.timestamp / 1000,
+        last.timestamp_type,
+        None,
+        None,
+        cast(bytes, batch),  # Faust only passes it on
+        None,
+        serialized_key_size=0,
+        serialized_value_size=0,
+        tp=batch.tp,
+        generation_id=generation_id,
+    )

@@ -1,0 +1,84 @@
+"""Hands an agent one event per fetched partition batch, and commits what is done of them.
+
+Faust 0.15.3 creates two asyncio tasks per record, and finds the offset to commit in a list of all
+acked offsets, in which a gap can mark a record as acked too early. It acks an event when it leaves
+the agent, also when an exception or a cancellation takes it out: what was not published would be
+committed, and lost. Here an agent says itself when a batch is finished, and since the batches of a
+partition come in order, the offset to commit is the end of the last one.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+from faust.transport.consumer import ensure_TP
+from faust.transport.drivers.aiokafka import Consumer
+from faust.types import TP, ConsumerMessage
+
+from pipeline.batched.batch import Batch, message_of
+
+
+class BatchConsumer(Consumer):
+    """Faust's consumer on aiokafka, a batch at a time."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.finished: dict[TP, int] = {}  # the offset after the last batch done
+        self.newest: dict[TP, int] = {}  # the timestamp of the last record done
+        super().__init__(*args, **kwargs)
+
+    async def getmany(
+        self,
+        timeout: float,  # noqa: ASYNC109  # Faust calls it so
+    ) -> AsyncIterator[tuple[TP, ConsumerMessage]]:
+        """Fetch, and yield one message for each partition that has records."""
+        records, active = await self._wait_next_records(timeout)
+        generation = self.app.consumer_generation_id
+        if not records or self.should_stop:
+            return
+        if not self.flow_active:  # a rebalance began while the fetch was under way
+            await self.perform_seek()
+            return
+        for partition, fetched in records.items():
+            tp = ensure_TP(partition)
+            if not self.flow_active or self.app.consumer_generation_id != generation:
+                return  # what is left is fetched again from the committed offset
+            if active is None or tp in active or tp in self._buffered_partitions:
+                yield tp, message_of(Batch(tp, fetched, self), generation)
+
+    def finish(self, batch: Batch) -> None:
+        """All of the batch is published: its end can be committed."""
+        self.finished[batch.tp] = batch.last_offset + 1
+        self.newest[batch.tp] = batch.records[-1].timestamp
+
+    def _filter_tps_with_pending_acks(self, topics: Iterable[Any] | None = None) -> Iterator[TP]:
+        return (tp for tp in self.finished if topics is None or tp in topics or tp.topic in topics)
+
+    def _new_offset(self, tp: TP) -> int | None:
+        self._acked[tp].clear()
+        self._acked_index[tp].clear()
+        return self.finished.get(tp)
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Offsets between batches do not matter: there is no list of acked offsets."""
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Let Faust finish and commit the batches under way, then forget the partitions.
+
+        Faust 0.15.3 drops what is acked and not committed before it commits; `finished` stays.
+        """
+        await super().on_partitions_revoked(revoked)
+        for tp in revoked:
+            self.finished.pop(tp, None)
+            self.newest.pop(tp, None)
+
+    def behind(self) -> Iterator[tuple[str, int, int, int | None]]:
+        """Of each partition that agents read: how many records wait, when the last done was made.
+
+        Nothing is known of a partition before its first fetch, and of that time before the first
+        batch done.
+        """
+        kafka = self._thread._ensure_consumer()
+        for tp in self.assignment():
+            end = kafka.highwater(tp)
+            if end is not None and not self._is_changelog_tp(tp):
+                done = self.finished.get(tp) or self._committed_offset[tp] or 0
+                yield tp.topic, tp.partition, max(0, end - done), self.newest.get(tp)

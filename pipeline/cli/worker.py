@@ -1,0 +1,49 @@
+"""`sbic worker`: runs one instance of the pipeline."""
+
+import click
+
+from pipeline.cli.options import settings_options
+from pipeline.settings import Settings
+
+
+@click.command("worker")
+@settings_options(
+    "broker",
+    "prefix",
+    "partitions",
+    "replication",
+    "labels_retention_hours",
+    "retention_hours",
+    "alpha",
+    "beta",
+    "prior",
+    "repeats",
+    "web_host",
+    "web_port",
+)
+def command(settings: Settings) -> None:
+    """Run one instance of the pipeline: labels in, posteriors out.
+
+    Start more of them, on this machine or others, to share the partitions; up to as many as
+    there are partitions. Topics that are missing are created. SIGTERM stops it in good order
+    (exit status 0); after an unexpected error (70) nothing is lost, and the next start recovers.
+
+    \b
+    Examples:
+      sbic worker
+      sbic worker --broker kafka://one:9092,two:9092 --prefix birds
+      SBIC_REPEATS=last sbic worker --web-port 6067
+    """
+    import asyncio
+    import logging
+
+    from pipeline.agents.instance import run
+    from pipeline.kafka.admin import ensure_topics
+    from pipeline.kafka.errors import ClusterError
+
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the error below says it all
+    try:
+        asyncio.run(ensure_topics(settings))
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from None
+    run(settings)

@@ -1,0 +1,1 @@
+"""What the agents do, without Kafka: records in, state changes and records out."""

@@ -1,0 +1,219 @@
+"""The worker agent's step: labels in, votes out; holds the answers of this instance's workers."""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from pipeline.partitioner import partition_of
+from pipeline.records.bad import BadRecord
+from pipeline.records.labels import parse_label
+from pipeline.records.votes import Answers, Vote, VotesByPartition
+from pipeline.stages.task_view import Answer, Belief, Pending, TaskView, Worker
+
+
+class Record(Protocol):
+    """What the step needs of a record, as aiokafka has it."""
+
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+class Outcome(StrEnum):
+    """What became of a label; also the value of a metric's label."""
+
+    COUNTED = "counted"
+    REPEATED = "repeated"
+    SKIPPED = "skipped"
+    RETRACTED = "retracted"
+    REJECTED = "rejected"
+    FORWARDED = "forwarded"
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Rejected(NamedTuple, Generic[R]):
+    """A record for the dead letters."""
+
+    record: R
+    why: BadRecord
+
+
+class Forwarded(NamedTuple, Generic[R]):
+    """A label that came to another partition than its worker's, and the right one."""
+
+    record: R
+    worker: str
+    partition: int
+
+
+class Taken(Generic[R]):
+    """What a batch of labels came to: all that is to be published before it is acked."""
+
+    def __init__(self, upto: int) -> None:
+        self.upto = upto
+        self.votes: VotesByPartition = {}
+        self.workers: dict[Worker, None] = {}  # those whose counts changed, in order
+        self.rejected: list[Rejected[R]] = []
+        self.forwarded: list[Forwarded[R]] = []
+        self.outcomes: Counter[Outcome] = Counter()
+
+
+class WorkerPartition:
+    """The workers of one labels partition, and how far their labels have been taken.
+
+    `last` are the votes of the last batch taken: the only ones that a crash can have kept from
+    the votes topic, since the next batch is not taken before they are acknowledged.
+    """
+
+    def __init__(self) -> None:
+        self.workers: dict[str, Worker] = {}
+        self.taken = -1
+        self.last: VotesByPartition = {}
+
+
+class WorkerStage:
+    """Algorithm 1, lines 5 and 6, on the labels in the order in which they are taken."""
+
+    def __init__(self, view: TaskView, repeats: Literal["first", "last"] = "first") -> None:
+        self.view = view
+        self.model = view.model
+        self.repeats = repeats
+        self.partitions: dict[int, WorkerPartition] = {}
+
+    @property
+    def workers(self) -> int:
+        """How many workers this instance knows."""
+        return sum(len(state.workers) for state in self.partitions.values())
+
+    def open(self, partition: int) -> None:
+        """Become the owner of a partition that nothing is known of yet."""
+        self.close(partition)
+        self.partitions[partition] = WorkerPartition()
+
+    def close(self, partition: int) -> None:
+        """Forget a partition: its workers' answers no longer follow the tasks."""
+        state = self.partitions.pop(partition, None)
+        for worker in state.workers.values() if state else ():
+            for task in worker.answers:
+                del self.view[task].crowd[worker]
+
+    def restore(self, partition: int, answers: Answers) -> None:
+        """Apply what an earlier owner, or this one, took and wrote to the answers topic."""
+        state = self.partitions[partition]
+        if answers.upto <= state.taken:
+            return
+        state.taken = answers.upto
+        state.last = answers.votes
+        source = str(partition)
+        rows = sorted((row for rows in answers.votes.values() for row in rows), key=_offset)
+        for task, name, label, vote, _labels, offset, _timestamp in rows:
+            worker = state.workers.get(name) or state.workers.setdefault(name, Worker(name))
+            belief = self.view[task]
+            old = self._forget(worker, task, belief)
+            if not self.view.counts(belief, source, offset):
+                self.view.add(belief, Pending(source, offset, vote))
+            if label is not None:
+                self._remember(worker, task, belief, Answer(label, old + vote))
+
+    def take(self, partition: int, records: Iterable[R], upto: int) -> Taken[R]:
+        """Turn the labels of a batch, the last at offset `upto`, into votes."""
+        state = self.partitions[partition]
+        workers = state.workers
+        beliefs = self.view.beliefs
+        source = str(partition)
+        taken: Taken[R] = Taken(max(upto, state.taken))
+        votes = taken.votes
+        outcomes = taken.outcomes
+        for record in records:
+            offset = record.offset
+            if offset <= state.taken:
+                continue  # taken before a crash or a rebalance, and its votes were sent
+            try:
+                task, name, label = parse_label(record.value)
+            except BadRecord as bad:
+                taken.rejected.append(Rejected(record, bad))
+                outcomes[Outcome.REJECTED] += 1
+                continue
+            worker = workers.get(name)
+            if worker is None:
+                home = partition_of(name.encode(), self.view.partitions)
+                if home != partition:
+                    taken.forwarded.append(Forwarded(record, name, home))
+                    outcomes[Outcome.FORWARDED] += 1
+                    continue
+                worker = workers[name] = Worker(name)
+            if label == 0:
+                outcomes[Outcome.SKIPPED] += 1
+                continue
+            belief = beliefs.get(task) or self.view[task]
+            answer = worker.answers.get(task)
+            if answer is None and label is not None:
+                outcome, vote, labels = (
+                    Outcome.COUNTED,
+                    self._answer(worker, task, belief, label),
+                    1,
+                )
+            elif answer is None:
+                outcomes[Outcome.SKIPPED] += 1  # nothing to take back
+                continue
+            else:
+                outcome, label, vote, labels = self._again(worker, task, belief, answer, label)
+            outcomes[outcome] += 1
+            belief.pending.append(Pending(source, offset, vote))
+            taken.workers[worker] = None
+            row = (task, name, label, vote, labels, offset, record.timestamp)
+            rows = votes.get(belief.partition)
+            if rows is None:
+                votes[belief.partition] = [row]
+            else:
+                rows.append(row)
+        state.taken = taken.upto
+        state.last = votes
+        return taken
+
+    def _answer(self, worker: Worker, task: str, belief: Belief, label: int) -> float:
+        """A new answer: weigh the worker by their answers so far, and move the task."""
+        vote = self.model.vote(label, worker.labels, worker.correct)
+        self.view.move(belief, belief.log_odds + vote)
+        self._remember(worker, task, belief, Answer(label, vote))
+        return vote
+
+    def _again(
+        self, worker: Worker, task: str, belief: Belief, answer: Answer, label: int | None
+    ) -> tuple[Outcome, int | None, float, int]:
+        """An answer taken back, replaced or only repeated: outcome, label, vote and labels.
+
+        A repeat votes 0: it changes nothing, and its sender sees that it has been dealt with.
+        """
+        if label is not None and (self.repeats == "first" or label == answer.label):
+            return Outcome.REPEATED, answer.label, 0.0, 0
+        before = belief.log_odds
+        self._forget(worker, task, belief)
+        self.view.move(belief, before - answer.vote)
+        if label is None:
+            return Outcome.RETRACTED, None, -answer.vote, -1
+        vote = self._answer(worker, task, belief, label) - answer.vote
+        return Outcome.COUNTED, label, vote, 0
+
+    def _remember(self, worker: Worker, task: str, belief: Belief, answer: Answer) -> None:
+        worker.answers[task] = answer
+        worker.labels += 1
+        worker.correct += self.model.agreement(answer.label, belief.log_odds)
+        belief.crowd[worker] = answer.label
+
+    def _forget(self, worker: Worker, task: str, belief: Belief) -> float:
+        """Undo `_remember`; the vote that the answer had, 0 if there was none."""
+        answer = worker.answers.pop(task, None)
+        if answer is None:
+            return 0.0
+        del belief.crowd[worker]
+        worker.labels -= 1
+        worker.correct -= self.model.agreement(answer.label, belief.log_odds)
+        return answer.vote
+
+
+def _offset(row: Vote) -> int:
+    return row[5]
