@@ -35,6 +35,18 @@ class Topic:
     config: Mapping[str, str]
     tuning: Mapping[str, str]
 
+    @property
+    def kept(self) -> str:
+        """How long records are kept, in words.
+
+        >>> Topics(Settings()).posteriors.kept
+        'compacted'
+        """
+        if self.config["cleanup.policy"] == "compact":
+            return "compacted"
+        milliseconds = int(self.config["retention.ms"])
+        return "forever" if milliseconds == FOREVER else f"{milliseconds // HOUR_MS} hours"
+
 
 class Topics:
     """The topics of one project.

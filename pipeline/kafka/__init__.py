@@ -1,0 +1,1 @@
+"""What the tools ask of a Kafka cluster, apart from records."""

@@ -1,0 +1,186 @@
+"""Creates the topics that are missing and checks those that are there: all or nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+
+from pipeline.kafka.errors import Mismatch, Refused, Unreachable, WrongTopics
+from pipeline.settings import Settings
+from pipeline.topics import Topic, Topics
+
+CONNECT_SECONDS = 5
+ANSWER_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Found:
+    """A topic as it is on the cluster."""
+
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+    has_leaders: bool
+
+
+async def ensure_topics(settings: Settings) -> list[Topic]:
+    """Create what is missing and return that; if anything that is there is wrong, change nothing.
+
+    Raises `Unreachable`, `WrongTopics` or `Refused`.
+    """
+    topics = list(Topics(settings))
+    async with _admin(settings) as admin:
+        found = await _find(admin, topics)
+        _check(topics, found)
+        missing = [topic for topic in topics if topic.name not in found]
+        just_made = await _create(admin, missing, validate_only=True)
+        await _wait_and_check(admin, just_made)
+        missing = [topic for topic in missing if topic not in just_made]
+        faster = await _create(admin, missing, validate_only=False)
+        await _wait_and_check(admin, missing)
+        return [topic for topic in missing if topic not in faster]
+
+
+async def check_topics(settings: Settings) -> list[Topic]:
+    """The topics that are missing; raises as `ensure_topics` does, and changes nothing."""
+    topics = list(Topics(settings))
+    async with _admin(settings) as admin:
+        found = await _find(admin, topics)
+    _check(topics, found)
+    return [topic for topic in topics if topic.name not in found]
+
+
+@asynccontextmanager
+async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    addresses = settings.bootstrap_servers
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=addresses, request_timeout_ms=ANSWER_SECONDS * 1000
+    )
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await admin.start()
+        async with asyncio.timeout(ANSWER_SECONDS):
+            yield admin
+    except (TimeoutError, KafkaConnectionError):
+        raise Unreachable(addresses) from None
+    except KafkaError as error:
+        raise Refused(f"Kafka at {', '.join(addresses)} says: {error}") from error
+    finally:
+        await admin.close()
+
+
+async def _find(admin: AIOKafkaAdminClient, topics: Iterable[Topic]) -> dict[str, Found]:
+    # all topics are asked for, since asking for one that is missing may create it
+    described = {entry["topic"]: entry for entry in await admin.describe_topics()}
+    names = [topic.name for topic in topics if topic.name in described]
+    configs = await _configs(admin, names)
+    return {name: _found(described[name]["partitions"], configs[name]) for name in configs}
+
+
+def _found(partitions: list[dict[str, Any]], config: Mapping[str, str]) -> Found:
+    return Found(
+        partitions=len(partitions),
+        replication=min((len(partition["replicas"]) for partition in partitions), default=0),
+        config=config,
+        has_leaders=all(partition["leader"] >= 0 for partition in partitions),
+    )
+
+
+async def _configs(
+    admin: AIOKafkaAdminClient, names: Collection[str]
+) -> dict[str, Mapping[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    (response,) = await admin.describe_configs(resources)
+    configs: dict[str, Mapping[str, str]] = {}
+    for error_code, message, _, name, entries in response.resources:
+        if error_code == UnknownTopicOrPartitionError.errno:
+            continue  # so new that this broker has not heard of it
+        if error_code:
+            raise Refused(f"cannot read the configuration of {name}: {_why(error_code, message)}")
+        configs[name] = {entry[0]: entry[1] for entry in entries}
+    return configs
+
+
+def _check(topics: Iterable[Topic], found: Mapping[str, Found]) -> None:
+    wrong = [
+        mismatch
+        for topic in topics
+        if topic.name in found
+        for mismatch in mismatches(topic, found[topic.name])
+    ]
+    if wrong:
+        raise WrongTopics(wrong)
+
+
+def mismatches(topic: Topic, found: Found) -> list[Mismatch]:
+    """What about the topic is not as it must be; more copies than needed do no harm."""
+    wrong = []
+    if found.partitions != topic.partitions:
+        wrong.append(
+            Mismatch(topic.name, _count(found.partitions, "partition"), str(topic.partitions))
+        )
+    if found.replication < topic.replication:
+        has = _count(found.replication, "replica")
+        wrong.append(Mismatch(topic.name, has, str(topic.replication)))
+    for name, needed in topic.config.items():
+        value = found.config.get(name)
+        if value != needed:
+            wrong.append(Mismatch(topic.name, f"{name}={value}", needed))
+    return wrong
+
+
+async def _create(
+    admin: AIOKafkaAdminClient, topics: Collection[Topic], *, validate_only: bool
+) -> list[Topic]:
+    """Create the topics, or only see whether it can be done; those that another has just made."""
+    requests = [
+        NewTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication,
+            topic_configs={**topic.config, **topic.tuning},
+        )
+        for topic in topics
+    ]
+    if not requests:
+        return []
+    response = await admin.create_topics(requests, validate_only=validate_only)
+    there = set()
+    for name, error_code, message in response.topic_errors:
+        if error_code == TopicAlreadyExistsError.errno:
+            there.add(name)
+        elif error_code:
+            raise Refused(f"Kafka does not create {name}: {_why(error_code, message)}")
+    return [topic for topic in topics if topic.name in there]
+
+
+async def _wait_and_check(admin: AIOKafkaAdminClient, topics: Collection[Topic]) -> None:
+    """Wait until every one of these new topics is known and has its leaders; then check them."""
+    while topics:
+        found = await _find(admin, topics)
+        if len(found) == len(topics) and all(topic.has_leaders for topic in found.values()):
+            _check(topics, found)
+            return
+        await asyncio.sleep(0.05)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _why(error_code: int, message: str | None) -> str:
+    name = for_code(error_code).__name__.removesuffix("Error")
+    return f"{name}: {message}" if message else name
