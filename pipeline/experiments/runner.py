@@ -17,10 +17,10 @@ on which other cases there are, and 200 runs begin with the same 100 as 100 runs
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from hashlib import sha256
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
+from itertools import islice
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
@@ -65,12 +65,16 @@ def finished(
         return
     # spawned, not forked: the progress bar runs in a thread, and threads do not survive a fork
     with ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent) as pool:
-        futures = {pool.submit(call, work, case, seed): case for case in cases}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        waiting = iter(cases)
+        running: dict[Future[Result], Case] = {}
+        while True:
+            # a few ahead of the processes, so that none is idle and an end does not take long
+            for case in islice(waiting, 4 * jobs - len(running)):
+                running[pool.submit(call, work, case, seed)] = case
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
 
 
 def call(work: Work, case: Case, seed: int) -> Result:
@@ -88,5 +92,5 @@ def await_parent() -> None:
     """Exit when the parent process is gone."""
     parent = parent_process()
     if parent is not None:
-        wait([parent.sentinel])
+        connection.wait([parent.sentinel])
         os._exit(1)

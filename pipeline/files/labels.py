@@ -24,12 +24,12 @@ def read_labels(path: str) -> Labels:
 def triples(source: Source) -> Iterator[tuple[str, str, int]]:
     """Task, worker and label of every row."""
     for line, (task, worker, label) in read_table(source, ("task", "worker", "label")):
-        if not task.strip():
+        if not task or task.isspace():
             raise BadFile(source.name, "the task is empty", line)
-        if not worker.strip():
+        if not worker or worker.isspace():
             raise BadFile(source.name, "the worker is empty", line)
-        answer = ANSWERS.get(label.strip())
-        if answer is None:
+        answer = ANSWERS.get(label)
+        if answer is None and (answer := ANSWERS.get(label.strip())) is None:
             problem = f"a label is 1, -1, or 0 for a skip, not '{shortened(label)}'"
             raise BadFile(source.name, problem, line)
         yield task, worker, answer

@@ -31,7 +31,7 @@ def amf(
     >>> amf(pair, Prior(), np.random.default_rng(), iterations=1).score.round(3).tolist()
     [1.386]
     """
-    start = log(prior.alpha / prior.beta)
+    start = log(prior.alpha) - log(prior.beta)
     return Estimate(mean_field(labels, prior, prior.alpha, prior.beta, start, iterations))
 
 

@@ -26,5 +26,8 @@ def em(
     [0.811]
     """
     right, wrong = prior.alpha - 1, prior.beta - 1
-    start = log(right / wrong) if min(right, wrong) > 0 else log(prior.alpha / prior.beta)
+    if min(right, wrong) > 0:
+        start = log(right) - log(wrong)
+    else:
+        start = log(prior.alpha) - log(prior.beta)
     return Estimate(mean_field(labels, prior, right, wrong, start, iterations))

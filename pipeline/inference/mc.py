@@ -39,7 +39,7 @@ def mc(labels: Labels, prior: Prior, rng: np.random.Generator, sweeps: int = SWE
         log_no = np.logaddexp(log_no, yes - log_odds)
         truth = np.where(rng.random(labels.tasks) < np.exp(yes), 1, -1)
         right = summed(labels.worker, labels.label == truth[labels.task], labels.workers)
-        accuracy = rng.beta(prior.alpha + right, prior.beta + answers - right)
+        accuracy = rng.beta(prior.alpha + right, prior.beta + (answers - right))
     return Estimate(log_yes - log_no)
 
 

@@ -1,0 +1,204 @@
+"""`sbic infer` as it is called: what it writes where, and how it refuses."""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from math import log
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from pipeline.cli.main import main
+from pipeline.inference.registry import ALGORITHMS
+
+LABELS = "task,worker,label\nt1,ann,1\nt1,bob,1\nt2,ann,-1\nt2,bob,-1\nt2,cy,1\nt3,cy,1\n"
+TRUTH = "task,truth\nt1,1\nt2,-1\nt3,-1\n"
+
+
+class Ended(NamedTuple):
+    status: object
+    out: str
+    err: str
+
+
+Sbic = Callable[..., Ended]
+
+
+@pytest.fixture
+def sbic(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Sbic:
+    """Run the real `main` in a folder that has labels.csv and truth.csv."""
+    monkeypatch.chdir(tmp_path)
+    Path("labels.csv").write_text(LABELS)
+    Path("truth.csv").write_text(TRUTH)
+
+    def call(*arguments: str, stdin: bytes = b"") -> Ended:
+        monkeypatch.setattr(sys, "argv", ["sbic", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Ended(ended.value.code, *capfd.readouterr())
+
+    return call
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_writes_every_task_in_order_of_first_appearance(
+    sbic: Sbic, name: str
+) -> None:
+    ended = sbic("infer", "labels.csv", "--algorithm", name)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("task,log_odds,probability,prediction\n")
+    assert [row["task"] for row in rows(ended.out)] == ["t1", "t2", "t3"]
+    for row in rows(ended.out):
+        assert (row["log_odds"] == "") == (name in ("majority", "kos", "te"))
+        assert (row["probability"] == "") == (row["log_odds"] == "")
+
+
+def test_fast_sbic_is_the_default_and_its_log_odds_are_exact(sbic: Sbic) -> None:
+    first = rows(sbic("infer", "labels.csv", "--alpha", "3", "--prior", "0.25").out)[0]
+    # ann and bob are both strangers when they answer t1: 2 log(α / β) + log(q / (1 - q))
+    assert float(first["log_odds"]) == pytest.approx(2 * log(3) - log(3), abs=1e-12)
+    assert float(first["probability"]) == pytest.approx(0.75)
+
+
+def test_the_file_is_written_and_the_error_told(sbic: Sbic) -> None:
+    ended = sbic(
+        "infer", "labels.csv", "--algorithm", "majority", "--truth", "truth.csv", "-o", "out.csv"
+    )
+    assert ended == (0, "", "error: 0.3333 (tasks: 3)\n")
+    assert [row["prediction"] for row in rows(Path("out.csv").read_text())] == ["1", "-1", "1"]
+    assert sorted(os.listdir()) == ["labels.csv", "out.csv", "truth.csv"]
+
+
+def test_a_tie_counts_half_and_what_is_not_in_the_error_is_told(sbic: Sbic) -> None:
+    Path("labels.csv").write_text(
+        "task,worker,label\nt1,ann,1\nt1,bob,-1\nt2,ann,1\nt2,ann,-1\nt3,ann,1\nt2,bob,0\n"
+    )
+    Path("truth.csv").write_text("task,truth\nt1,1\nt2,1\nelsewhere,1\n")
+    ended = sbic("infer", "labels.csv", "--algorithm", "majority", "--truth", "truth.csv")
+    assert ended.err.splitlines() == [
+        "repeats not counted (a worker's first label for a task counts): 1",
+        "skips: 1",
+        "tasks without a truth, not in the error: 1",
+        "truths of tasks without labels, not in the error: 1",
+        "error: 0.2500 (tasks: 2)",
+    ]
+
+
+def test_shuffles_give_the_mean_and_its_standard_error_the_same_for_the_same_seed(
+    sbic: Sbic,
+) -> None:
+    rng = Random(3)
+    answers = [f"t{i},w{j},{rng.choice([1, 1, -1])}\n" for i in range(9) for j in range(7)]
+    Path("labels.csv").write_text("task,worker,label\n" + "".join(answers))
+    Path("truth.csv").write_text("task,truth\n" + "".join(f"t{i},1\n" for i in range(9)))
+    once = ("infer", "labels.csv", "--truth", "truth.csv", "--shuffles", "20", "--seed")
+    first, again, other = sbic(*once, "1"), sbic(*once, "1"), sbic(*once, "2")
+    assert first == again
+    assert "error over random orders: mean 0." in first.err
+    assert ", standard error 0." in first.err
+    assert first.err != other.err
+    assert first.out == other.out, "the estimate is that of the order of the file"
+    single = sbic("infer", "labels.csv", "--truth", "truth.csv", "--shuffles", "1")
+    assert single.status == 0
+    assert "standard error" not in single.err
+
+
+def test_mc_depends_on_the_seed_alone(sbic: Sbic) -> None:
+    mc = ("infer", "labels.csv", "--algorithm", "mc", "--seed")
+    assert sbic(*mc, "1").out == sbic(*mc, "1").out != sbic(*mc, "2").out
+
+
+def test_standard_input(sbic: Sbic) -> None:
+    assert sbic("infer", "-", stdin=LABELS.encode()) == sbic("infer", "labels.csv")
+    bad = sbic("infer", "-", stdin=b"task,worker,label\nt1,ann,2\n")
+    assert bad.status == 2
+    assert bad.err.startswith("sbic: standard input, line 2: a label is")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bad.csv"], "bad.csv, line 3: a label is 1, -1, or 0 for a skip, not '2'"),
+        (["none.csv"], "none.csv: cannot be read: No such file or directory"),
+        (["labels.csv", "--algorithm", "magic"], "'magic' is not one of 'majority'"),
+        (["labels.csv", "--alpha", "0"], "alpha and beta must be positive numbers, not 0 and 1"),
+        (["labels.csv", "--beta", "nan"], "alpha and beta must be positive numbers"),
+        (["labels.csv", "--beta", "much"], "'much' is not a valid float"),
+        (["labels.csv", "--prior", "1"], "the prior of +1 must be between 0 and 1, not 1"),
+        (["labels.csv", "--seed", "-1"], "-1 is not in the range x>=0"),
+        (["labels.csv", "--shuffles", "3"], "--shuffles needs --truth"),
+        (["labels.csv", "--truth", "bad.csv"], "bad.csv, line 1: the column 'truth' is missing"),
+        (["labels.csv", "--truth", "foreign.csv"], "has the truth of none of the tasks"),
+        (["labels.csv", "-o", "none/out.csv"], "the folder none does not exist"),
+        (["labels.csv", "-o", "."], ".: is a folder, not a file"),
+        (["labels.csv", "-o", "./labels.csv"], "would replace the input labels.csv"),
+        (["-", "--truth", "-"], "only one of LABELS.csv and --truth can be standard input"),
+        ([], "Missing argument 'LABELS.csv'"),
+    ],
+)
+def test_bad_input_gets_one_line_and_status_2_and_nothing_is_written(
+    sbic: Sbic, arguments: list[str], message: str
+) -> None:
+    Path("bad.csv").write_text("task,worker,label\nt1,ann,1\nt2,ann,2\n")
+    Path("foreign.csv").write_text("task,truth\nelsewhere,1\n")
+    before = {path: Path(path).read_text() for path in os.listdir()}
+    arguments = arguments if "-o" in arguments else [*arguments, "-o", "out.csv"]
+    ended = sbic("infer", *arguments)
+    assert ended.status == 2
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert ended.out == ""
+    assert {path: Path(path).read_text() for path in os.listdir()} == before
+
+
+def test_a_bad_file_leaves_the_last_estimates_alone(sbic: Sbic) -> None:
+    Path("out.csv").write_text("precious")
+    Path("labels.csv").write_text(LABELS + "t4,ann,7\n")
+    assert sbic("infer", "labels.csv", "-o", "out.csv").status == 2
+    assert Path("out.csv").read_text() == "precious"
+
+
+def test_every_algorithm_works_without_the_research_extra(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text(LABELS)
+    script = (
+        "import sys\n"
+        "sys.modules['numba'] = sys.modules['matplotlib'] = None\n"
+        "from pipeline.cli.main import main\n"
+        "main()\n"
+    )
+    for name in ("fast-sbic", "sorted-sbic"):
+        arguments = ["infer", str(tmp_path / "labels.csv"), "--algorithm", name]
+        plain = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True
+        )
+        assert (plain.returncode, plain.stderr) == (0, "")
+        compiled = subprocess.run(
+            [sys.executable, "-m", "pipeline", *arguments], capture_output=True, text=True
+        )
+        assert [row["prediction"] for row in rows(plain.stdout)] == [
+            row["prediction"] for row in rows(compiled.stdout)
+        ]
+
+
+def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("task,worker,label\n" + "".join(f"task-{i},ann,1\n" for i in range(20_000)))
+    command = [sys.executable, "-m", "pipeline", "infer", str(path), "--algorithm", "majority"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
