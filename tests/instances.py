@@ -1,0 +1,102 @@
+"""Instances of the pipeline as they really run: `sbic worker` in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from pipeline.broker.ports import free_port
+
+# The process becomes `sbic worker`, with the same pid, and dies with the tests, even if they are
+# killed (prctl 1 is PR_SET_PDEATHSIG; subprocess' own way, preexec_fn, is unsafe among threads).
+LAUNCH = (
+    "import ctypes, os, sys\n"
+    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9)\n"
+    "os.execv(sys.executable, [sys.executable, '-m', 'pipeline', 'worker'])\n"
+)
+
+
+class Instance:
+    """A running `sbic worker`."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", url: str, log_path: str) -> None:
+        self.process = process
+        self.url = url
+        self.log_path = log_path
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of a page of the web port; status 0 while nobody listens."""
+        try:
+            with urlopen(self.url + path, timeout=5) as response:
+                return response.status, response.read().decode()
+        except URLError as error:
+            if hasattr(error, "code"):
+                return error.code, error.read().decode()  # type: ignore[attr-defined]
+            return 0, str(error.reason)
+        except (ConnectionError, TimeoutError) as error:  # it is starting, or was killed
+            return 0, str(error)
+
+    def wait_ready(self, deadline: float = 30) -> None:
+        """Wait until `/readyz` says so; an instance that ends, or takes longer, is a failure."""
+        last = time.monotonic() + deadline
+        while (answer := self.get("/readyz"))[0] != 200:
+            status = self.process.poll()
+            assert status is None, f"ended with status {status}:\n{self.log()}"
+            assert time.monotonic() < last, f"not ready, {answer}:\n{self.log()}"
+            time.sleep(0.05)
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample, by its name and labels as Prometheus writes them.
+
+        For example `metrics()['sbic_labels_total{outcome="counted"}']`.
+        """
+        status, text = self.get("/metrics")
+        assert status == 200, text
+        samples = (line.rsplit(" ", 1) for line in text.splitlines() if line[:1] != "#")
+        return {name: float(value) for name, value in samples}
+
+    def terminate(self, deadline: float = 30) -> int:
+        """SIGTERM, and the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(deadline)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def log(self) -> str:
+        """What it has written to standard output and error."""
+        with open(self.log_path, errors="replace") as log:
+            return log.read()
+
+
+@contextmanager
+def instance(broker_address: str, prefix: str, **env: str) -> Iterator[Instance]:
+    """Start `sbic worker`, not yet ready: `wait_ready` waits; it is killed at the end.
+
+    `env` has further settings, by the names of their variables: `SBIC_PARTITIONS="1"`. Those of
+    the tests' own environment do not reach it.
+    """
+    port = int(env.setdefault("SBIC_WEB_PORT", str(free_port())))
+    inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
+    environment = inherited | {"SBIC_BROKER": broker_address, "SBIC_PREFIX": prefix} | env
+    with tempfile.NamedTemporaryFile(prefix="sbic-instance-", suffix=".log") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            yield Instance(process, f"http://127.0.0.1:{port}", log.name)
+        finally:
+            process.kill()
+            process.wait()
