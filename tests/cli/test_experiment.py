@@ -1,0 +1,74 @@
+"""`sbic experiment` as it is called."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WITHOUT_RESEARCH_EXTRA = (
+    "import sys\n"
+    "sys.modules['numba'] = sys.modules['matplotlib'] = None\n"
+    "from pipeline.cli.main import main\n"
+    "main()\n"
+)
+
+
+def sbic(*arguments: str, start: tuple[str, ...] = ("-m", "pipeline")) -> tuple[int, str, str]:
+    ended = subprocess.run([sys.executable, *start, *arguments], capture_output=True, text=True)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    labels = [f"t{i},w{j},{-1 if i % (j + 2) else 1}\n" for i in range(8) for j in range(5)]
+    (folder / "rte.labels.csv").write_text("task,worker,label\n" + "".join(labels))
+    (folder / "rte.truth.csv").write_text("task,truth\nt0,1\nt1,-1\nt2,-1\nt3,1\n")
+    return folder
+
+
+def test_table2_prints_the_table_and_saves_csv_png_and_the_results_so_far(
+    data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "results"
+    arguments = ("experiment", "table2", "--data", str(data), "--out", str(out), "--shuffles", "2")
+    status, text, notes = sbic(*arguments, "--jobs", "2", "--seed", "3")
+    assert status == 0, notes
+    assert text.startswith("Table 2")
+    assert notes == f"\nSaved {out / 'table2.csv'} and {out / 'table2.png'}\n"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "table2.csv",
+        "table2.jsonl",
+        "table2.png",
+    ]
+    journal = (out / "table2.jsonl").read_text()
+    assert sbic(*arguments, "--jobs", "1", "--seed", "3")[1] == text
+    assert (out / "table2.jsonl").read_text() == journal, "nothing was run a second time"
+
+
+def test_without_the_research_extra_all_but_the_picture_is_made(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    status, text, notes = sbic(
+        *("experiment", "table2", "--data", str(data), "--out", str(out)),
+        *("--shuffles", "1", "--jobs", "1"),
+        start=("-c", WITHOUT_RESEARCH_EXTRA),
+    )
+    assert status == 0, notes
+    assert text.startswith("Table 2")
+    assert notes.splitlines() == [
+        "numba is not installed, so SBIC is slow: pip install 'sbic[research]'",
+        f"no {out / 'table2.png'}: matplotlib is not installed; pip install 'sbic[research]'",
+        "",
+        f"Saved {out / 'table2.csv'}",
+    ]
+    assert (out / "table2.csv").exists()
+
+
+def test_a_bad_file_among_the_data_is_told_with_its_line(data: Path, tmp_path: Path) -> None:
+    (data / "rte.truth.csv").write_text("task,truth\nt0,1\nt1,5\n")
+    status, text, notes = sbic("experiment", "table2", "--data", str(data), "--out", str(tmp_path))
+    assert (status, text) == (2, "")
+    assert notes.startswith(f"sbic: {data / 'rte.truth.csv'}, line 3: a truth is")
+    assert len(notes.splitlines()) == 1
