@@ -26,8 +26,6 @@ def em(
     [0.811]
     """
     right, wrong = prior.alpha - 1, prior.beta - 1
-    if min(right, wrong) > 0:
-        start = log(right) - log(wrong)
-    else:
-        start = log(prior.alpha) - log(prior.beta)
+    a, b = (right, wrong) if min(right, wrong) > 0 else (prior.alpha, prior.beta)
+    start = log(a) - log(b)
     return Estimate(mean_field(labels, prior, right, wrong, start, iterations))
