@@ -18,6 +18,7 @@ MIB = 1 << 20
 ROOM = 64 * 1024  # for keys, headers and what Kafka adds
 LABELS_MAX_BYTES = labels.MAX_BYTES + ROOM  # a good label fits again when it is forwarded
 DEAD_LETTERS_MAX_BYTES = dead_letters.MAX_BYTES + ROOM
+BATCH_MAX_BYTES = 8 * MIB  # what a batch of thousands of labels with long ids comes to
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,16 @@ class Topics:
     @cached_property
     def answers(self) -> Topic:
         """Changelog of the worker agent's answers table, a record per batch of labels."""
-        return self._topic("answers", "none", _kept(FOREVER), public=False)
+        config = _kept(FOREVER)
+        config["max.message.bytes"] = str(BATCH_MAX_BYTES)
+        return self._topic("answers", "none", config, public=False)
 
     @cached_property
     def votes(self) -> Topic:
-        """What each label adds to its task, from the worker agent to the task agent."""
-        return self._topic("votes", "task", self._for_days(), public=False)
+        """What labels add to tasks, a record per batch of labels and partition of tasks."""
+        config = self._for_days()
+        config["max.message.bytes"] = str(BATCH_MAX_BYTES)
+        return self._topic("votes", "none", config, public=False)
 
     @cached_property
     def posteriors(self) -> Topic:

@@ -1,0 +1,53 @@
+"""Our partitioner is everybody's: Java's by its own test vectors, others' by asking them."""
+
+import aiokafka.partitioner
+import pytest
+from confluent_kafka import Message, Producer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.kafka.admin import ensure_topics
+from pipeline.partitioner import murmur2, partition_of
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [  # org.apache.kafka.common.utils.UtilsTest.testMurmur2
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_the_hash_of_the_java_client(key: bytes, signed: int) -> None:
+    assert murmur2(key) == signed & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=300), st.integers(1, 1000))
+def test_the_partition_that_aiokafka_chooses(key: bytes, partitions: int) -> None:
+    everywhere = list(range(partitions))
+    chosen = aiokafka.partitioner.DefaultPartitioner()(key, everywhere, everywhere)
+    assert partition_of(key, partitions) == chosen
+
+
+async def test_the_partition_that_librdkafka_chooses(broker: EmbeddedBroker) -> None:
+    settings = Settings(broker=broker.url, prefix="partitioner", partitions=7)
+    await ensure_topics(settings)
+    labels = Topics(settings).labels
+    chosen: dict[bytes | None, int | None] = {}
+
+    def delivered(error: object, message: Message) -> None:
+        assert error is None
+        chosen[message.key()] = message.partition()
+
+    producer = Producer({"bootstrap.servers": broker.address, "partitioner": "murmur2_random"})
+    keys = [f"{'w' * (i % 9)}é{i}🐦"[: 1 + i % 12].encode() for i in range(500)]
+    for key in keys:
+        producer.produce(labels.name, b"", key=key, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    assert chosen == {key: partition_of(key, labels.partitions) for key in keys}

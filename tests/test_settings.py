@@ -1,0 +1,99 @@
+"""Every setting is a variable and a flag, and a bad one is refused before anything runs."""
+
+from dataclasses import fields
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.options import settings_options
+from pipeline.settings import BadSetting, Settings, variable
+
+ALL = [spec.name for spec in fields(Settings)]
+GOOD = {
+    "broker": "kafka://one:1,two:2",
+    "prefix": "birds-2.a_b",
+    "partitions": "32",
+    "replication": "3",
+    "labels_retention_hours": "24",
+    "retention_hours": "-1",
+    "alpha": "4",
+    "beta": "0.5",
+    "prior": "0.3",
+    "repeats": "last",
+    "web_host": "0.0.0.0",
+    "web_port": "0",
+}
+BAD = [
+    ("broker", "http://one:1"),
+    ("broker", "one:99999"),
+    ("broker", "one,,two"),
+    ("broker", "one two"),
+    ("prefix", "a b"),
+    ("prefix", ".hidden"),
+    ("prefix", "x" * 201),
+    ("partitions", "0"),
+    ("partitions", "eight"),
+    ("partitions", "1.5"),
+    ("replication", "0"),
+    ("labels_retention_hours", "0"),
+    ("retention_hours", "-2"),
+    ("alpha", "0"),
+    ("alpha", "nan"),
+    ("beta", "inf"),
+    ("prior", "1"),
+    ("prior", "0"),
+    ("repeats", "all"),
+    ("web_host", "http://here"),
+    ("web_port", "65536"),
+    ("web_port", "-1"),
+]
+
+
+@click.command()
+@settings_options(*ALL)
+def show(settings: Settings) -> None:
+    click.echo(repr(settings))
+
+
+def test_there_is_a_good_value_for_each() -> None:
+    assert set(GOOD) == set(ALL)
+
+
+def test_variables_flags_and_the_command_agree() -> None:
+    environment = {variable(name): text for name, text in GOOD.items()}
+    expected = Settings.from_env(environment)
+    assert expected != Settings.from_env({})
+    flags = [part for name, text in GOOD.items() for part in ("--" + name.replace("_", "-"), text)]
+    assert CliRunner().invoke(show, flags).output.strip() == repr(expected)
+    assert CliRunner().invoke(show, env=environment).output.strip() == repr(expected)
+
+
+def test_a_flag_wins_over_its_variable_and_an_empty_variable_is_none() -> None:
+    environment = {"SBIC_PARTITIONS": "4", "SBIC_PREFIX": ""}
+    output = CliRunner().invoke(show, ["--partitions", "5"], env=environment).output.strip()
+    assert output == repr(Settings(partitions=5))
+    assert Settings.from_env({"SBIC_PREFIX": ""}) == Settings()
+
+
+@pytest.mark.parametrize(("name", "text"), BAD)
+def test_a_bad_variable_is_named(name: str, text: str) -> None:
+    with pytest.raises(BadSetting, match=variable(name)) as bad:
+        Settings.from_env({variable(name): text})
+    assert repr(text) in str(bad.value)
+    result = CliRunner().invoke(show, env={variable(name): text})
+    assert result.exit_code == 2
+    assert variable(name) in result.output
+
+
+@pytest.mark.parametrize(
+    ("broker", "servers"),
+    [
+        ("kafka://localhost", ["localhost:9092"]),
+        ("kafka://one:1,kafka://two:2", ["one:1", "two:2"]),
+        ("one:1, two", ["one:1", "two:9092"]),
+        ("kafka://[::1]:19092", ["[::1]:19092"]),
+    ],
+)
+def test_a_broker_is_an_address_or_several(broker: str, servers: list[str]) -> None:
+    assert Settings(broker=broker).bootstrap_servers == servers
