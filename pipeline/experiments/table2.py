@@ -39,8 +39,8 @@ PAPER: Mapping[str, Mapping[str, float]] = {
 }
 
 NOTES = """\
-MAJ: a tie counts half, so that the error is an exact expectation; the paper's values for ducks,
-rte and temp fit no way to break the ties of these sets.
+MAJ: a tie counts half, which is the exact expectation of a random choice; the paper's values for
+ducks, rte and temp come out neither so nor with every tie taken as 1 or as -1.
 MC: a chain stays near where it first settles, so that runs differ: on temp most end at 0.061 and
 some at 0.563.
 TE: birds is 0.176 or 0.194, depending on which of several equal pairs of workers is taken."""
