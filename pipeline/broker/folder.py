@@ -68,12 +68,13 @@ class DataFolder:
                 f"choose another folder with --data-dir, or remove that one"
             )
 
-    def end_of_log(self, lines: int = 15) -> str:
-        """The last lines that Kafka wrote."""
+    def end_of_log(self, lines: int = 10) -> str:
+        """The last lines that Kafka wrote, without where in its code it was."""
         try:
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+            written = self.log.read_text(errors="replace").splitlines()
         except OSError:
             return ""
+        return "\n".join([line for line in written if not line.startswith("\tat ")][-lines:])
 
 
 def _copy_of_formatted(data: Path) -> None:
