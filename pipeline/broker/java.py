@@ -87,8 +87,8 @@ def _fetch() -> list[Path]:
         return _download(artifacts, console)
     except Exception as error:  # whatever goes wrong in there, the person needs the same line
         raise CannotStart(
-            f"cannot fetch Apache Kafka {KAFKA_VERSION} from Maven Central, which the first start "
-            f"needs (later ones do not): {type(error).__name__}: {error!s:.200}"
+            f"cannot fetch Apache Kafka {KAFKA_VERSION} from Maven Central "
+            f"({type(error).__name__}): is there a network? Only the first start needs it"
         ) from error
 
 
