@@ -31,6 +31,12 @@ def as_labels(triples: list[Triple]) -> Labels:
     return Labels(task, worker, label, names[0], names[1])
 
 
+def as_triples(labels: Labels) -> list[Triple]:
+    """The labels as the paper's algorithms take them."""
+    columns = labels.task.tolist(), labels.worker.tolist(), labels.label.tolist()
+    return list(zip(*columns, strict=True))
+
+
 def random_crowd(
     tasks: int, workers: int, labels_per_worker: int, seed: int, accuracy: float = 0.7
 ) -> Labels:
