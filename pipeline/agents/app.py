@@ -54,19 +54,17 @@ class PipelineApp(BatchedApp):
         self._add_table("answers", names.answers.name, worker_agent)
         self._add_agent("worker", names.labels.name, worker_agent)
         self.task_stage = TaskStage(prior.log_odds)
-        task_agent = TaskAgent(self.task_stage, self.view, names, publisher, self.metrics)
-        tasks = self._add_table("tasks", names.posteriors.name, task_agent)
+        self.follower = Follower(settings, self.view)
+        task_agent = TaskAgent(self.task_stage, self.follower, names, publisher, self.metrics)
+        self._add_table("tasks", names.posteriors.name, task_agent)
         self._add_agent("task", names.votes.name, task_agent)
-        self.follower = Follower(settings, self.view, tasks.last_offset)
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
         self._add_gauges()
 
-    def _add_table(self, name: str, changelog: str, agent: Agent) -> BatchTable:
-        table = BatchTable(self, name, self.topic(changelog), agent)
-        self.tables.add(table)
-        return table
+    def _add_table(self, name: str, changelog: str, agent: Agent) -> None:
+        self.tables.add(BatchTable(self, name, self.topic(changelog), agent))
 
     def _add_agent(self, stage: str, topic: str, agent: Agent) -> None:
         records = self.metrics.batch_records.labels(stage)
@@ -87,7 +85,7 @@ class PipelineApp(BatchedApp):
         gauge("sbic_workers", "Workers of this instance.", lambda: self.worker_stage.workers)
         gauge(
             "sbic_task_view_lag_records",
-            "Posteriors of all partitions that the task view has not read yet.",
+            "Posteriors of other instances that the task view has not read yet.",
             lambda: self.follower.lag() if self.follower.caught_up else 0,
         )
         gauge("sbic_ready", "1 if /readyz says ready.", lambda: self.why_not_ready() is None)

@@ -1,6 +1,5 @@
 """Reads the whole posteriors topic into the task view: every instance knows every task."""
 
-from collections.abc import Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -16,21 +15,19 @@ RECORDS_AT_ONCE = 2000  # so that reading a long topic leaves time for the agent
 
 
 class Follower(Service):
-    """Follows the posteriors of all partitions; started once it has read what was there.
+    """Follows the posteriors of all partitions but its instance's own.
 
-    A partition that this instance owns is not parsed again: `written` says up to which offset
-    the task agent has put its own posteriors into the view.
+    Those the task agent puts into the view itself, as soon as they are published. Started, it has
+    read all that was there.
     """
 
-    def __init__(
-        self, settings: Settings, view: TaskView, written: Callable[[int], int], **kwargs: Any
-    ) -> None:
+    def __init__(self, settings: Settings, view: TaskView, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.settings = settings
         self.view = view
-        self.written = written
         topic = Topics(settings).posteriors.name
         self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
+        self.followed = set(self.partitions)
         self.positions = [0] * settings.partitions
         self.caught_up = False
 
@@ -59,28 +56,36 @@ class Follower(Service):
         while not self.should_stop:
             await self._read()
 
+    def leave(self, partition: int) -> None:
+        """This instance owns the partition now: its posteriors need not be read."""
+        tp = self.partitions[partition]
+        self.consumer.pause(tp)
+        self.followed.discard(tp)
+
+    def follow(self, partition: int, after: int) -> None:
+        """The partition went to another instance: read what it publishes after this offset."""
+        tp = self.partitions[partition]
+        self.consumer.seek(tp, after + 1)
+        self.consumer.resume(tp)
+        self.positions[partition] = after + 1
+        self.followed.add(tp)
+
     def lag(self) -> int:
-        """How many posteriors of all partitions are not yet in the view."""
-        behind = 0
-        for tp in self.partitions:
-            end = self.consumer.highwater(tp) or 0
-            behind += max(0, end - self.positions[tp.partition])
-        return behind
+        """How many posteriors of other instances are not yet in the view."""
+        ends = ((tp.partition, self.consumer.highwater(tp) or 0) for tp in self.followed)
+        return sum(max(0, end - self.positions[partition]) for partition, end in ends)
 
     async def _read(self) -> None:
         fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
         for tp, records in fetched.items():
-            self._learn(tp.partition, records)
-            self.positions[tp.partition] = records[-1].offset + 1
+            if tp in self.followed:  # fetched before the partition came to this instance
+                self._learn(records)
+                self.positions[tp.partition] = records[-1].offset + 1
 
-    def _learn(self, partition: int, records: list[ConsumerRecord]) -> None:
-        written = self.written(partition)
-        learn = self.view.learn
+    def _learn(self, records: list[ConsumerRecord]) -> None:
         for record in records:
-            if record.offset <= written:
-                continue
             try:
                 posterior = parse_posterior(record.value)
             except BadRecord:
                 continue  # written by a stranger
-            learn(posterior["task"], posterior["log_odds"], posterior["sources"], record.offset)
+            self.view.learn(posterior, record.offset)

@@ -28,7 +28,9 @@ class Instance(faust.Worker):
 def run(settings: Settings) -> NoReturn:
     """Run until SIGTERM or SIGINT, then exit 0; an unexpected error exits 70."""
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        force=True,
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     log.setLevel(logging.INFO)
     Instance(PipelineApp(settings)).execute_from_commandline()

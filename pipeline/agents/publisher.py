@@ -39,5 +39,5 @@ class Publisher:
         topic, partition = record.topic, record.partition
         letter = dead_letter(topic, partition, record.offset, record.key, record.value, why)
         name = self.topics.dead_letters.name
-        outbox.add(name, partition, letter.key, letter.value, None, letter.headers)
+        outbox.add(name, partition, (letter.key, letter.value, None, letter.headers))
         self.metrics.dead_letters.labels(why.reason).inc()

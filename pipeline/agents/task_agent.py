@@ -2,15 +2,15 @@
 
 from aiokafka import ConsumerRecord
 
+from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Publisher
 from pipeline.batched.batch import Batch
-from pipeline.batched.producer import Outbox
+from pipeline.batched.producer import NO_HEADERS, Outbox
 from pipeline.records.bad import BadRecord
 from pipeline.records.posteriors import encode_posterior, parse_posterior
 from pipeline.records.votes import parse_votes
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.task_view import TaskView
 from pipeline.topics import Topics
 
 
@@ -23,13 +23,15 @@ class TaskAgent:
     def __init__(
         self,
         stage: TaskStage,
-        view: TaskView,
+        follower: Follower,
         topics: Topics,
         publisher: Publisher,
         metrics: Metrics,
     ) -> None:
         self.stage = stage
-        self.view = view
+        self.follower = follower
+        self.view = follower.view
+        self.published: dict[int, int] = {}  # offset of the last posterior, by partition
         self.topics = topics
         self.publisher = publisher
         self.metrics = metrics
@@ -37,18 +39,24 @@ class TaskAgent:
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
         self.stage.open(partition)
+        self.published[partition] = -1
+        self.follower.leave(partition)
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
         self.stage.close(partition)
+        self.follower.follow(partition, after=self.published.pop(partition))
 
     def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Take up the tasks where their posteriors left them."""
         for record in records:
             try:
-                self.stage.restore(partition, parse_posterior(record.value))
+                posterior = parse_posterior(record.value)
             except BadRecord:
                 continue  # written by a stranger
+            self.stage.restore(partition, posterior)
+            self.view.learn(posterior, record.offset)
+        self.published[partition] = records[-1].offset
 
     async def ready(self, partitions: set[int]) -> None:
         """Nothing to do: votes that were not counted come again."""
@@ -71,12 +79,15 @@ class TaskAgent:
             self.metrics.votes.inc(len(votes))
         posteriors = [self.stage.posterior(partition, task) for task in changed]
         name = self.topics.posteriors.name
-        for posterior in posteriors:
-            outbox.add(name, partition, posterior["task"].encode(), encode_posterior(posterior))
+        if posteriors:
+            outbox[name, partition] = [
+                (posterior["task"].encode(), encode_posterior(posterior), None, NO_HEADERS)
+                for posterior in posteriors
+            ]
         offsets = await self.publisher.publish(outbox)
-        # the view need not wait until it reads them
-        first = offsets.get((name, partition), 0) - len(posteriors) + 1
-        for offset, posterior in enumerate(posteriors, first):
-            self.view.learn(posterior["task"], posterior["log_odds"], posterior["sources"], offset)
+        if posteriors:
+            last = self.published[partition] = offsets[name, partition]
+            for offset, posterior in enumerate(posteriors, last - len(posteriors) + 1):
+                self.view.learn(posterior, offset)
         self.metrics.posteriors.inc(len(posteriors))
         self.metrics.published(timestamps)

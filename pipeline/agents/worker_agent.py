@@ -8,7 +8,7 @@ from aiokafka import ConsumerRecord
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Publisher
 from pipeline.batched.batch import Batch
-from pipeline.batched.producer import Outbox
+from pipeline.batched.producer import NO_HEADERS, Outbox
 from pipeline.records.votes import Answers, encode_answers, parse_answers
 from pipeline.records.workers import encode_worker
 from pipeline.stages.task_view import Worker
@@ -66,7 +66,7 @@ class WorkerAgent:
             taken = self.stage.take(partition, records, upto=records[-1].offset)
             answers, votes = encode_answers(Answers(taken.upto, time_ns(), taken.votes), partition)
             first = Outbox()
-            first.add(self.topics.answers.name, partition, None, answers)
+            first.add(self.topics.answers.name, partition, (None, answers, None, NO_HEADERS))
             for record, why in taken.rejected:
                 self.publisher.add_dead_letter(first, record, why)
             self._add_forwarded(first, taken)
@@ -80,10 +80,11 @@ class WorkerAgent:
 
     def _add_votes(self, outbox: Outbox, votes: dict[int, bytes]) -> None:
         for partition, value in votes.items():
-            outbox.add(self.topics.votes.name, partition, None, value)
+            outbox.add(self.topics.votes.name, partition, (None, value, None, NO_HEADERS))
 
     def _add_workers(self, outbox: Outbox, partition: int, workers: Iterable[Worker]) -> None:
         accuracy = self.stage.model.accuracy
+        name = self.topics.workers.name
         for worker in workers:
             value = encode_worker(
                 {
@@ -93,18 +94,12 @@ class WorkerAgent:
                     "correct": worker.correct,
                 }
             )
-            outbox.add(self.topics.workers.name, partition, worker.name.encode(), value)
+            outbox.add(name, partition, (worker.name.encode(), value, None, NO_HEADERS))
 
     def _add_forwarded(self, outbox: Outbox, taken: Taken[ConsumerRecord]) -> None:
         for record, worker, home in taken.forwarded:
-            outbox.add(
-                self.topics.labels.name,
-                home,
-                worker.encode(),
-                record.value,
-                record.timestamp,
-                record.headers,
-            )
+            row = (worker.encode(), record.value, record.timestamp, list(record.headers))
+            outbox.add(self.topics.labels.name, home, row)
 
 
 def _chunks(records: list[ConsumerRecord], size: int) -> Iterator[list[ConsumerRecord]]:

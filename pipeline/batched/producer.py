@@ -5,7 +5,7 @@ send, so the commit that follows can lose data; and it sends records one by one.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from faust.transport.drivers.aiokafka import Producer
@@ -15,30 +15,16 @@ Header = tuple[str, bytes]
 NO_HEADERS: list[Header] = []
 
 
-class Outbox:
+Row = tuple[bytes | None, bytes | None, int | None, list[Header]]
+"""Key, value, timestamp (`None`: the time of publication) and headers of a record."""
+
+
+class Outbox(dict[tuple[str, int], list[Row]]):
     """Records to publish together, by topic and partition, each partition's in order."""
 
-    def __init__(self) -> None:
-        self.records: dict[
-            tuple[str, int], list[tuple[bytes | None, bytes | None, int | None, Sequence[Header]]]
-        ] = {}
-
-    def add(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int | None = None,
-        headers: Sequence[Header] = NO_HEADERS,
-    ) -> None:
-        """Add a record; without a timestamp it gets the time of its publication."""
-        self.records.setdefault((topic, partition), []).append(
-            (key, value, timestamp, list(headers))
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self.records)
+    def add(self, topic: str, partition: int, *rows: Row) -> None:
+        """Add records to a partition."""
+        self.setdefault((topic, partition), []).extend(rows)
 
 
 class BatchProducer(Producer):
@@ -57,7 +43,7 @@ class BatchProducer(Producer):
 
         Raises what Kafka raises: then nothing of the batch may be committed.
         """
-        sent = {place: await self._send(*place, rows) for place, rows in outbox.records.items()}
+        sent = {place: await self._send(*place, rows) for place, rows in outbox.items()}
         offsets = {}
         for place, parts in sent.items():
             for count, acknowledgement in parts:
@@ -66,7 +52,7 @@ class BatchProducer(Producer):
         return offsets
 
     async def _send(
-        self, topic: str, partition: int, rows: Sequence[tuple[Any, Any, Any, Any]]
+        self, topic: str, partition: int, rows: list[Row]
     ) -> list[tuple[int, "asyncio.Future[Any]"]]:
         kafka = self._ensure_producer()
         parts = []

@@ -53,10 +53,6 @@ class BatchTable(Table[Any, Any]):
         """Where recovery begins: after what was applied or written here."""
         return self.offsets.get(tp.partition)
 
-    def last_offset(self, partition: int) -> int:
-        """The offset of the last record of a partition that is applied or written here."""
-        return self.offsets.get(partition, FROM_THE_START)
-
     def wrote(self, partition: int, offset: int) -> None:
         """The owner wrote to the changelog up to here: it need not be read again."""
         self.offsets[partition] = offset

@@ -1,9 +1,8 @@
 """The log-odds of every task as one instance sees them: its own votes at once, others' soon."""
 
-from typing import NamedTuple
-
 from pipeline.inference.one_coin import OneCoin
 from pipeline.partitioner import partition_of
+from pipeline.records.posteriors import Posterior
 
 
 class Worker:
@@ -18,19 +17,11 @@ class Worker:
         self.answers: dict[str, Answer] = {}  # by task
 
 
-class Answer(NamedTuple):
-    """A worker's answer to a task, and the vote it was given."""
+Answer = tuple[int, float]
+"""A worker's label for a task, and the vote it was given; a plain tuple, made for every label."""
 
-    label: int
-    vote: float
-
-
-class Pending(NamedTuple):
-    """A vote of this instance that no posterior has counted yet."""
-
-    source: str
-    offset: int
-    vote: float
+Pending = tuple[str, int, float]
+"""A vote that no posterior has counted yet: labels partition, offset and vote."""
 
 
 class Belief:
@@ -56,19 +47,20 @@ class TaskView:
     """Every task's belief, with read-your-writes.
 
     >>> from pipeline.inference.algorithm import Prior
+    >>> from pipeline.records.posteriors import posterior_of
     >>> view = TaskView(OneCoin(Prior()), prior_log_odds=0.0, partitions=8)
     >>> belief = view["t1"]
-    >>> view.add(belief, Pending("0", 42, 0.5))
+    >>> view.add(belief, ("0", 42, 0.5))
     >>> belief.log_odds
     0.5
 
     Then a posterior arrives that has another instance's vote of 2.0, and not yet ours; then one
     that has both:
 
-    >>> view.learn("t1", 2.0, {"1": 7}, offset=0); belief.log_odds
+    >>> view.learn(posterior_of("t1", 2.0, 1, {"1": 7}, 0), offset=0); belief.log_odds
     2.5
-    >>> view.learn("t1", 2.5, {"1": 7, "0": 42}, offset=1); belief.log_odds, belief.pending
-    (2.5, [])
+    >>> view.learn(posterior_of("t1", 2.5, 2, {"1": 7, "0": 42}, 0), offset=1); belief.pending
+    []
     """
 
     def __init__(self, model: OneCoin, prior_log_odds: float, partitions: int) -> None:
@@ -90,26 +82,28 @@ class TaskView:
 
     def add(self, belief: Belief, vote: Pending) -> None:
         """Count a vote of this instance at once, ahead of its posterior."""
-        self.move(belief, belief.log_odds + vote.vote)
+        self.move(belief, belief.log_odds + vote[2])
         belief.pending.append(vote)
 
     def counts(self, belief: Belief, source: str, offset: int) -> bool:
         """Whether the last posterior read has the label at this place."""
         return belief.sources.get(source, -1) >= offset
 
-    def learn(self, task: str, log_odds: float, sources: dict[str, int], offset: int) -> None:
+    def learn(self, posterior: Posterior, offset: int) -> None:
         """Take a posterior that was published at `offset`; an older one than known is ignored."""
-        belief = self[task]
+        belief = self[posterior["task"]]
         if offset <= belief.offset:
             return
+        log_odds = posterior["log_odds"]
+        sources = posterior["sources"]
         belief.offset = offset
         belief.sources = sources
         if belief.pending:
             get = sources.get
-            belief.pending = [v for v in belief.pending if get(v.source, -1) < v.offset]
+            belief.pending = [vote for vote in belief.pending if get(vote[0], -1) < vote[1]]
             # one by one and in order, as the task agent adds them: the same to the last bit
-            for vote in belief.pending:
-                log_odds += vote.vote
+            for _source, _offset, vote in belief.pending:
+                log_odds += vote
         self.move(belief, log_odds)
 
     def move(self, belief: Belief, log_odds: float) -> None:

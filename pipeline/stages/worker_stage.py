@@ -9,7 +9,7 @@ from pipeline.partitioner import partition_of
 from pipeline.records.bad import BadRecord
 from pipeline.records.labels import parse_label
 from pipeline.records.votes import Answers, Vote, VotesByPartition
-from pipeline.stages.task_view import Answer, Belief, Pending, TaskView, Worker
+from pipeline.stages.task_view import Answer, Belief, TaskView, Worker
 
 
 class Record(Protocol):
@@ -114,9 +114,9 @@ class WorkerStage:
             belief = self.view[task]
             old = self._forget(worker, task, belief)
             if not self.view.counts(belief, source, offset):
-                self.view.add(belief, Pending(source, offset, vote))
+                self.view.add(belief, (source, offset, vote))
             if label is not None:
-                self._remember(worker, task, belief, Answer(label, old + vote))
+                self._remember(worker, task, belief, (label, old + vote))
 
     def take(self, partition: int, records: Iterable[R], upto: int) -> Taken[R]:
         """Turn the labels of a batch, the last at offset `upto`, into votes."""
@@ -125,8 +125,9 @@ class WorkerStage:
         beliefs = self.view.beliefs
         source = str(partition)
         taken: Taken[R] = Taken(max(upto, state.taken))
+        touched = taken.workers
         votes = taken.votes
-        outcomes = taken.outcomes
+        counted = skipped = 0
         for record in records:
             offset = record.offset
             if offset <= state.taken:
@@ -135,41 +136,37 @@ class WorkerStage:
                 task, name, label = parse_label(record.value)
             except BadRecord as bad:
                 taken.rejected.append(Rejected(record, bad))
-                outcomes[Outcome.REJECTED] += 1
                 continue
             worker = workers.get(name)
             if worker is None:
                 home = partition_of(name.encode(), self.view.partitions)
                 if home != partition:
                     taken.forwarded.append(Forwarded(record, name, home))
-                    outcomes[Outcome.FORWARDED] += 1
                     continue
                 worker = workers[name] = Worker(name)
             if label == 0:
-                outcomes[Outcome.SKIPPED] += 1
+                skipped += 1
                 continue
             belief = beliefs.get(task) or self.view[task]
-            answer = worker.answers.get(task)
-            if answer is None and label is not None:
-                outcome, vote, labels = (
-                    Outcome.COUNTED,
-                    self._answer(worker, task, belief, label),
-                    1,
-                )
-            elif answer is None:
-                outcomes[Outcome.SKIPPED] += 1  # nothing to take back
-                continue
+            if label and task not in worker.answers:
+                vote, labels = self._answer(worker, task, belief, label), 1
+                counted += 1
             else:
-                outcome, label, vote, labels = self._again(worker, task, belief, answer, label)
-            outcomes[outcome] += 1
-            belief.pending.append(Pending(source, offset, vote))
-            taken.workers[worker] = None
+                outcome, label, vote, labels = self._again(worker, task, belief, label)
+                taken.outcomes[outcome] += 1
+                if outcome is Outcome.SKIPPED:
+                    continue
+            belief.pending.append((source, offset, vote))
+            touched[worker] = None
             row = (task, name, label, vote, labels, offset, record.timestamp)
-            rows = votes.get(belief.partition)
-            if rows is None:
-                votes[belief.partition] = [row]
+            if belief.partition in votes:
+                votes[belief.partition].append(row)
             else:
-                rows.append(row)
+                votes[belief.partition] = [row]
+        taken.outcomes[Outcome.COUNTED] += counted
+        taken.outcomes[Outcome.SKIPPED] += skipped
+        taken.outcomes[Outcome.REJECTED] = len(taken.rejected)
+        taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
         state.taken = taken.upto
         state.last = votes
         return taken
@@ -178,42 +175,45 @@ class WorkerStage:
         """A new answer: weigh the worker by their answers so far, and move the task."""
         vote = self.model.vote(label, worker.labels, worker.correct)
         self.view.move(belief, belief.log_odds + vote)
-        self._remember(worker, task, belief, Answer(label, vote))
+        self._remember(worker, task, belief, (label, vote))
         return vote
 
     def _again(
-        self, worker: Worker, task: str, belief: Belief, answer: Answer, label: int | None
+        self, worker: Worker, task: str, belief: Belief, label: int | None
     ) -> tuple[Outcome, int | None, float, int]:
-        """An answer taken back, replaced or only repeated: outcome, label, vote and labels.
+        """Anything but a first answer: its outcome, the label that stands, the vote and labels.
 
         A repeat votes 0: it changes nothing, and its sender sees that it has been dealt with.
         """
-        if label is not None and (self.repeats == "first" or label == answer.label):
-            return Outcome.REPEATED, answer.label, 0.0, 0
-        before = belief.log_odds
+        answer = worker.answers.get(task)
+        if answer is None:
+            return Outcome.SKIPPED, label, 0.0, 0  # nothing to take back
+        old_label, old_vote = answer
+        if label is not None and (self.repeats == "first" or label == old_label):
+            return Outcome.REPEATED, old_label, 0.0, 0
         self._forget(worker, task, belief)
-        self.view.move(belief, before - answer.vote)
+        self.view.move(belief, belief.log_odds - old_vote)
         if label is None:
-            return Outcome.RETRACTED, None, -answer.vote, -1
-        vote = self._answer(worker, task, belief, label) - answer.vote
-        return Outcome.COUNTED, label, vote, 0
+            return Outcome.RETRACTED, None, -old_vote, -1
+        return Outcome.COUNTED, label, self._answer(worker, task, belief, label) - old_vote, 0
 
     def _remember(self, worker: Worker, task: str, belief: Belief, answer: Answer) -> None:
-        worker.answers[task] = answer
+        label, _ = worker.answers[task] = answer
         worker.labels += 1
-        worker.correct += self.model.agreement(answer.label, belief.log_odds)
-        belief.crowd[worker] = answer.label
+        worker.correct += self.model.agreement(label, belief.log_odds)
+        belief.crowd[worker] = label
 
     def _forget(self, worker: Worker, task: str, belief: Belief) -> float:
         """Undo `_remember`; the vote that the answer had, 0 if there was none."""
-        answer = worker.answers.pop(task, None)
-        if answer is None:
+        if task not in worker.answers:
             return 0.0
+        label, vote = worker.answers.pop(task)
         del belief.crowd[worker]
         worker.labels -= 1
-        worker.correct -= self.model.agreement(answer.label, belief.log_odds)
-        return answer.vote
+        worker.correct -= self.model.agreement(label, belief.log_odds)
+        return vote
 
 
 def _offset(row: Vote) -> int:
-    return row[5]
+    offset: int = row[5]
+    return offset

@@ -1,0 +1,83 @@
+"""The labels that every contestant reads, and the clock that stops when they are dealt with."""
+
+import random
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from orjson import loads
+
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A crowd whose workers answer random tasks, each task once."""
+
+    labels: int = 200_000
+    tasks: int = 10_000
+    workers: int = 2_000
+    seed: int = 1
+
+    def records(self) -> list[tuple[bytes, bytes]]:
+        """Key and value of each label, in order."""
+        rng = random.Random(self.seed)
+        accuracy = [rng.betavariate(4, 3) for _ in range(self.workers)]
+        answered: set[tuple[int, int]] = set()
+        records = []
+        while len(records) < self.labels:
+            worker, task = rng.randrange(self.workers), rng.randrange(self.tasks)
+            if (worker, task) in answered:
+                continue
+            answered.add((worker, task))
+            label = 1 if rng.random() < accuracy[worker] else -1
+            name = f"w{worker}"
+            records.append((name.encode(), encode_label(f"t{task}", name, label)))
+        return records
+
+
+async def produce(settings: Settings, records: list[tuple[bytes, bytes]]) -> None:
+    """Put the labels on the topic, all at once."""
+    topic = Topics(settings).labels.name
+    homes = {key: partition_of(key, settings.partitions) for key, _ in records}
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, max_batch_size=1 << 18
+    ) as producer:
+        builders = {partition: producer.create_batch() for partition in range(settings.partitions)}
+        for key, value in records:
+            partition = homes[key]
+            if builders[partition].append(key=key, value=value, timestamp=None) is None:
+                await producer.send_batch(builders[partition], topic, partition=partition)
+                builders[partition] = producer.create_batch()
+                builders[partition].append(key=key, value=value, timestamp=None)
+        for partition, builder in builders.items():
+            await producer.send_batch(builder, topic, partition=partition)
+
+
+async def seconds_until_counted(settings: Settings, labels: int) -> float:
+    """Seconds from the first posterior to the one that completes the count of labels."""
+    topic = Topics(settings).posteriors.name
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    counts: dict[str, int] = {}
+    total = 0
+    first: int | None = None
+    last = 0
+    async with consumer:
+        consumer.assign([TopicPartition(topic, p) for p in range(settings.partitions)])
+        while total < labels:
+            for records in (await consumer.getmany(timeout_ms=1000)).values():
+                for record in records:
+                    posterior = loads(record.value)
+                    task = posterior["task"]
+                    total += posterior["labels"] - counts.get(task, 0)
+                    counts[task] = posterior["labels"]
+                    first = min(first or record.timestamp, record.timestamp)
+                    last = max(last, record.timestamp)
+    assert first is not None
+    return (last - first) / 1000
