@@ -87,7 +87,7 @@ class TaskStage:
             task.labels += labels
             # a new dict: the view and records on their way out hold the one before
             task.sources = {**task.sources, origin: offset}
-            if timestamp > task.updated_at:
+            if (labels or vote) and timestamp > task.updated_at:
                 task.updated_at = timestamp
             changed[name] = None
             timestamps.append(timestamp)

@@ -1,0 +1,55 @@
+"""Crowds for the tests on the real broker, and what Algorithm 1 makes of them."""
+
+import random
+from collections.abc import Iterable
+
+from orjson import loads
+
+from pipeline.inference.algorithm import Prior
+from pipeline.inference.fast_sbic import FastSBIC
+from pipeline.records.votes import parse_answers
+from tests.agents.kafka import Project, Triple
+
+
+def crowd(labels: int, tasks: int, workers: int, seed: int) -> list[Triple]:
+    """Labels of a crowd in which nobody answers a task twice; every truth is 1."""
+    rng = random.Random(seed)
+    accuracy = [rng.betavariate(4, 3) for _ in range(workers)]
+    pairs = rng.sample(range(tasks * workers), labels)
+    return [
+        (
+            f"t{pair % tasks}",
+            f"w{pair // tasks}",
+            1 if rng.random() < accuracy[pair // tasks] else -1,
+        )
+        for pair in pairs
+    ]
+
+
+async def as_taken(project: Project) -> list[Triple]:
+    """The labels in the order in which one instance took them, as its answers topic tells."""
+    labels = {
+        (record.partition, record.offset): loads(record.value)
+        for record in await project.read(project.topics.labels.name)
+    }
+    batches = [
+        (parse_answers(record.value), record.partition)
+        for record in await project.read(project.topics.answers.name)
+    ]
+    batches.sort(key=lambda batch: batch[0].taken_at)
+    taken = []
+    for answers, partition in batches:
+        rows = [row for rows in answers.votes.values() for row in rows]
+        for row in sorted(rows, key=lambda row: row[5]):
+            label = labels[partition, row[5]]
+            taken.append((label["task"], label["worker"], label["label"]))
+    return taken
+
+
+def algorithm_1(triples: Iterable[Triple], prior: Prior) -> FastSBIC[str, str]:
+    """Fast SBIC after these labels."""
+    engine: FastSBIC[str, str] = FastSBIC(prior)
+    for task, worker, label in triples:
+        assert label is not None
+        engine.observe(task, worker, label)
+    return engine
