@@ -1,7 +1,8 @@
 """A progress bar on standard error, for whatever may take longer than a person likes to wait."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -15,10 +16,15 @@ from rich.progress import (
 )
 
 
+class Advance(Protocol):
+    """Called when a step, or several, are done."""
+
+    def __call__(self, steps: int = 1) -> None:
+        """Move the bar on."""
+
+
 @contextmanager
-def progress(
-    title: str, total: int | None = None, completed: int = 0
-) -> Iterator[Callable[[], None]]:
+def progress(title: str, total: int | None = None, completed: int = 0) -> Iterator[Advance]:
     """Show a bar while the block runs, and give it a function to call at every step done.
 
     Without a total the bar only shows that something is going on. It vanishes at the end, and
@@ -33,4 +39,4 @@ def progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         task = bar.add_task(title, total=total, completed=completed)
-        yield lambda: bar.advance(task)
+        yield lambda steps=1: bar.advance(task, steps)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent / "pipeline"
 # Each package or module of `pipeline`, with what it may import besides itself.
 MAY_IMPORT: dict[str, set[str]] = {
     "inference": set(),
-    "policies": set(),
+    "policies": {"inference"},
     "files": {"inference"},
     "progress": set(),
     "experiments": {"files", "inference", "policies", "progress"},
@@ -23,6 +23,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "batched": set(),
     "stages": {"inference", "partitioner", "records"},
     "agents": {"batched", "inference", "records", "settings", "stages", "topics"},
+    "tools": {
+        "broker",
+        "inference",
+        "kafka",
+        "partitioner",
+        "progress",
+        "records",
+        "settings",
+        "topics",
+    },
     "cli": {
         "agents",
         "broker",
@@ -32,7 +42,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "kafka",
         "policies",
         "progress",
+        "records",
         "settings",
+        "tools",
         "topics",
     },
 }

@@ -8,7 +8,19 @@ import click
 
 from pipeline import __version__
 
-COMMANDS = ("broker", "topics", "worker", "infer", "bounds", "experiment")
+COMMANDS = (
+    "demo",
+    "up",
+    "broker",
+    "topics",
+    "worker",
+    "replay",
+    "watch",
+    "export",
+    "infer",
+    "bounds",
+    "experiment",
+)
 
 
 class Commands(click.Group):

@@ -16,7 +16,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from pipeline.kafka.errors import Mismatch, Refused, Unreachable, WrongTopics
+from pipeline.kafka.errors import Mismatch, MissingTopic, Refused, Unreachable, WrongTopics
 from pipeline.settings import Settings
 from pipeline.topics import Topic, Topics
 
@@ -59,6 +59,16 @@ async def check_topics(settings: Settings) -> list[Topic]:
         found = await _find(admin, topics)
     _check(topics, found)
     return [topic for topic in topics if topic.name not in found]
+
+
+async def partitions_of(settings: Settings, topic: str) -> int:
+    """How many partitions a topic has; raises `Unreachable` or `MissingTopic`."""
+    async with _admin(settings) as admin:
+        # all topics are asked for, since asking for one that is missing may create it
+        for entry in await admin.describe_topics():
+            if entry["topic"] == topic:
+                return len(entry["partitions"])
+    raise MissingTopic(topic, settings.bootstrap_servers)
 
 
 @asynccontextmanager

@@ -18,6 +18,15 @@ class Unreachable(ClusterError):
         )
 
 
+class MissingTopic(ClusterError):
+    """A topic that a tool needs is not there."""
+
+    def __init__(self, topic: str, addresses: Sequence[str]) -> None:
+        super().__init__(
+            f"Kafka at {', '.join(addresses)} has no topic {topic}; create it with: sbic topics"
+        )
+
+
 class Refused(ClusterError):
     """The cluster answers, and does not do what it is asked for."""
 

@@ -1,0 +1,96 @@
+"""`sbic demo`: the whole thing in a minute."""
+
+import click
+
+TASKS = 1000
+WORKERS = 300
+
+NEXT = """\
+Where to look next:
+  sbic up                         the same, kept running: Kafka and the pipeline on this machine
+  sbic replay labels.csv --wait   your own labels (columns task, worker, label)
+  sbic watch --from-start         posteriors as they change
+  sbic export posteriors          the current state as CSV
+  curl localhost:6066/metrics     what Prometheus sees
+  sbic --help                     everything else"""
+
+
+@click.command(short_help="See the whole pipeline at work on a simulated crowd.")
+@click.option(
+    "--instances",
+    type=click.IntRange(1, 8),
+    default=2,
+    show_default=True,
+    help="How many instances share the work.",
+)
+@click.option(
+    "--labels",
+    type=click.IntRange(1000, 200_000),
+    default=60_000,
+    show_default=True,
+    help="How many labels the crowd gives.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Labels per second at first, while latency is measured.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+def command(instances: int, labels: int, rate: float, seed: int) -> None:
+    """See the whole pipeline at work: Kafka, instances, and a simulated crowd.
+
+    1,000 tasks, 300 workers: four of five are right with a probability drawn from Beta(4, 3),
+    which is not often, and the others toss a coin. A third of the labels come at a steady rate,
+    the rest all at once. Nothing is kept.
+
+    \b
+    Examples:
+      sbic demo
+      sbic demo --instances 1 --labels 20000
+    """
+    import asyncio
+    import logging
+    import signal
+    from time import monotonic
+
+    from rich.console import Console
+
+    from pipeline.broker.embedded import EmbeddedBroker
+    from pipeline.broker.errors import CannotStart
+    from pipeline.broker.java import KAFKA_VERSION
+    from pipeline.kafka.admin import ensure_topics
+    from pipeline.kafka.errors import ClusterError
+    from pipeline.settings import Settings
+    from pipeline.tools.crowd import ACCURACY, simulated
+    from pipeline.tools.demo import Demo, DemoFailed
+    from pipeline.tools.demo_screen import Screen, summary
+
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the errors below say it all
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(highlight=False)
+    crowd = simulated(TASKS, WORKERS, labels, seed)
+    console.print(f"Starting Apache Kafka {KAFKA_VERSION} on this machine ...")
+    start = monotonic()
+    try:
+        with EmbeddedBroker() as broker:
+            console.print(f"Kafka is ready after {monotonic() - start:.1f} s at {broker.url}")
+            settings = Settings(broker=broker.url, alpha=ACCURACY.alpha, beta=ACCURACY.beta)
+            asyncio.run(ensure_topics(settings))
+            console.print(
+                f"A crowd of {WORKERS} workers answers {TASKS:,} tasks: {labels:,} labels "
+                f"through Kafka, {instances} instance{'s' * (instances > 1)} of the pipeline",
+                soft_wrap=True,
+            )
+            screen = Screen(console, labels)
+            demo = Demo(settings, crowd, instances, labels // 3, rate, screen)
+            with screen.live:
+                result = asyncio.run(demo.run())
+    except (CannotStart, ClusterError, DemoFailed) as error:
+        for line in getattr(error, "log", []) or []:
+            click.echo(line, err=True)
+        raise click.ClickException(str(error)) from None
+    console.print()
+    console.print(summary(result))
+    console.print(f"\n{NEXT}", markup=False, soft_wrap=True)

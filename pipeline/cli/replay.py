@@ -1,0 +1,126 @@
+"""`sbic replay`: labels from a file onto the topic."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.cli.errors import BadInput
+from pipeline.cli.options import settings_options
+from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.tools.replay import Replayed
+    from pipeline.tools.sending import Label
+
+
+@click.command(short_help="Send the labels of a file to the pipeline.")
+@click.argument("path", metavar="LABELS.csv")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Labels per second."
+)
+@click.option("--shuffle", is_flag=True, help="Send them in a random order.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="For --shuffle: the same seed gives the same order.  [default: 0]",
+)
+@click.option("--wait", is_flag=True, help="Return when every one of them is counted.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="For --wait: give up when no label was counted for so long.  [default: never]",
+)
+@settings_options("broker", "prefix")
+def command(
+    settings: Settings,
+    path: str,
+    rate: float | None,
+    shuffle: bool,
+    seed: int | None,
+    wait: bool,
+    timeout: float | None,
+) -> None:
+    """Send the labels of a file to the pipeline; `-` is standard input.
+
+    LABELS.csv has the columns task, worker and label in any order; a label is 1 or -1, and 0 is a
+    skip. Nothing is sent if anything in the file is wrong.
+
+    With --wait it returns when every label has reached its task's posterior. That includes
+    repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
+
+    \b
+    Examples:
+      sbic replay labels.csv --wait
+      sbic replay labels.csv --rate 500 --shuffle --seed 7
+      printf 'task,worker,label\\nt1,ann,1\\n' | sbic replay - --wait
+    """
+    from pipeline.cli.connected import run_connected
+    from pipeline.files.errors import BadFile
+    from pipeline.tools.replay import GaveUp, replay
+
+    if seed is not None and not shuffle:
+        raise click.UsageError("--seed needs --shuffle: it chooses the random order")
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout needs --wait: it says when to give up waiting")
+    try:
+        labels = labels_of(path)
+    except BadFile as error:
+        raise BadInput(str(error)) from None
+    if shuffle:
+        from random import Random
+
+        Random(seed or 0).shuffle(labels)
+    try:
+        done = run_connected(
+            replay(settings, labels, rate=rate, wait=wait, patience=timeout, note=note)
+        )
+    except GaveUp as error:
+        raise click.ClickException(str(error)) from None
+    note(summary(done))
+    if skips := sum(label == 0 for _, _, label in labels):
+        note(f"skips: {skips}")
+
+
+def labels_of(path: str) -> list["Label"]:
+    """Every row of the file, in order; all of it is checked."""
+    from pipeline.files.errors import BadFile
+    from pipeline.files.labels import shortened, triples
+    from pipeline.files.source import read_source
+    from pipeline.progress import progress
+    from pipeline.records.bad import ID_MAX_BYTES
+
+    with progress("Reading"):
+        source = read_source(path)
+        names: dict[str, str] = {}  # one copy of each name, however often it appears
+        labels = [
+            (names.setdefault(task, task), names.setdefault(worker, worker), label)
+            for task, worker, label in triples(source)
+        ]
+    if not labels:
+        raise BadFile(source.name, "has no labels: nothing follows the header")
+    for name in names:
+        if (size := len(name.encode())) > ID_MAX_BYTES:
+            problem = f"the id '{shortened(name)}' has {size} bytes, more than {ID_MAX_BYTES}"
+            raise BadFile(source.name, problem)
+    return labels
+
+
+def summary(done: "Replayed") -> str:
+    """What was sent, how fast, and how long it took to be counted."""
+    text = (
+        f"labels sent: {done.labels:,} in {done.sending_seconds:.2f} s "
+        f"({done.labels / done.sending_seconds:,.0f} labels per second)"
+    )
+    if done.counting_seconds is None:
+        return text
+    return (
+        f"{text}; all counted after {done.counting_seconds:.2f} s "
+        f"({done.labels / done.counting_seconds:,.0f} labels per second)"
+    )
+
+
+def note(text: str) -> None:
+    """A line for the person, apart from any output."""
+    click.echo(text, err=True)

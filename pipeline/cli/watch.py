@@ -1,0 +1,40 @@
+"""`sbic watch`: posteriors as they change."""
+
+import click
+
+from pipeline.cli.options import settings_options
+from pipeline.settings import Settings
+
+
+@click.command(short_help="Show posteriors as they change.")
+@click.option("--from-start", is_flag=True, help="Begin with what is there, not with what comes.")
+@settings_options("broker", "prefix")
+def command(settings: Settings, from_start: bool) -> None:
+    """Show posteriors as they change, until Ctrl-C.
+
+    In a terminal: a table of the tasks that changed last. Into a file or a pipe: one line of JSON
+    for each change, the record as it is in the topic.
+
+    \b
+    Examples:
+      sbic watch
+      sbic watch --from-start > posteriors.jsonl
+      sbic watch | jq 'select(.labels >= 10) | .task'
+    """
+    import signal
+
+    from rich.console import Console
+
+    from pipeline.cli.connected import run_connected
+    from pipeline.tools.watch import watch_as_json, watch_as_table
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console()
+    try:
+        if console.is_terminal:
+            run_connected(watch_as_table(settings, from_start, console))
+        else:
+            out = click.get_binary_stream("stdout")
+            run_connected(watch_as_json(settings, from_start, out))
+    except KeyboardInterrupt:
+        return

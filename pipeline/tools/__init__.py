@@ -1,0 +1,1 @@
+"""The tools around the pipeline: ordinary Kafka clients, and what runs the whole of it locally."""

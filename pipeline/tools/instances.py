@@ -1,0 +1,42 @@
+"""Several instances of the pipeline on this machine, each `sbic worker` in a process of its own."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import fields, replace
+
+from pipeline.settings import Settings, variable
+from pipeline.tools.supervisor import Command, Say, keep_running
+
+
+def instances_of(settings: Settings, web_ports: Sequence[int]) -> list[Command]:
+    """The commands of instances with these web ports.
+
+    >>> one, two = instances_of(Settings(prefix="birds"), [6066, 6067])
+    >>> two.name, two.environment["SBIC_PREFIX"], two.environment["SBIC_WEB_PORT"]
+    ('worker-2', 'birds', '6067')
+    """
+    # -P: a folder named pipeline where this was started is not ours
+    arguments = [sys.executable, "-P", "-m", "pipeline", "worker"]
+    return [
+        Command(f"worker-{number}", arguments, environment(replace(settings, web_port=port)))
+        for number, port in enumerate(web_ports, 1)
+    ]
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """All settings as environment variables."""
+    return {variable(field.name): str(getattr(settings, field.name)) for field in fields(settings)}
+
+
+@asynccontextmanager
+async def running(commands: Sequence[Command], log: Say, say: Say) -> AsyncIterator[None]:
+    """Keep the commands running while the block runs; on return all have ended in good order."""
+    tasks = [asyncio.create_task(keep_running(command, log, say)) for command in commands]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,58 @@
+"""Reads all partitions of a topic, without a group: nobody else is disturbed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
+from pipeline.kafka.admin import partitions_of
+from pipeline.settings import Settings
+from pipeline.tools.connection import connected
+
+RECORDS_AT_ONCE = 5000
+
+
+class Reader:
+    """All partitions of one topic, each partition's records in order."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        partitions: list[TopicPartition],
+        ends: dict[TopicPartition, int],
+    ) -> None:
+        self.consumer = consumer
+        self.partitions = partitions
+        self.ends = ends
+
+    async def next(self, seconds: float) -> list[ConsumerRecord]:
+        """The next records; none if none came for so many seconds."""
+        fetched = await self.consumer.getmany(
+            timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
+        )
+        return [record for records in fetched.values() for record in records]
+
+    async def to_the_end(self) -> AsyncIterator[list[ConsumerRecord]]:
+        """All records up to the end that the topic had when the reader was made."""
+        for partition in self.partitions:
+            while await self.consumer.position(partition) < self.ends[partition]:
+                yield await self.next(seconds=1)
+
+
+@asynccontextmanager
+async def reading(settings: Settings, topic: str, *, from_start: bool) -> AsyncIterator[Reader]:
+    """A reader that begins at the start of the topic, or at the end that it has now."""
+    count = await partitions_of(settings, topic)
+    partitions = [TopicPartition(topic, partition) for partition in range(count)]
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    async with connected(consumer, settings):
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        if not from_start:
+            for partition, end in ends.items():
+                consumer.seek(partition, end)
+        yield Reader(consumer, partitions, ends)

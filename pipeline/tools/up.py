@@ -1,0 +1,34 @@
+"""The whole pipeline on this machine, until told to stop: a broker and instances."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.broker.errors import CannotStart
+from pipeline.tools.instances import running
+from pipeline.tools.supervisor import Command, Say
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def until_stopped(
+    broker: EmbeddedBroker, commands: Sequence[Command], log: Say, say: Say
+) -> None:
+    """Keep the commands running until a signal; `CannotStart` if the broker ends before."""
+    stop = asyncio.Event()
+    for number in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running(commands, log, say):
+        while not stop.is_set():
+            status = broker.wait(0)
+            if status is not None:
+                raise CannotStart(
+                    f"Kafka ended by itself, with status {status}", broker.end_of_log()
+                )
+            try:
+                async with asyncio.timeout(0.5):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        say("up", "stopping the instances, then Kafka")

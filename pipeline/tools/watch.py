@@ -1,0 +1,130 @@
+"""Posteriors as they change: a live table for a person, lines of JSON for a program."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import BinaryIO
+
+from aiokafka import ConsumerRecord
+from orjson import dumps
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.records.bad import BadRecord
+from pipeline.records.posteriors import Posterior, parse_posterior
+from pipeline.settings import Settings
+from pipeline.tools.reading import reading
+from pipeline.topics import Topics
+
+RATE_SECONDS = 5
+BAR_WIDTH = 20
+CHROME = 7  # lines of the screen that are not rows
+
+
+async def watch_as_json(settings: Settings, from_start: bool, out: BinaryIO) -> None:
+    """Write a line of JSON for every change, for ever."""
+    topic = Topics(settings).posteriors.name
+    async with reading(settings, topic, from_start=from_start) as reader:
+        while True:
+            for posterior in posteriors(await reader.next(seconds=1)):
+                out.write(dumps(posterior) + b"\n")
+            out.flush()
+
+
+async def watch_as_table(settings: Settings, from_start: bool, console: Console) -> None:
+    """Keep a table of the tasks that changed last on the screen, for ever."""
+    topic = Topics(settings).posteriors.name
+    async with reading(settings, topic, from_start=from_start) as reader:
+        board = Board(f"{topic} at {', '.join(settings.bootstrap_servers)}")
+        with Live(board, console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                board.add(posteriors(await reader.next(seconds=0.25)))
+                live.refresh()
+
+
+def posteriors(records: Iterable[ConsumerRecord]) -> list[Posterior]:
+    """The posteriors among the records; a stranger may have written others."""
+    found = []
+    for record in records:
+        try:
+            found.append(parse_posterior(record.value))
+        except BadRecord:
+            continue
+    return found
+
+
+class Board:
+    """The tasks that changed last, the newest first, and how many changes there are a second."""
+
+    def __init__(self, source: str, clock: Callable[[], float] = monotonic) -> None:
+        self.source = source
+        self.clock = clock
+        self.started = clock()
+        self.changes = 0
+        self.tasks: set[str] = set()
+        self.latest: dict[str, Posterior] = {}  # the newest last
+        self.recent: deque[tuple[float, int]] = deque()
+
+    def add(self, changed: list[Posterior]) -> None:
+        """Take posteriors that were just read."""
+        now = self.clock()
+        for posterior in changed:
+            self.latest.pop(posterior["task"], None)
+            self.latest[posterior["task"]] = posterior
+            self.tasks.add(posterior["task"])
+        while len(self.latest) > 500:  # more than any screen shows
+            del self.latest[next(iter(self.latest))]
+        self.changes += len(changed)
+        self.recent.append((now, len(changed)))
+        while self.recent[0][0] < now - RATE_SECONDS:
+            self.recent.popleft()
+
+    @property
+    def rate(self) -> float:
+        """Changes per second in the last seconds."""
+        seconds = min(RATE_SECONDS, self.clock() - self.started) or 1
+        return sum(count for _, count in self.recent) / seconds
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        height = options.height or options.size.height
+        table = Table(title=self.source, title_justify="left", title_style="bold", expand=True)
+        table.add_column("task", ratio=1, no_wrap=True)
+        table.add_column("probability of +1", no_wrap=True)
+        table.add_column("", justify="right")
+        table.add_column("log_odds", justify="right")
+        table.add_column("labels", justify="right")
+        table.add_column("prediction", justify="right")
+        rows = list(reversed(self.latest.values()))[: max(1, height - CHROME)]
+        for posterior in rows:
+            table.add_row(*_cells(posterior))
+        yield table
+        state = f"{self.changes:,} changes of {len(self.tasks):,} tasks, {self.rate:,.0f} a second"
+        yield Text(state if self.changes else "no change yet: labels make posteriors change")
+        yield Text("Ctrl-C ends", style="dim")
+
+
+def _cells(posterior: Posterior) -> list[Text]:
+    probability = posterior["probability"]
+    prediction = posterior["prediction"]
+    colour = {1: "green", -1: "red"}.get(prediction, "yellow")
+    return [
+        Text(posterior["task"]),
+        Text(bar(probability), style=colour),
+        Text(f"{probability:.3f}"),
+        Text(f"{posterior['log_odds']:+.2f}"),
+        Text(f"{posterior['labels']:,}"),
+        Text(f"{prediction:+d}" if prediction else "0", style=colour),
+    ]
+
+
+def bar(probability: float, width: int = BAR_WIDTH) -> str:
+    """A bar as long as the probability, to an eighth of a character.
+
+    >>> bar(0.5, 4), bar(1.0, 4), bar(0.28125, 4)
+    ('██  ', '████', '█▏  ')
+    """
+    eighths = round(probability * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + " ▏▎▍▌▋▊▉"[rest] * (rest > 0)).ljust(width)

@@ -1,0 +1,169 @@
+"""`sbic replay`: every label of a file reaches the topic, and --wait knows when it is counted."""
+
+import csv
+import io
+from itertools import chain
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.broker.ports import free_port
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import parse_label
+from pipeline.settings import Settings
+from pipeline.tools import replay as replay_module
+from pipeline.tools.replay import GaveUp, replay
+from pipeline.topics import Topics
+from tests.instances import instance
+from tests.tools.projects import PARTITIONS, Row, new_project, records_of, sbic, write_labels
+
+
+def some_labels(count: int, seed: int = 0) -> list[Row]:
+    rng = Random(seed)
+    return [
+        (f"t{rng.randrange(20)}", f"wörker {rng.randrange(30)}", rng.choice([1, -1]))
+        for _ in range(count)
+    ]
+
+
+async def sent(settings: Settings) -> list[list[Row]]:
+    """The labels in the topic, by partition; each keyed by its worker and where it belongs."""
+    partitions: list[list[Row]] = [[] for _ in range(PARTITIONS)]
+    for record in await records_of(settings, Topics(settings).labels.name):
+        task, worker, label = parse_label(record.value)
+        assert record.key == worker.encode()
+        assert record.partition == partition_of(worker.encode(), PARTITIONS)
+        assert label is not None
+        partitions[record.partition].append((task, worker, label))
+    return partitions
+
+
+def by_partition(rows: list[Row]) -> list[list[Row]]:
+    partitions: list[list[Row]] = [[] for _ in range(PARTITIONS)]
+    for row in rows:
+        partitions[partition_of(row[1].encode(), PARTITIONS)].append(row)
+    return partitions
+
+
+async def test_every_label_is_sent_once_keyed_by_worker_in_the_order_of_the_file(
+    project: Settings, tmp_path: Path
+) -> None:
+    rows = some_labels(10_000)  # more than one portion, repeats among them
+    ended = sbic(project, "replay", str(write_labels(tmp_path / "labels.csv", rows)))
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr.startswith("labels sent: 10,000 in ")
+    assert await sent(project) == by_partition(rows)
+
+
+async def test_batches_that_exceed_what_kafka_takes_at_once_are_split(project: Settings) -> None:
+    rows: list[Row] = [(f"{number:0250}", "x" * 250, 1) for number in range(3000)]
+    await replay(project, rows, rate=None, wait=False, patience=None, note=print)
+    assert await sent(project) == by_partition(rows)
+
+
+async def test_a_shuffle_is_another_order_and_the_same_seed_the_same(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    rows = some_labels(300)
+    path = str(write_labels(tmp_path / "labels.csv", rows))
+    orders = []
+    for seed in ("7", "7", "8"):
+        settings = new_project(broker)
+        topics = sbic(settings, "topics", "--partitions", str(PARTITIONS))
+        assert topics.returncode == 0
+        ended = sbic(settings, "replay", path, "--shuffle", "--seed", seed, "--rate", "5000")
+        assert ended.returncode == 0, ended.stderr
+        orders.append(await sent(settings))
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    assert sorted(chain(*orders[2])) == sorted(rows)
+
+
+def test_wait_returns_when_all_are_counted_even_the_second_time(
+    project: Settings, tmp_path: Path
+) -> None:
+    rows = some_labels(2000)
+    path = write_labels(tmp_path / "labels.csv", [*rows, ("skipped", "ann", 0)])
+    counted = len({(task, worker) for task, worker, _ in rows})
+    partitions = {"SBIC_PARTITIONS": str(PARTITIONS)}
+    with instance(project.broker, project.prefix, **partitions) as running:
+        running.wait_ready()
+        for _ in range(2):
+            ended = sbic(project, "replay", str(path), "--wait", "--timeout", "60")
+            assert ended.returncode == 0, ended.stderr
+            assert "all counted after" in ended.stderr
+            assert ended.stderr.endswith("skips: 1\n")
+            # what it promises is already there, without any further waiting
+            table = csv.DictReader(io.StringIO(sbic(project, "export", "posteriors").stdout))
+            assert sum(int(row["labels"]) for row in table) == counted
+        repeated = running.metrics()['sbic_labels_total{outcome="repeated"}']
+        assert repeated == 2 * len(rows) - counted
+
+
+def test_wait_gives_up_when_nothing_is_counted(project: Settings, tmp_path: Path) -> None:
+    path = str(write_labels(tmp_path / "labels.csv", some_labels(10)))
+    ended = sbic(project, "replay", path, "--wait", "--timeout", "0.5")
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "sbic: 10 labels are not counted, and none was in the last 0.5 seconds\n"
+    )
+
+
+async def test_a_person_who_waits_in_vain_is_told_what_to_do(
+    project: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_module, "QUIET_SECONDS", 0.1)
+    notes: list[str] = []
+    with pytest.raises(GaveUp):
+        await replay(project, some_labels(3), rate=None, wait=True, patience=1, note=notes.append)
+    assert "3 to go: is an instance running? Start one with: sbic worker" in notes[0]
+
+
+def test_labels_come_from_standard_input_too(project: Settings) -> None:
+    ended = sbic(project, "replay", "-", stdin="task,worker,label\nt1,ann,1\n")
+    assert (ended.returncode, ended.stderr[:14]) == (0, "labels sent: 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("task,worker,label\nt1,ann,1\nt1,bob,2\n", "line 3: a label is 1, -1, or 0"),
+        ("task,worker,label\n", "has no labels"),
+        (f"task,worker,label\nt1,ann,1\n{'é' * 150},ann,1\n", "300 bytes, more than 256"),
+    ],
+)
+async def test_a_file_with_a_mistake_is_refused_and_none_of_it_sent(
+    project: Settings, text: str, problem: str
+) -> None:
+    ended = sbic(project, "replay", "-", stdin=text)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert problem in line
+    assert await sent(project) == [[], [], []]
+
+
+@pytest.mark.parametrize("arguments", [["--seed", "1"], ["--timeout", "1"], ["--rate", "0"]])
+def test_options_that_make_no_sense_are_refused(arguments: list[str]) -> None:
+    ended = sbic(Settings(), "replay", "labels.csv", *arguments)
+    assert ended.returncode == 2
+    assert arguments[0] in ended.stderr
+
+
+@pytest.mark.parametrize("tool", [["replay", "-"], ["watch"], ["export", "workers"]])
+class TestWithoutWhatTheyNeed:
+    def test_no_broker_is_one_line_and_status_1(self, tool: list[str]) -> None:
+        nowhere = Settings(broker=f"kafka://127.0.0.1:{free_port()}")
+        ended = sbic(nowhere, *tool, stdin="task,worker,label\nt1,ann,1\n")
+        assert (ended.returncode, ended.stdout) == (1, "")
+        (line,) = ended.stderr.splitlines()
+        assert f"no Kafka answers at {nowhere.bootstrap_servers[0]}" in line
+
+    def test_no_topics_is_one_line_that_says_how_to_make_them(
+        self, tool: list[str], broker: EmbeddedBroker
+    ) -> None:
+        ended = sbic(new_project(broker), *tool, stdin="task,worker,label\nt1,ann,1\n")
+        assert (ended.returncode, ended.stdout) == (1, "")
+        (line,) = ended.stderr.splitlines()
+        assert line.endswith("create it with: sbic topics")
