@@ -1,0 +1,83 @@
+"""A crowd at work: a free worker gets a task from the policy, and their label is counted."""
+
+from collections.abc import Callable, Set
+from typing import Protocol
+
+import numpy as np
+
+from pipeline.experiments.crowd import PRIOR, Crowd
+from pipeline.inference.labels import Labels
+from pipeline.inference.online import Online
+from pipeline.inference.online_forms import MOVE_ONE_TASK, online_form
+from pipeline.policies.scan import Scan
+from pipeline.policies.uncertainty import Uncertainty
+from pipeline.policies.uniform import Uniform
+
+Observe = Callable[[int, int, int], float]
+
+
+class Sampling(Protocol):
+    """What a simulation needs of a policy."""
+
+    def choose(self, answered: Set[int]) -> int | None:
+        """The task for a worker who has answered these."""
+        ...
+
+    def update(self, task: int, labels: int, log_odds: float) -> None:
+        """Take note of a task's number of labels and its score."""
+        ...
+
+
+class Simulation:
+    """One run: each label is counted by `observe`, which returns the new score of its task."""
+
+    def __init__(self, crowd: Crowd, policy: Sampling, observe: Observe) -> None:
+        self._crowd = crowd
+        self._policy = policy
+        self._observe = observe
+        self._answered: list[set[int]] = [set() for _ in range(crowd.workers)]
+        self._labels_of = [0] * crowd.tasks
+        self._chosen: list[int] = []
+        for task in range(crowd.tasks):
+            policy.update(task, 0, PRIOR.log_odds)
+
+    def advance(self, until: int) -> None:
+        """Go on until so many labels have been given in all."""
+        choose, observe, update = self._policy.choose, self._observe, self._policy.update
+        labels_of, chosen = self._labels_of, self._chosen
+        coming = slice(len(chosen), until)
+        workers, labels = self._crowd.worker[coming].tolist(), self._crowd.label[coming].tolist()
+        for worker, label in zip(workers, labels, strict=True):
+            answered = self._answered[worker]
+            task = choose(answered)
+            assert task is not None, "a worker gives no more labels than there are tasks"
+            answered.add(task)
+            chosen.append(task)
+            labels_of[task] += 1
+            update(task, labels_of[task], observe(task, worker, label))
+
+    def labels(self) -> Labels:
+        """All labels so far, in order."""
+        given = len(self._chosen)
+        return Labels(
+            np.array(self._chosen, dtype=np.int64),
+            self._crowd.worker[:given],
+            self._crowd.label[:given],
+            tuple(map(str, range(self._crowd.tasks))),
+            tuple(map(str, range(self._crowd.workers))),
+        )
+
+
+def uniform_run(crowd: Crowd, rng: np.random.Generator) -> Simulation:
+    """The tasks are chosen without a look at the labels, which are only collected."""
+    return Simulation(crowd, Uniform(int(rng.integers(2**32))), lambda task, worker, label: 0.0)
+
+
+def uncertainty_run(name: str, crowd: Crowd, rng: np.random.Generator) -> tuple[Simulation, Online]:
+    """The tasks are chosen by what the algorithm of this name makes of the labels so far."""
+    size = crowd.tasks, crowd.workers, crowd.labels_per_worker
+    algorithm = online_form(name, *size, PRIOR, rng)
+    seed = int(rng.integers(2**32))
+    policy: Sampling
+    policy = Uncertainty(seed) if name in MOVE_ONE_TASK else Scan(algorithm.score, seed)
+    return Simulation(crowd, policy, algorithm.observe), algorithm
