@@ -7,9 +7,10 @@ committed, and lost. Here an agent says itself when a batch is finished, and sin
 partition come in order, the offset to commit is the end of the last one.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
+from aiokafka import ConsumerRecord
 from faust.transport.consumer import ensure_TP
 from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP, ConsumerMessage
@@ -23,6 +24,8 @@ class BatchConsumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.finished: dict[TP, int] = {}  # the offset after the last batch done
         self.newest: dict[TP, int] = {}  # the timestamp of the last record done
+        self.next_offset: dict[TP, int] = {}  # after the last batch handed out
+        self.gap: dict[TP, tuple[int, int]] = {}  # the offset expected, and the one that came
         super().__init__(*args, **kwargs)
 
     async def getmany(
@@ -42,7 +45,41 @@ class BatchConsumer(Consumer):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return  # what is left is fetched again from the committed offset
             if active is None or tp in active or tp in self._buffered_partitions:
-                yield tp, message_of(Batch(tp, fetched, self), generation)
+                in_order = await self._in_order(tp, fetched)
+                if in_order:
+                    self.next_offset[tp] = in_order[-1].offset + 1
+                    yield tp, message_of(Batch(tp, in_order, self), generation)
+
+    async def _in_order(self, tp: TP, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records that follow on those handed out before; none if some are missing between.
+
+        A fetch that was under way during a rebalance returns, after the seek to the committed
+        offset, what comes later than that: Faust 0.15.3 hands it out first, and the fences would
+        then drop what was left out. Here the place is fetched again. If that gives the same, the
+        gap is Kafka's own (a transaction's marker, or expired records).
+        """
+        expected = self.next_offset.get(tp, 0)
+        first = records[0].offset
+        if first <= expected:
+            self.gap.pop(tp, None)
+            return records if first == expected else [r for r in records if r.offset >= expected]
+        if self.gap.pop(tp, None) == (expected, first):
+            return records
+        self.gap[tp] = expected, first
+        await self._thread.seek_wait({tp: expected})
+        return []
+
+    async def perform_seek(self) -> None:
+        """Seek to the committed offsets, and expect the records from there on."""
+        await super().perform_seek()
+        for tp in self.assignment():
+            if not self._is_changelog_tp(tp):
+                self.next_offset[tp] = self._read_offset[tp] or 0
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Seek where a table's recovery begins, and expect the records from there on."""
+        await super().seek_wait(partitions)
+        self.next_offset.update(partitions)
 
     def finish(self, batch: Batch) -> None:
         """All of the batch is published: its end can be committed."""

@@ -1,0 +1,147 @@
+"""Promise 2: every label counts once, under SIGKILL, rebalances, restarts and repeated input."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.inference.algorithm import Prior
+from pipeline.records.posteriors import Posterior
+from pipeline.records.votes import parse_votes
+from tests.agents.crowd import algorithm_1, as_taken, crowd
+from tests.agents.kafka import Project, Triple, project, until
+from tests.instances import Instance, instance
+
+BAD = b'{"task": "t1", "worker": "w1", "label": 2}'
+
+
+async def send_slowly(here: Project, triples: Sequence[Triple], bad_every: int) -> int:
+    """Send labels in small pieces, a bad record after each; how many bad ones."""
+    bad = 0
+    for start in range(0, len(triples), bad_every):
+        await here.send(triples[start : start + bad_every])
+        async with here.producer() as producer:
+            await producer.send_and_wait(here.topics.labels.name, BAD, key=b"w1")
+        bad += 1
+    return bad
+
+
+async def recount(here: Project) -> dict[str, tuple[int, float]]:
+    """Count all votes again, offline: labels and log-odds of each task, each vote once."""
+    seen: set[tuple[str, int, int]] = set()
+    totals: dict[str, tuple[int, float]] = {}
+    for record in await here.read(here.topics.votes.name):
+        source, votes = parse_votes(record.value)
+        for task, _worker, _label, vote, labels, offset, _timestamp in votes:
+            if (task, source, offset) not in seen:
+                seen.add((task, source, offset))
+                count, log_odds = totals.get(task, (0, 0.0))
+                totals[task] = count + labels, log_odds + vote
+    return totals
+
+
+async def agree_with_a_recount(here: Project, triples: Iterable[Triple]) -> None:
+    posteriors = await here.posteriors()
+    labels = Counter(task for task, _, _ in triples)
+    assert {task: posterior["labels"] for task, posterior in posteriors.items()} == labels
+    for task, (count, log_odds) in (await recount(here)).items():
+        assert posteriors[task]["labels"] == count
+        assert posteriors[task]["log_odds"] == pytest.approx(log_odds, abs=1e-9)
+
+
+async def owned(running: Instance) -> int:
+    """How many partitions of labels an instance reads."""
+    return sum("sbic_lag_records" in name and "labels" in name for name in running.metrics())
+
+
+async def test_one_of_two_is_killed_and_later_a_third_joins(broker: EmbeddedBroker) -> None:
+    triples = crowd(labels=6_000, tasks=400, workers=100, seed=3)
+    here = await project(broker)
+    prefix = here.settings.prefix
+    with instance(broker.url, prefix) as first, instance(broker.url, prefix) as second:
+        first.wait_ready()
+        second.wait_ready()
+        sending = asyncio.create_task(send_slowly(here, triples, bad_every=100))
+        await here.until_counted(1_000)
+        second.kill()
+        await here.until_counted(2_000)
+        with instance(broker.url, prefix) as third:
+            third.wait_ready()
+            bad = await sending
+            await here.until_counted(len(triples), deadline=90)
+
+            async def caught_up() -> bool:
+                dead = await here.read(here.topics.dead_letters.name)
+                return (
+                    len({dict(record.headers)["__connect.errors.offset"] for record in dead}) == bad
+                )
+
+            await until(caught_up)
+            assert third.terminate() == 0
+        assert first.terminate() == 0
+    await agree_with_a_recount(here, triples)
+    dead = await here.read(here.topics.dead_letters.name)
+    assert {record.value for record in dead} == {BAD}
+
+
+async def test_stop_everything_and_start_again(broker: EmbeddedBroker) -> None:
+    triples = crowd(labels=3_000, tasks=100, workers=60, seed=4)
+    here = await project(broker)
+    prefix = here.settings.prefix
+    with instance(broker.url, prefix) as running:
+        running.wait_ready()
+        await here.send(triples[:2_000])
+        before = await here.until_counted(2_000)
+        assert running.terminate() == 0
+    with instance(broker.url, prefix) as running:
+        running.wait_ready()
+        assert await here.posteriors() == before
+        await here.send(triples[2_000:])
+        posteriors = await here.until_counted(3_000)
+        assert running.metrics()['sbic_labels_total{outcome="counted"}'] == 1_000
+        assert running.terminate() == 0
+    engine = algorithm_1(await as_taken(here), Prior())
+    for task, posterior in posteriors.items():
+        assert posterior["log_odds"] == pytest.approx(engine.log_odds(task), abs=1e-9)
+
+
+def without_sources(posteriors: dict[str, Posterior]) -> dict[str, dict[str, object]]:
+    return {
+        task: {name: value for name, value in posterior.items() if name != "sources"}
+        for task, posterior in posteriors.items()
+    }
+
+
+async def test_the_same_labels_again_change_nothing(broker: EmbeddedBroker) -> None:
+    triples = crowd(labels=1_000, tasks=50, workers=30, seed=5)
+    here = await project(broker)
+    with instance(broker.url, here.settings.prefix) as running:
+        running.wait_ready()
+        twice = [triple for triple in triples for _ in range(2)]  # a producer that sends all twice
+        before = await here.until_dealt_with(twice, await here.send(twice))
+        after = await here.until_dealt_with(triples, await here.send(triples))
+        assert without_sources(after) == without_sources(before)
+        metrics = running.metrics()
+    assert sum(posterior["labels"] for posterior in after.values()) == len(triples)
+    assert metrics['sbic_labels_total{outcome="repeated"}'] == 2 * len(triples)
+
+
+async def test_with_repeats_last_the_later_answer_replaces_the_earlier_one(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=1)
+    others = crowd(labels=200, tasks=20, workers=12, seed=6)
+    first, later = ("t1", "ann", 1), ("t1", "ann", -1)
+    env = {"SBIC_REPEATS": "last", "SBIC_PARTITIONS": "1"}
+    with instance(broker.url, here.settings.prefix, **env) as running:
+        running.wait_ready()
+        triples: list[Triple] = [first, *others, later]
+        posteriors = await here.until_dealt_with(triples, await here.send(triples))
+    engine = algorithm_1([first, *others], Prior())
+    engine.revert("t1", "ann")
+    engine.observe(*later)
+    assert sum(posterior["labels"] for posterior in posteriors.values()) == len(others) + 1
+    for task, posterior in posteriors.items():
+        assert posterior["log_odds"] == pytest.approx(engine.log_odds(task), abs=1e-9)
