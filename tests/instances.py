@@ -87,9 +87,13 @@ def instance(broker_address: str, prefix: str, **env: str) -> Iterator[Instance]
     port = int(env.setdefault("SBIC_WEB_PORT", str(free_port())))
     inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
     environment = inherited | {"SBIC_BROKER": broker_address, "SBIC_PREFIX": prefix} | env
-    with tempfile.NamedTemporaryFile(prefix="sbic-instance-", suffix=".log") as log:
+    with (
+        tempfile.TemporaryDirectory(prefix="sbic-instance-") as folder,
+        open(f"{folder}/log", "wb") as log,
+    ):
         process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH],
+            cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,

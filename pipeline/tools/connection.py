@@ -2,16 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NotLeaderForPartitionError,
+)
 
 from pipeline.kafka.errors import Refused, Unreachable
 from pipeline.settings import Settings
 
 CONNECT_SECONDS = 5
+STOP_SECONDS = 2
+GONE = (KafkaTimeoutError, LeaderNotAvailableError, NotLeaderForPartitionError)
 
 Client = TypeVar("Client", AIOKafkaProducer, AIOKafkaConsumer)
 
@@ -29,7 +37,12 @@ async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]
         yield client
     except KafkaConnectionError:
         raise Unreachable(addresses) from None
+    except GONE:
+        raise Refused(f"Kafka at {', '.join(addresses)} no longer answers") from None
     except KafkaError as error:
         raise Refused(f"Kafka at {', '.join(addresses)} says: {error}") from error
     finally:
-        await client.stop()
+        # aiokafka 0.14's producer waits for ever for a Kafka that is gone to take the rest
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await client.stop()

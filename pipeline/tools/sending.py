@@ -112,7 +112,14 @@ class LabelSender:
     ) -> OnItsWay:
         batch.close()
         future = await self.producer.send_batch(batch, self.topic, partition=partition)
+        future.add_done_callback(_heard)
         return OnItsWay(at, partition, labels, future)
+
+
+def _heard(acknowledgement: "asyncio.Future[Any]") -> None:
+    """Of several batches that fail together one is reported; the others are no news."""
+    if not acknowledgement.cancelled():
+        acknowledgement.exception()
 
 
 @asynccontextmanager

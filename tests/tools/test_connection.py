@@ -1,0 +1,61 @@
+"""What goes wrong between a tool and Kafka is said in one line, and never keeps it from ending."""
+
+import asyncio
+
+import pytest
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
+
+from pipeline.kafka.errors import ClusterError, Refused, Unreachable
+from pipeline.settings import Settings
+from pipeline.tools import connection
+from pipeline.tools.connection import connected
+
+
+class Client:
+    """One that starts and stops as told; the real ones are in the other tests."""
+
+    def __init__(self, *, starts: bool = True, stops: bool = True) -> None:
+        self.starts = starts
+        self.stops = stops
+
+    async def start(self) -> None:
+        await self.never_unless(self.starts)
+
+    async def stop(self) -> None:
+        await self.never_unless(self.stops)
+
+    async def never_unless(self, done: bool) -> None:
+        if not done:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "words"),
+    [
+        (KafkaConnectionError(), Unreachable, "no Kafka answers at 127.0.0.1:9092"),
+        (KafkaTimeoutError(), Refused, "Kafka at 127.0.0.1:9092 no longer answers"),
+        (TopicAuthorizationFailedError("x"), Refused, "TopicAuthorizationFailed"),
+    ],
+)
+async def test_an_error_of_kafka_becomes_one_of_ours(
+    raised: Exception, expected: type[ClusterError], words: str
+) -> None:
+    with pytest.raises(expected, match=words):
+        async with connected(Client(), Settings()):
+            raise raised
+
+
+async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.01)
+    with pytest.raises(Unreachable):
+        async with connected(Client(starts=False), Settings()):
+            pass
+
+
+async def test_a_client_that_cannot_stop_because_kafka_is_gone_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "STOP_SECONDS", 0.01)
+    with pytest.raises(KeyError):
+        async with connected(Client(stops=False), Settings()):
+            raise KeyError
