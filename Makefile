@@ -37,6 +37,9 @@ bench: $(READY) ## measure speed, as ratios within one run
 lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	  --all-extras --group dev --output-file requirements.lock pyproject.toml
+	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --constraint requirements.lock \
+	  --output-file deploy/requirements.lock pyproject.toml -
 
 clean: ## remove .venv
 	rm -rf .venv
