@@ -32,7 +32,7 @@ demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crow
 	@$(BIN)/sbic demo
 
 bench: $(READY) ## measure speed, as ratios within one run
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m tests.benchmarks
 
 lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -26,8 +26,6 @@ from pipeline.topics import Topics
 
 log = logging.getLogger("sbic")
 
-Agent = WorkerAgent | TaskAgent
-
 
 class PipelineApp(BatchedApp):
     """One instance of the pipeline; partition p of all topics belongs to one instance.
@@ -51,33 +49,23 @@ class PipelineApp(BatchedApp):
         publisher = Publisher(self, names, self.metrics)
         self.worker_stage = WorkerStage(self.view, settings.repeats)
         worker_agent = WorkerAgent(self.worker_stage, names, publisher, self.metrics)
-        self._add_table("answers", names.answers.name, worker_agent)
-        self._add_agent("worker", names.labels.name, worker_agent)
+        self._add(worker_agent, names.labels.name, "answers", names.answers.name)
         self.task_stage = TaskStage(prior.log_odds)
         self.follower = Follower(settings, self.view)
         task_agent = TaskAgent(self.task_stage, self.follower, names, publisher, self.metrics)
-        self._add_table("tasks", names.posteriors.name, task_agent)
-        self._add_agent("task", names.votes.name, task_agent)
+        self._add(task_agent, names.votes.name, "tasks", names.posteriors.name)
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
         self._add_gauges()
 
-    def _add_table(self, name: str, changelog: str, agent: Agent) -> None:
-        self.tables.add(BatchTable(self, name, self.topic(changelog), agent))
+    def _add(self, agent: WorkerAgent | TaskAgent, topic: str, table: str, changelog: str) -> None:
+        async def run(stream: StreamT[Any]) -> None:
+            await agent.run(stream)
 
-    def _add_agent(self, stage: str, topic: str, agent: Agent) -> None:
-        records = self.metrics.batch_records.labels(stage)
-        seconds = self.metrics.batch_seconds.labels(stage)
-
-        async def process(stream: StreamT[Any]) -> None:
-            async for batch in stream:
-                with seconds.time():
-                    await agent.process(batch)
-                records.observe(len(batch.records))
-                batch.finish()
-
-        self.agent(self.topic(topic), name=stage)(process)
+        self.agent(self.topic(topic), name=agent.name)(run)
+        self.tables.add(BatchTable(self, table, self.topic(changelog), agent))
+        self.conveyors.append(agent.conveyor)
 
     def _add_gauges(self) -> None:
         gauge = self.metrics.gauge

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from time import time
 from typing import NamedTuple
 
@@ -115,14 +116,14 @@ class Metrics:
         registry.register(self.latency)
         self.batch_records = Histogram(
             "sbic_batch_records",
-            "Records of a batch, by stage.",
+            "Labels or votes that were published together, by stage.",
             ["stage"],
             buckets=RECORDS_BUCKETS,
             registry=registry,
         )
         self.batch_seconds = Histogram(
             "sbic_batch_seconds",
-            "Seconds from taking a batch until all of it was published, by stage.",
+            "Seconds to publish what labels or votes came to, by stage.",
             ["stage"],
             buckets=LATENCY_BUCKETS,
             registry=registry,
@@ -155,7 +156,14 @@ class Metrics:
         """Where the lags of partitions come from."""
         self.registry.register(LagCollector(lags))
 
-    def published(self, timestamps: Sequence[int]) -> None:
+    @contextmanager
+    def published_by(self, stage: str, records: int) -> Iterator[None]:
+        """A stage publishes what it made of so many labels or votes."""
+        self.batch_records.labels(stage).observe(records)
+        with self.batch_seconds.labels(stage).time():
+            yield
+
+    def dated(self, timestamps: Sequence[int]) -> None:
         """Labels with these timestamps, in milliseconds, have their posterior published now."""
         if timestamps:
             ages = time() - np.array(timestamps) / 1000

@@ -1,13 +1,14 @@
-"""Labels to votes: reads label batches, publishes the answers, then their votes."""
+"""Labels to votes: takes label batches, publishes the answers, then their votes."""
 
-from collections.abc import Iterable, Iterator
-from time import time_ns
+from collections.abc import Iterable
 
 from aiokafka import ConsumerRecord
+from faust.types import StreamT
 
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Publisher
 from pipeline.batched.batch import Batch
+from pipeline.batched.conveyor import Conveyor
 from pipeline.batched.producer import NO_HEADERS, Outbox
 from pipeline.records.votes import Answers, encode_answers, parse_answers
 from pipeline.records.workers import encode_worker
@@ -18,13 +19,26 @@ from pipeline.topics import Topics
 LABELS_AT_ONCE = 1000  # so that their answers fit into one record, whatever the length of the ids
 
 
+class LabelGroup(dict[int, Taken[ConsumerRecord]]):
+    """What the labels of several partitions came to, to be published together."""
+
+    labels = 0
+    is_full = False
+
+    def __missing__(self, partition: int) -> Taken[ConsumerRecord]:
+        taken = self[partition] = Taken()
+        return taken
+
+
 class WorkerAgent:
     """The loop around `WorkerStage`, and the state behind the answers table.
 
-    A batch is published in two steps. First its answers, from which the next owner recovers; then
-    the votes. The next owner takes no label twice, and sends the votes of the last batch again,
-    in case the crash came between the two: the task agent's fence drops what it has counted.
+    A group is published in two steps. First its answers, from which the next owner recovers; then
+    the votes. The next owner takes no label twice, and sends the last votes again, in case the
+    crash came between the two: the task agent's fence drops what it has counted.
     """
+
+    name = "worker"
 
     def __init__(
         self, stage: WorkerStage, topics: Topics, publisher: Publisher, metrics: Metrics
@@ -33,6 +47,7 @@ class WorkerAgent:
         self.topics = topics
         self.publisher = publisher
         self.metrics = metrics
+        self.conveyor = Conveyor(LabelGroup, self.publish)
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -48,33 +63,44 @@ class WorkerAgent:
             self.stage.restore(partition, parse_answers(record.value))
 
     async def ready(self, partitions: set[int]) -> None:
-        """Send the last votes of each partition again."""
+        """Send the last votes of each partition again, and what they changed of its workers."""
         again = Outbox()
         for partition in partitions:
             state = self.stage.partitions[partition]
-            answers = Answers(state.taken, time_ns(), state.last)
-            _, votes = encode_answers(answers, partition)
-            self._add_votes(again, votes)
+            self._add_votes(again, encode_answers(Answers([], state.last), partition)[1])
             names = {row[1] for rows in state.last.values() for row in rows}
             self._add_workers(again, partition, (state.workers[name] for name in names))
+            state.last = {}
         await self.publisher.publish(again)
 
-    async def process(self, batch: Batch) -> None:
-        """Take the labels of a batch; on return all they came to is published."""
-        partition = batch.tp.partition
-        for records in _chunks(batch.records, LABELS_AT_ONCE):
-            taken = self.stage.take(partition, records, upto=records[-1].offset)
-            answers, votes = encode_answers(Answers(taken.upto, time_ns(), taken.votes), partition)
-            first = Outbox()
-            first.add(self.topics.answers.name, partition, (None, answers, None, NO_HEADERS))
-            for record, why in taken.rejected:
-                self.publisher.add_dead_letter(first, record, why)
-            self._add_forwarded(first, taken)
+    async def run(self, stream: StreamT[Batch]) -> None:
+        """Take the labels of each batch, a piece at a time, and let the conveyor publish them."""
+        async for batch in stream:
+            records = batch.records
+            for start in range(0, len(records), LABELS_AT_ONCE):
+                piece = records[start : start + LABELS_AT_ONCE]
+                group = await self.conveyor.room()
+                self.stage.take(batch.tp.partition, piece, group[batch.tp.partition])
+                group.labels += len(piece)
+                group.is_full = group.labels >= LABELS_AT_ONCE
+                self.conveyor.load(batch if start + len(piece) == len(records) else None)
+
+    async def publish(self, group: LabelGroup) -> None:
+        """Publish the answers, dead letters and forwarded labels; then the votes and workers."""
+        with self.metrics.published_by(self.name, group.labels):
+            first, then = Outbox(), Outbox()
+            for partition, taken in group.items():
+                answers = Answers(taken.pieces, taken.votes)
+                value, votes = encode_answers(answers, partition)
+                first.add(self.topics.answers.name, partition, (None, value, None, NO_HEADERS))
+                for record, why in taken.rejected:
+                    self.publisher.add_dead_letter(first, record, why)
+                self._add_forwarded(first, taken)
+                self._add_votes(then, votes)
+                self._add_workers(then, partition, taken.workers)
             await self.publisher.publish(first)
-            then = Outbox()
-            self._add_votes(then, votes)
-            self._add_workers(then, partition, taken.workers)
             await self.publisher.publish(then)
+        for taken in group.values():
             for outcome, labels in taken.outcomes.items():
                 self.metrics.labels.labels(outcome).inc(labels)
 
@@ -84,7 +110,6 @@ class WorkerAgent:
 
     def _add_workers(self, outbox: Outbox, partition: int, workers: Iterable[Worker]) -> None:
         accuracy = self.stage.model.accuracy
-        name = self.topics.workers.name
         for worker in workers:
             value = encode_worker(
                 {
@@ -94,14 +119,10 @@ class WorkerAgent:
                     "correct": worker.correct,
                 }
             )
-            outbox.add(name, partition, (worker.name.encode(), value, None, NO_HEADERS))
+            row = (worker.name.encode(), value, None, NO_HEADERS)
+            outbox.add(self.topics.workers.name, partition, row)
 
     def _add_forwarded(self, outbox: Outbox, taken: Taken[ConsumerRecord]) -> None:
         for record, worker, home in taken.forwarded:
             row = (worker.encode(), record.value, record.timestamp, list(record.headers))
             outbox.add(self.topics.labels.name, home, row)
-
-
-def _chunks(records: list[ConsumerRecord], size: int) -> Iterator[list[ConsumerRecord]]:
-    for start in range(0, len(records), size):
-        yield records[start : start + size]

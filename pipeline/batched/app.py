@@ -4,25 +4,15 @@ Faust 0.15.3 restarts an agent that raised, after acking what it raised on; and 
 crashed takes the rest down in an order in which offsets may still be committed.
 """
 
-import os
-import sys
-import traceback
 from asyncio import CancelledError
-from typing import Any, NoReturn
+from typing import Any
 
 import faust
 from faust.types import AgentT
 
+from pipeline.batched.conveyor import Conveyor
+from pipeline.batched.stop import stop_at_once
 from pipeline.batched.transport import BatchTopic
-
-SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
-
-
-def stop_at_once(error: BaseException) -> NoReturn:
-    """End the process: nothing more may be published or committed; the next start recovers."""
-    traceback.print_exception(error)
-    print(f"sbic: stopped by an unexpected error: {error!r}", file=sys.stderr, flush=True)
-    os._exit(SOFTWARE_ERROR)
 
 
 class BatchedApp(faust.App):
@@ -48,6 +38,18 @@ class BatchedApp(faust.App):
             producer_linger=0,
             **options,
         )
+        self.conveyors: list[Conveyor[Any]] = []
+
+    async def on_first_start(self) -> None:
+        """Start the conveyors."""
+        await super().on_first_start()
+        for conveyor in self.conveyors:
+            await self.add_runtime_dependency(conveyor)
+
+    async def wait_idle(self) -> None:
+        """Wait until all that agents have made of their batches is published."""
+        for conveyor in self.conveyors:
+            await conveyor.idle.wait()
 
     async def _on_agent_error(self, agent: AgentT[Any], exc: BaseException) -> None:
         stop_at_once(exc)

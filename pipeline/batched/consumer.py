@@ -8,7 +8,7 @@ partition come in order, the offset to commit is the end of the last one.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka import ConsumerRecord
 from faust.transport.consumer import ensure_TP
@@ -16,6 +16,9 @@ from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
+
+if TYPE_CHECKING:
+    from pipeline.batched.app import BatchedApp
 
 
 class BatchConsumer(Consumer):
@@ -93,6 +96,12 @@ class BatchConsumer(Consumer):
         self._acked[tp].clear()
         self._acked_index[tp].clear()
         return self.finished.get(tp)
+
+    async def wait_empty(self) -> None:
+        """Before a rebalance or the end: all that was taken is published, then committed."""
+        await super().wait_empty()
+        await cast("BatchedApp", self.app).wait_idle()
+        await self.commit()
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
         """Offsets between batches do not matter: there is no list of acked offsets."""

@@ -35,7 +35,7 @@ class BatchProducer(Producer):
             "acks": "all",
             "enable_idempotence": True,
             "max_batch_size": MAX_BATCH_BYTES,
-            "max_request_size": 4 * MAX_BATCH_BYTES,
+            "max_request_size": 16 * MAX_BATCH_BYTES,
         }
 
     async def publish(self, outbox: Outbox) -> dict[tuple[str, int], int]:

@@ -11,8 +11,8 @@ from aiokafka import ConsumerRecord
 from faust import Table
 from faust.types import TP, AppT, EventT, TopicT
 
-from pipeline.batched.app import stop_at_once
 from pipeline.batched.batch import batch_of
+from pipeline.batched.stop import stop_at_once
 
 FROM_THE_START = -1
 

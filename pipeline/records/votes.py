@@ -25,36 +25,34 @@ VotesByPartition = dict[int, list[Vote]]
 
 
 class Answers(NamedTuple):
-    """A record of the answers topic: the votes of a batch, by partition of their tasks.
+    """A record of the answers topic: the votes of a group, by partition of their tasks.
 
-    `upto` is the offset of the last label taken, `taken_at` the time in nanoseconds: on one
-    instance it orders the batches of all partitions.
+    `taken` has the time in nanoseconds of each piece of labels that was taken, and the offset of
+    its last label: on one instance the times order the labels of all partitions.
     """
 
-    upto: int
-    taken_at: int
+    taken: list[tuple[int, int]]
     votes: VotesByPartition
+
+    @property
+    def upto(self) -> int:
+        """The offset of the last label taken."""
+        return self.taken[-1][1]
 
 
 def encode_answers(answers: Answers, source: int) -> tuple[bytes, dict[int, bytes]]:
     """The record of the answers topic, and the record of the votes topic for each partition.
 
     >>> row = ["t1", "w1", 1, 0.5, 1, 42, 1700000000000]
-    >>> record, votes = encode_answers(Answers(42, 7, {3: [row]}), source=0)
-    >>> parse_answers(record) == Answers(42, 7, {3: [row]})
-    True
+    >>> record, votes = encode_answers(Answers([(7, 42)], {3: [row]}), source=0)
+    >>> parse_answers(record)
+    Answers(taken=[[7, 42]], votes={3: [['t1', 'w1', 1, 0.5, 1, 42, 1700000000000]]})
     >>> parse_votes(votes[3])
     (0, [['t1', 'w1', 1, 0.5, 1, 42, 1700000000000]])
     """
     rows = {partition: dumps(votes) for partition, votes in answers.votes.items()}
-    record = dumps(
-        {
-            "upto": answers.upto,
-            "taken_at": answers.taken_at,
-            "votes": {partition: Fragment(row) for partition, row in rows.items()},
-        },
-        option=OPT_NON_STR_KEYS,
-    )
+    fragments = {partition: Fragment(row) for partition, row in rows.items()}
+    record = dumps({"taken": answers.taken, "votes": fragments}, option=OPT_NON_STR_KEYS)
     return record, {
         partition: b'{"source":%d,"votes":%b}' % (source, row) for partition, row in rows.items()
     }
@@ -64,7 +62,7 @@ def parse_answers(value: bytes) -> Answers:
     """The record of the answers topic that this package wrote."""
     record = loads(value)
     votes = {int(partition): rows for partition, rows in record["votes"].items()}
-    return Answers(record["upto"], record["taken_at"], votes)
+    return Answers(record["taken"], votes)
 
 
 def parse_votes(value: bytes | None) -> tuple[int, list[Vote]]:

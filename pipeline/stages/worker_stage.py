@@ -1,8 +1,9 @@
 """The worker agent's step: labels in, votes out; holds the answers of this instance's workers."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import StrEnum
+from time import time_ns
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pipeline.partitioner import partition_of
@@ -50,10 +51,10 @@ class Forwarded(NamedTuple, Generic[R]):
 
 
 class Taken(Generic[R]):
-    """What a batch of labels came to: all that is to be published before it is acked."""
+    """What labels of one partition came to: all that is to be published before they are acked."""
 
-    def __init__(self, upto: int) -> None:
-        self.upto = upto
+    def __init__(self) -> None:
+        self.pieces: list[tuple[int, int]] = []  # time, and offset of the last label
         self.votes: VotesByPartition = {}
         self.workers: dict[Worker, None] = {}  # those whose counts changed, in order
         self.rejected: list[Rejected[R]] = []
@@ -64,8 +65,8 @@ class Taken(Generic[R]):
 class WorkerPartition:
     """The workers of one labels partition, and how far their labels have been taken.
 
-    `last` are the votes of the last batch taken: the only ones that a crash can have kept from
-    the votes topic, since the next batch is not taken before they are acknowledged.
+    `last` are the votes of the last record restored: the only ones that a crash can have kept
+    from the votes topic, since no answers are published before the votes of those before them.
     """
 
     def __init__(self) -> None:
@@ -118,13 +119,12 @@ class WorkerStage:
             if label is not None:
                 self._remember(worker, task, belief, (label, old + vote))
 
-    def take(self, partition: int, records: Iterable[R], upto: int) -> Taken[R]:
-        """Turn the labels of a batch, the last at offset `upto`, into votes."""
+    def take(self, partition: int, records: Sequence[R], taken: Taken[R]) -> None:
+        """Turn labels into votes, and add what they come to to `taken`."""
         state = self.partitions[partition]
         workers = state.workers
         beliefs = self.view.beliefs
         source = str(partition)
-        taken: Taken[R] = Taken(max(upto, state.taken))
         touched = taken.workers
         votes = taken.votes
         counted = skipped = 0
@@ -167,9 +167,8 @@ class WorkerStage:
         taken.outcomes[Outcome.SKIPPED] += skipped
         taken.outcomes[Outcome.REJECTED] = len(taken.rejected)
         taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
-        state.taken = taken.upto
-        state.last = votes
-        return taken
+        state.taken = max(state.taken, records[-1].offset)
+        taken.pieces.append((time_ns(), state.taken))
 
     def _answer(self, worker: Worker, task: str, belief: Belief, label: int) -> float:
         """A new answer: weigh the worker by their answers so far, and move the task."""

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from operator import itemgetter
 
 from orjson import loads
 
@@ -32,18 +33,21 @@ async def as_taken(project: Project) -> list[Triple]:
         (record.partition, record.offset): loads(record.value)
         for record in await project.read(project.topics.labels.name)
     }
-    batches = [
-        (parse_answers(record.value), record.partition)
-        for record in await project.read(project.topics.answers.name)
+    pieces = []
+    for record in await project.read(project.topics.answers.name):
+        answers = parse_answers(record.value)
+        rows = sorted((row for rows in answers.votes.values() for row in rows), key=itemgetter(5))
+        first = 0
+        for taken_at, last in answers.taken:
+            offsets = [row[5] for row in rows if first <= row[5] <= last]
+            pieces.append((taken_at, record.partition, offsets))
+            first = last + 1
+    return [
+        (label["task"], label["worker"], label["label"])
+        for _, partition, offsets in sorted(pieces)
+        for offset in offsets
+        for label in [labels[partition, offset]]
     ]
-    batches.sort(key=lambda batch: batch[0].taken_at)
-    taken = []
-    for answers, partition in batches:
-        rows = [row for rows in answers.votes.values() for row in rows]
-        for row in sorted(rows, key=lambda row: row[5]):
-            label = labels[partition, row[5]]
-            taken.append((label["task"], label["worker"], label["label"]))
-    return taken
 
 
 def algorithm_1(triples: Iterable[Triple], prior: Prior) -> FastSBIC[str, str]:

@@ -1,5 +1,6 @@
 """The worker stage as a stock Faust agent with a table, as its documentation would have it."""
 
+import os
 import sys
 from math import log
 from time import perf_counter
@@ -11,7 +12,6 @@ from pipeline.topics import Topics
 
 settings = Settings.from_env()
 topics = Topics(settings)
-wanted = int(sys.argv[1])
 
 
 class Label(faust.Record):
@@ -34,23 +34,25 @@ app = faust.App(
 labels = app.topic(topics.labels.name, key_type=str, value_type=Label)
 votes = app.topic(topics.workers.name, key_type=str)
 counts = app.Table("counts", default=int, partitions=settings.partitions)
-state = {"done": 0, "started": 0.0}
 
 
 @app.agent(labels)
 async def worker(stream: faust.StreamT[Label]) -> None:
-    """Count the worker's labels in a table and send a vote on."""
+    """Count the worker's labels in a table, send a vote on; print the seconds it took."""
+    wanted = int(sys.argv[1])
+    started = 0.0
     async for label in stream:
-        state["started"] = state["started"] or perf_counter()
+        started = started or perf_counter()
         counts[label.worker] += 1
-        weight = log((counts[label.worker] + 2) / 2)
+        weight = label.label * log((counts[label.worker] + 2) / 2)
         await votes.send(key=label.task, value={"task": label.task, "weight": weight})
-        state["done"] += 1
-        if state["done"] == wanted:
-            print(perf_counter() - state["started"], flush=True)
-            app.service_reset  # noqa: B018
-            raise SystemExit(0)
+        wanted -= 1
+        if not wanted:
+            print(perf_counter() - started, flush=True)
+            os._exit(0)
 
 
 if __name__ == "__main__":
-    faust.Worker(app, loglevel="ERROR", quiet=True, redirect_stdouts=False).execute_from_commandline()
+    faust.Worker(
+        app, loglevel="ERROR", quiet=True, redirect_stdouts=False
+    ).execute_from_commandline()

@@ -26,7 +26,7 @@ class Crowd:
         rng = random.Random(self.seed)
         accuracy = [rng.betavariate(4, 3) for _ in range(self.workers)]
         answered: set[tuple[int, int]] = set()
-        records = []
+        records: list[tuple[bytes, bytes]] = []
         while len(records) < self.labels:
             worker, task = rng.randrange(self.workers), rng.randrange(self.tasks)
             if (worker, task) in answered:

@@ -64,15 +64,16 @@ class OneInstance:
         for partition, answers in enumerate(self.log.answers):
             for value in answers:
                 self.workers.restore(partition, parse_answers(value))
-            last = Answers(0, 0, self.workers.partitions[partition].last)
+            last = Answers([], self.workers.partitions[partition].last)
             self._send(encode_answers(last, partition)[1])
 
     def take(
         self, partition: int, records: Sequence[Record], *, crash_before_votes: bool = False
     ) -> Taken[Record]:
         """What the worker agent does with a batch."""
-        taken = self.workers.take(partition, records, upto=records[-1].offset)
-        answers, votes = encode_answers(Answers(taken.upto, 0, taken.votes), partition)
+        taken: Taken[Record] = Taken()
+        self.workers.take(partition, records, taken)
+        answers, votes = encode_answers(Answers(taken.pieces, taken.votes), partition)
         self.log.answers[partition].append(answers)
         if not crash_before_votes:
             self._send(votes)

@@ -138,7 +138,7 @@ def test_bad_labels_are_rejected_with_a_reason_and_the_rest_counts() -> None:
         Record(2, 0, None),
         Record(3, 0, encode_label("t1", "cas", 1)),
     ]
-    taken = instance.workers.take(0, records, upto=3)
+    taken = instance.take(0, records)
     assert [(rejected.record.offset, rejected.why.reason) for rejected in taken.rejected] == [
         (1, "bad-label"),
         (2, "null-value"),
@@ -151,7 +151,7 @@ def test_a_label_in_the_wrong_partition_is_sent_to_the_right_one() -> None:
     instance = OneInstance(Log(8))
     home = partition_of(b"ann", 8)
     wrong = (home + 1) % 8
-    taken = instance.workers.take(wrong, [Record(0, 0, encode_label("t1", "ann", 1))], upto=0)
+    taken = instance.take(wrong, [Record(0, 0, encode_label("t1", "ann", 1))])
     assert [(f.worker, f.partition) for f in taken.forwarded] == [("ann", home)]
     assert taken.votes == {}
     assert taken.outcomes[Outcome.FORWARDED] == 1

@@ -1,0 +1,140 @@
+"""`make bench`: everything in one run on one embedded broker, as ratios."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiokafka import ConsumerRecord
+from orjson import loads
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.kafka.admin import ensure_topics
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+from tests.benchmarks.latency import Place, hop, milliseconds, summary
+from tests.benchmarks.workload import Crowd, produce, seconds_until_counted
+from tests.instances import instance
+
+ROUNDS = 3
+RATE = 500
+SECONDS = 20
+STOCK_LABELS = 20_000
+
+console = Console()
+
+
+def contestant(module: str, settings: Settings, labels: int) -> float:
+    """Labels per second of a program that prints the seconds it took."""
+    env = {**os.environ, "SBIC_BROKER": settings.broker, "SBIC_PREFIX": settings.prefix}
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.benchmarks.{module}", str(labels)],
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return labels / float(done.stdout)
+
+
+@contextmanager
+def round_of(broker: EmbeddedBroker, name: str, crowd: Crowd) -> Iterator[Settings]:
+    """Topics of their own, with the crowd's labels on them."""
+    settings = Settings(broker=broker.url, prefix=name)
+    asyncio.run(ensure_topics(settings))
+    asyncio.run(produce(settings, crowd.records()))
+    yield settings
+
+
+def throughput(broker: EmbeddedBroker) -> None:
+    """Whole pipeline, raw loop and stock Faust, one after the other, in each round."""
+    crowd = Crowd()
+    table = Table(
+        "round", "raw loop", "pipeline", "ratio", "stock Faust", "ratio", title="labels per second"
+    )
+    for number in range(1, ROUNDS + 1):
+        with round_of(broker, f"throughput-{number}", crowd) as settings:
+            raw = contestant("raw_loop", settings, crowd.labels)
+            with instance(broker.url, settings.prefix):
+                ours = crowd.labels / asyncio.run(seconds_until_counted(settings, crowd.labels))
+            stock = contestant("stock_faust", settings, STOCK_LABELS)
+        table.add_row(
+            str(number),
+            f"{raw:,.0f}",
+            f"{ours:,.0f}",
+            f"{ours / raw:.2f} of raw",
+            f"{stock:,.0f}",
+            f"{ours / stock:.1f} x stock",
+        )
+    console.print(table)
+
+
+def in_sources(record: ConsumerRecord) -> list[Place]:
+    """The labels that a posterior is the first to have, or may be."""
+    return list(loads(record.value)["sources"].items())
+
+
+def in_header(record: ConsumerRecord) -> list[Place]:
+    """The label that an echo comes from."""
+    partition, offset = dict(record.headers)["from"].split(b":")
+    return [(partition.decode(), int(offset))]
+
+
+def latency(broker: EmbeddedBroker) -> None:
+    """Label to posterior at a steady rate, then an echo over two hops, in each round."""
+    # a task for each label: then its posterior has just that label's offset among its sources
+    values = [
+        (f"w{n % 200}", encode_label(f"t{n}", f"w{n % 200}", 1)) for n in range(RATE * SECONDS)
+    ]
+    table = Table(
+        "round", "echo p50", "p99", "pipeline p50", "p99", "ratio p50", "p99", title="milliseconds"
+    )
+    for number in range(1, ROUNDS + 1):
+        settings = Settings(broker=broker.url, prefix=f"echo-{number}")
+        records = [
+            (worker.encode(), value, partition_of(worker.encode(), settings.partitions))
+            for worker, value in values
+        ]
+        asyncio.run(ensure_topics(settings))
+        echo = summary(asyncio.run(echoed(settings, records)))
+        settings = Settings(broker=broker.url, prefix=f"latency-{number}")
+        asyncio.run(ensure_topics(settings))
+        with instance(broker.url, settings.prefix) as running:
+            running.wait_ready(60)
+            posteriors = Topics(settings).posteriors.name
+            ours = summary(
+                asyncio.run(milliseconds(settings, posteriors, in_sources, records, RATE))
+            )
+        table.add_row(
+            str(number),
+            *(f"{value:.1f}" for value in (*echo, *ours)),
+            *(f"{mine / other:.2f}" for mine, other in zip(ours, echo, strict=True)),
+        )
+    console.print(table)
+
+
+async def echoed(settings: Settings, records: list[tuple[bytes, bytes, int]]) -> list[float]:
+    """The echo: labels to one topic and on to another."""
+    topics = Topics(settings)
+    hops = [
+        asyncio.create_task(hop(settings, topics.labels.name, topics.workers.name)),
+        asyncio.create_task(hop(settings, topics.workers.name, topics.dead_letters.name)),
+    ]
+    await asyncio.sleep(2)  # until the hops have found the ends of their topics
+    try:
+        return await milliseconds(settings, topics.dead_letters.name, in_header, records, RATE)
+    finally:
+        for task in hops:
+            task.cancel()
+
+
+if __name__ == "__main__":
+    with EmbeddedBroker() as kafka:
+        throughput(kafka)
+        latency(kafka)

@@ -1,0 +1,102 @@
+"""From a label to its posterior at a steady rate, beside an echo over the same two hops."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import perf_counter
+
+import numpy as np
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from orjson import loads
+
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+
+Place = tuple[str, int]
+"""Labels partition and offset."""
+
+
+@asynccontextmanager
+async def tail(settings: Settings, topic: str) -> AsyncIterator[AIOKafkaConsumer]:
+    """A consumer at the end of a topic."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, enable_auto_commit=False
+    )
+    async with consumer:
+        partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
+        consumer.assign(partitions)
+        await consumer.seek_to_end()
+        for tp in partitions:
+            await consumer.position(tp)
+        yield consumer
+
+
+async def hop(settings: Settings, source: str, target: str) -> None:
+    """Pass records on, as plainly as aiokafka can; each says where its label came from."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, acks="all", enable_idempotence=True
+    )
+    async with tail(settings, source) as consumer, producer:
+        while True:
+            for tp, records in (await consumer.getmany(timeout_ms=1000)).items():
+                for record in records:
+                    loads(record.value)
+                    headers = list(record.headers) or [
+                        ("from", b"%d:%d" % (tp.partition, record.offset))
+                    ]
+                    await producer.send(
+                        target,
+                        record.value,
+                        key=record.key,
+                        partition=tp.partition,
+                        headers=headers,
+                    )
+
+
+async def milliseconds(
+    settings: Settings,
+    answers_topic: str,
+    answers: Callable[[ConsumerRecord], list[Place]],
+    records: list[tuple[bytes, bytes, int]],
+    rate: int,
+) -> list[float]:
+    """Milliseconds from the sending of each label until a record came back that answers it."""
+    sent: dict[Place, float] = {}
+    came: dict[Place, float] = {}
+
+    async def listen() -> None:
+        async with tail(settings, answers_topic) as consumer:
+            listening.set()
+            while True:
+                for fetched in (await consumer.getmany(timeout_ms=1000)).values():
+                    now = perf_counter()
+                    for record in fetched:
+                        for place in answers(record):
+                            came.setdefault(place, now)
+
+    async def send(producer: AIOKafkaProducer, key: bytes, value: bytes, partition: int) -> None:
+        started = perf_counter()
+        topic = Topics(settings).labels.name
+        metadata = await producer.send_and_wait(topic, value, key=key, partition=partition)
+        sent[str(metadata.partition), metadata.offset] = started
+
+    listening = asyncio.Event()
+    listener = asyncio.create_task(listen())
+    await listening.wait()
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        begun = perf_counter()
+        sending = []
+        for number, (key, value, partition) in enumerate(records):
+            await asyncio.sleep(max(0.0, begun + number / rate - perf_counter()))
+            sending.append(asyncio.create_task(send(producer, key, value, partition)))
+        await asyncio.gather(*sending)
+    async with asyncio.timeout(60):
+        while not all(place in came for place in sent):  # noqa: ASYNC110  # a benchmark may poll
+            await asyncio.sleep(0.05)
+    listener.cancel()
+    return [1000 * (came[place] - started) for place, started in sent.items()]
+
+
+def summary(values: list[float]) -> tuple[float, float]:
+    """Median and 99th percentile."""
+    return float(np.median(values)), float(np.percentile(values, 99))
