@@ -19,7 +19,7 @@ Where to look next:
 @click.option(
     "--instances",
     type=click.IntRange(1, 8),
-    default=2,
+    default=1,
     show_default=True,
     help="How many instances share the work.",
 )
@@ -48,7 +48,7 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
     \b
     Examples:
       sbic demo
-      sbic demo --instances 1 --labels 20000
+      sbic demo --instances 2 --labels 100000
     """
     import asyncio
     import logging

@@ -67,13 +67,15 @@ def all_gone(pids: dict[int, str]) -> bool:
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    running = Up(tmp_path, "--ephemeral", "--instances", "2", "--partitions", "2")
+def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
+    """With as many instances as the test asks for."""
+    running = Up(tmp_path, "--ephemeral", "--instances", str(request.param), "--partitions", "2")
     yield running
     running.process.kill()
     running.process.wait()
 
 
+@pytest.mark.parametrize("up", [2], indirect=True)
 def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -> None:
     up.wait_for("INFO sbic: ready", times=2)
     started = processes_below(up.process.pid)
@@ -95,8 +97,9 @@ def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -
     assert last[:9] in ("worker-1 ", "worker-2 "), "every line is prefixed"
 
 
+@pytest.mark.parametrize("up", [1], indirect=True)
 def test_nothing_outlives_it_even_if_it_is_killed(up: Up) -> None:
-    up.wait_for("INFO sbic: ready", times=2)
+    up.wait_for("INFO sbic: ready")
     started = processes_below(up.process.pid)
     assert any("java" in command for command in started.values())
     up.process.kill()
