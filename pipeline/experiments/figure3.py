@@ -1,0 +1,189 @@
+"""Figure 3: how long a whole run takes under the uncertainty policy.
+
+With workers in blocks. A run is what `figure1` makes of a crowd: the tasks chosen one at a time,
+each label counted, the estimate at the end; the time for compiling is not in it. Times of different
+machines cannot be compared, so each is also given as a ratio to that of majority voting on the same
+crowd, in the same process, right before and right after.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pipeline.experiments.crowd import Crowd, draw_crowd
+from pipeline.experiments.journal import Case, Result
+from pipeline.experiments.outcome import Outcome, text_table
+from pipeline.experiments.runner import run
+from pipeline.experiments.simulation import uncertainty_run
+from pipeline.inference.online_forms import ONLINE_FORMS
+from pipeline.inference.registry import ALGORITHMS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABELS_PER_TASK = (10, 20, 40)
+TIMED = tuple(name for name in ONLINE_FORMS if name != "em")  # which is the same code as AMF
+
+# Of an earlier implementation, from R = 10 to R = 40; for Fast SBIC the most it may take.
+REFERENCE: Mapping[str, str] = {
+    "fast-sbic": "at most 1.5",
+    "sorted-sbic": "5 to 7",
+    "kos": "14 to 78",
+    "amf": "55 to 310",
+    "em": "55 to 310",
+    "mc": "63 to 190",
+}
+NOTES = """\
+The paper has this figure only as a plot, without numbers, and says that Fast SBIC takes as long as
+MAJ and all others orders of magnitude longer. The reference is that of an earlier implementation.
+Times vary with what else the machine does: more than one job, or other work, makes them longer."""
+
+
+class Point(NamedTuple):
+    """The time of a run of an algorithm with R labels per task, and its ratio to MAJ's."""
+
+    algorithm: str
+    labels_per_task: int
+    seconds: float
+    seconds_sd: float | None
+    ratio: float
+    ratio_sd: float | None
+    runs: int
+
+
+def figure3(
+    out: Path,
+    *,
+    algorithms: Sequence[str],
+    tasks: int,
+    labels_per_worker: int,
+    runs: int,
+    seed: int,
+    jobs: int,
+) -> Outcome:
+    """Measure what is not yet in the journal, and lay out the figure."""
+    cases: list[Case] = [
+        {
+            "tasks": tasks,
+            "labels_per_worker": labels_per_worker,
+            "labels_per_task": labels_per_task,
+            "algorithm": algorithm,
+            "run": number,
+        }
+        for labels_per_task in LABELS_PER_TASK
+        for algorithm in algorithms
+        for number in range(runs)
+    ]
+    journal = out / "figure3.jsonl"
+    results = run(measure, cases, seed=seed, jobs=jobs, journal=journal, title="Figure 3")
+    points = summary(cases, results)
+    text = f"{title(tasks, labels_per_worker)}\n\n{as_table(points)}\n\n{NOTES}"
+    picture = partial(draw, title(tasks, labels_per_worker), points)
+    return Outcome("figure3", Point._fields, points, text, picture)
+
+
+def measure(case: Case, rng: np.random.Generator) -> Result:
+    """The seconds that an algorithm and MAJ take for the same crowd."""
+    name = str(case["algorithm"])
+    size = int(case["tasks"]), int(case["labels_per_task"]), int(case["labels_per_worker"])
+    few = draw_crowd(size[2], 1, size[2], "blocks", rng)
+    crowd = draw_crowd(*size, "blocks", rng)
+    for warmed_up in (name, "majority"):
+        seconds(warmed_up, few, rng)
+    before = seconds("majority", crowd, rng)
+    own = seconds(name, crowd, rng)
+    after = seconds("majority", crowd, rng)
+    return {"seconds": own, "majority_seconds": (before + after) / 2}
+
+
+def seconds(name: str, crowd: Crowd, rng: np.random.Generator) -> float:
+    """The time of one run."""
+    begin = perf_counter()
+    simulation, algorithm = uncertainty_run(name, crowd, rng)
+    simulation.advance(len(crowd.label))
+    algorithm.estimate()
+    return perf_counter() - begin
+
+
+def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Point]:
+    """The mean time and ratio of every algorithm at every R."""
+    times: dict[tuple[str, int], list[Result]] = {}
+    for case, result in zip(cases, results, strict=True):
+        place = str(case["algorithm"]), int(case["labels_per_task"])
+        times.setdefault(place, []).append(result)
+    points = []
+    for (algorithm, size), each in times.items():
+        own = [result["seconds"] for result in each]
+        ratio = [result["seconds"] / result["majority_seconds"] for result in each]
+        points.append(
+            Point(algorithm, size, fmean(own), spread(own), fmean(ratio), spread(ratio), len(each))
+        )
+    return points
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """The standard deviation; a single value has none."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def title(tasks: int, labels_per_worker: int) -> str:
+    """What the figure is about."""
+    return (
+        f"Figure 3: time of a run, uncertainty policy, {tasks} tasks, {labels_per_worker} labels "
+        "per worker, workers in blocks"
+    )
+
+
+def as_table(points: Sequence[Point]) -> str:
+    """Ratios to MAJ first: seconds are those of this machine."""
+    sizes = sorted({point.labels_per_task for point in points})
+    rows = []
+    for name in dict.fromkeys(point.algorithm for point in points):
+        own = sorted(
+            (point for point in points if point.algorithm == name), key=lambda p: p.labels_per_task
+        )
+        ratios = [with_spread(p.ratio, p.ratio_sd, 1) for p in own]
+        times = [with_spread(p.seconds, p.seconds_sd, 2) for p in own]
+        entry = ALGORITHMS[name]
+        rows.append((entry.title, "times MAJ", *ratios, REFERENCE.get(name, ""), str(own[0].runs)))
+        rows.append(("", "seconds", *times, "", ""))
+    header = ("", "", *(f"R = {size}" for size in sizes), "reference", "runs")
+    return text_table(header, rows)
+
+
+def with_spread(value: float, deviation: float | None, digits: int) -> str:
+    """A mean, and the standard deviation where there is one.
+
+    >>> with_spread(12.34, 0.51, 1), with_spread(1.234, None, 2)
+    ('12.3 ± 0.5', '1.23')
+    """
+    mean = f"{value:.{digits}f}"
+    return mean if deviation is None else f"{mean} ± {deviation:.{digits}f}"
+
+
+def draw(heading: str, points: Sequence[Point], figure: "Figure") -> None:
+    """A line for each algorithm, milliseconds on a logarithmic scale as in the paper."""
+    axes = figure.subplots()
+    for place, name in enumerate(ONLINE_FORMS):
+        own = [point for point in points if point.algorithm == name]
+        if own:
+            axes.errorbar(
+                [point.labels_per_task for point in own],
+                [1000 * point.seconds for point in own],
+                [1000 * (point.seconds_sd or 0) for point in own],
+                label=ALGORITHMS[name].title,
+                color=f"C{place}",
+                marker="o",
+                markersize=3,
+            )
+    axes.set_yscale("log")
+    axes.grid(alpha=0.4)
+    axes.set_title(heading, fontsize="medium")
+    axes.set_xlabel("labels per task, R")
+    axes.set_ylabel("time (ms), mean and standard deviation")
+    axes.legend()
