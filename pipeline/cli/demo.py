@@ -43,7 +43,8 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
 
     1,000 tasks, 300 workers: four of five are right with a probability drawn from Beta(4, 3),
     which is not often, and the others toss a coin. A third of the labels come at a steady rate,
-    the rest all at once. Nothing is kept.
+    the rest all at once. Latency is that of the steady ones, without the first fifth of them: the
+    warm-up. Nothing is kept.
 
     \b
     Examples:

@@ -102,7 +102,7 @@ def summary(result: Result) -> RenderableType:
     table.add_row("labels per second", f"{speed:,.0f}", f"{result.rush_labels:,} sent at once")
     steady = f"at {result.rate:,.0f} labels per second"
     table.add_row("label to posterior", middle, f"median, {steady}")
-    table.add_row("", high, "99th percentile")
+    table.add_row("", high, "99th percentile; both after a warm-up")
     table.add_row("error, pipeline", f"{result.error:.3f}", "share of tasks predicted wrong")
     table.add_row("error, majority vote", f"{result.majority_error:.3f}", "on the same labels")
     return table
