@@ -9,12 +9,12 @@ from faust.types import StreamT
 
 from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Lag, Metrics
-from pipeline.agents.publisher import Publisher
 from pipeline.agents.task_agent import TaskAgent
 from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.producer import BatchProducer
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.one_coin import OneCoin
@@ -46,13 +46,16 @@ class PipelineApp(BatchedApp):
         prior = Prior(settings.alpha, settings.beta, settings.prior)
         self.view = TaskView(OneCoin(prior), prior.log_odds, settings.partitions)
         self.metrics = Metrics()
-        publisher = Publisher(self, names, self.metrics)
         self.worker_stage = WorkerStage(self.view, settings.repeats)
-        worker_agent = WorkerAgent(self.worker_stage, names, publisher, self.metrics)
+        worker_agent = WorkerAgent(
+            self.worker_stage, names, self._producer_of("worker"), self.metrics
+        )
         self._add(worker_agent, names.labels.name, "answers", names.answers.name)
         self.task_stage = TaskStage(prior.log_odds)
         self.follower = Follower(settings, self.view)
-        task_agent = TaskAgent(self.task_stage, self.follower, names, publisher, self.metrics)
+        task_agent = TaskAgent(
+            self.task_stage, self.follower, names, self._producer_of("task"), self.metrics
+        )
         self._add(task_agent, names.votes.name, "tasks", names.posteriors.name)
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
@@ -64,8 +67,14 @@ class PipelineApp(BatchedApp):
             await agent.run(stream)
 
         self.agent(self.topic(topic), name=agent.name)(run)
-        self.tables.add(BatchTable(self, table, self.topic(changelog), agent))
+        made = BatchTable(self, table, self.topic(changelog), agent)
+        self.tables.add(made)
+        agent.conveyor.wrote = made.wrote
         self.conveyors.append(agent.conveyor)
+
+    def _producer_of(self, agent: str) -> BatchProducer:
+        settings = self.settings
+        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}")
 
     def _add_gauges(self) -> None:
         gauge = self.metrics.gauge

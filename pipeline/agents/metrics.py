@@ -2,7 +2,6 @@
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from time import time
 from typing import NamedTuple
 
@@ -156,12 +155,11 @@ class Metrics:
         """Where the lags of partitions come from."""
         self.registry.register(LagCollector(lags))
 
-    @contextmanager
-    def published_by(self, stage: str, records: int) -> Iterator[None]:
-        """A stage publishes what it made of so many labels or votes."""
-        self.batch_records.labels(stage).observe(records)
-        with self.batch_seconds.labels(stage).time():
-            yield
+    def took(self, stage: str, records: int, seconds: float) -> None:
+        """A stage took that long to publish what it made of so many labels or votes."""
+        if records:
+            self.batch_records.labels(stage).observe(records)
+            self.batch_seconds.labels(stage).observe(seconds)
 
     def dated(self, timestamps: Sequence[int]) -> None:
         """Labels with these timestamps, in milliseconds, have their posterior published now."""

@@ -1,16 +1,19 @@
 """Votes to posteriors: reads vote batches, publishes the posterior of each task they changed."""
 
+from itertools import chain
+from time import monotonic
+
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
+from pipeline.agents.dead_letters import DeadLetters
 from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Metrics
-from pipeline.agents.publisher import Publisher
 from pipeline.batched.batch import Batch
-from pipeline.batched.conveyor import Conveyor
-from pipeline.batched.producer import NO_HEADERS, Outbox
+from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
 from pipeline.records.bad import BadRecord
-from pipeline.records.posteriors import encode_posterior, parse_posterior
+from pipeline.records.posteriors import Posterior, encode_posterior, parse_posterior
 from pipeline.records.votes import parse_votes
 from pipeline.stages.task_stage import TaskStage
 from pipeline.topics import Topics
@@ -42,7 +45,7 @@ class TaskAgent:
         stage: TaskStage,
         follower: Follower,
         topics: Topics,
-        publisher: Publisher,
+        producer: BatchProducer,
         metrics: Metrics,
     ) -> None:
         self.stage = stage
@@ -50,9 +53,9 @@ class TaskAgent:
         self.view = follower.view
         self.published: dict[int, int] = {}  # offset of the last posterior, by partition
         self.topics = topics
-        self.publisher = publisher
         self.metrics = metrics
-        self.conveyor = Conveyor(VoteGroup, self.publish)
+        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
+        self.conveyor = Conveyor(producer, VoteGroup, self.pack)
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -82,10 +85,11 @@ class TaskAgent:
     async def run(self, stream: StreamT[Batch]) -> None:
         """Count the votes of each batch, and let the conveyor publish the posteriors."""
         async for batch in stream:
-            for record in batch.records:
+            for record in chain.from_iterable(batch.parts.values()):
                 group = await self.conveyor.room()
                 self._count(record, group)
-                self.conveyor.load(batch if record is batch.records[-1] else None)
+                self.conveyor.load()
+            self.conveyor.load(batch)
 
     def _count(self, record: ConsumerRecord, group: VoteGroup) -> None:
         try:
@@ -99,28 +103,36 @@ class TaskAgent:
         group.votes += len(votes)
         group.is_full = group.votes >= VOTES_AT_ONCE
 
-    async def publish(self, group: VoteGroup) -> None:
-        """Publish the posterior of each task that changed, and put it into the view."""
-        with self.metrics.published_by(self.name, group.votes):
-            outbox = Outbox()
-            for record, why in group.rejected:
-                self.publisher.add_dead_letter(outbox, record, why)
-            name = self.topics.posteriors.name
-            posteriors = {
-                partition: [self.stage.posterior(partition, task) for task in tasks]
-                for partition, tasks in group.changed.items()
-                if tasks
-            }
-            for partition, changed in posteriors.items():
-                outbox[name, partition] = [
-                    (posterior["task"].encode(), encode_posterior(posterior), None, NO_HEADERS)
-                    for posterior in changed
-                ]
-            offsets = await self.publisher.publish(outbox)
+    def pack(self, group: VoteGroup) -> Parcel:
+        """The posterior of each task that changed, once."""
+        outbox = Outbox()
+        for record, why in group.rejected:
+            self.dead_letters.add(outbox, record, why)
+        name = self.topics.posteriors.name
+        posteriors = {
+            partition: [self.stage.posterior(partition, task) for task in tasks]
+            for partition, tasks in group.changed.items()
+            if tasks
+        }
         for partition, changed in posteriors.items():
-            last = self.published[partition] = offsets[name, partition]
-            for offset, posterior in enumerate(changed, last - len(changed) + 1):
-                self.view.learn(posterior, offset)
-            self.metrics.posteriors.inc(len(changed))
-        self.metrics.votes.inc(group.votes)
-        self.metrics.dated(group.timestamps)
+            outbox[name, partition] = [
+                (posterior["task"].encode(), encode_posterior(posterior), None, NO_HEADERS)
+                for posterior in changed
+            ]
+        started = monotonic()
+
+        def published(offsets: Offsets) -> None:
+            for partition, changed in posteriors.items():
+                self._learn(partition, changed, offsets[name, partition])
+            self.metrics.took(self.name, group.votes, monotonic() - started)
+            self.metrics.votes.inc(group.votes)
+            self.metrics.posteriors.inc(sum(map(len, posteriors.values())))
+            self.metrics.dated(group.timestamps)
+
+        return Parcel(outbox, Outbox(), published)
+
+    def _learn(self, partition: int, posteriors: list[Posterior], last: int) -> None:
+        """Put own posteriors, published up to this offset, into the view."""
+        self.published[partition] = last
+        for offset, posterior in enumerate(posteriors, last - len(posteriors) + 1):
+            self.view.learn(posterior, offset)

@@ -1,15 +1,16 @@
 """Labels to votes: takes label batches, publishes the answers, then their votes."""
 
 from collections.abc import Iterable
+from time import monotonic
 
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
+from pipeline.agents.dead_letters import DeadLetters
 from pipeline.agents.metrics import Metrics
-from pipeline.agents.publisher import Publisher
 from pipeline.batched.batch import Batch
-from pipeline.batched.conveyor import Conveyor
-from pipeline.batched.producer import NO_HEADERS, Outbox
+from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
 from pipeline.records.votes import Answers, encode_answers, parse_answers
 from pipeline.records.workers import encode_worker
 from pipeline.stages.task_view import Worker
@@ -34,20 +35,21 @@ class WorkerAgent:
     """The loop around `WorkerStage`, and the state behind the answers table.
 
     A group is published in two steps. First its answers, from which the next owner recovers; then
-    the votes. The next owner takes no label twice, and sends the last votes again, in case the
-    crash came between the two: the task agent's fence drops what it has counted.
+    the votes, together with the answers of the next group. The next owner takes no label twice,
+    and sends the last votes again, in case a crash came between: the task agent's fence drops
+    what it has counted.
     """
 
     name = "worker"
 
     def __init__(
-        self, stage: WorkerStage, topics: Topics, publisher: Publisher, metrics: Metrics
+        self, stage: WorkerStage, topics: Topics, producer: BatchProducer, metrics: Metrics
     ) -> None:
         self.stage = stage
         self.topics = topics
-        self.publisher = publisher
         self.metrics = metrics
-        self.conveyor = Conveyor(LabelGroup, self.publish)
+        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
+        self.conveyor = Conveyor(producer, LabelGroup, self.pack)
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -64,45 +66,49 @@ class WorkerAgent:
 
     async def ready(self, partitions: set[int]) -> None:
         """Send the last votes of each partition again, and what they changed of its workers."""
-        again = Outbox()
         for partition in partitions:
             state = self.stage.partitions[partition]
-            self._add_votes(again, encode_answers(Answers([], state.last), partition)[1])
-            names = {row[1] for rows in state.last.values() for row in rows}
-            self._add_workers(again, partition, (state.workers[name] for name in names))
-            state.last = {}
-        await self.publisher.publish(again)
+            for votes in state.last:
+                again = Outbox()
+                self._add_votes(again, encode_answers(Answers([], votes), partition)[1])
+                names = {row[1] for rows in votes.values() for row in rows}
+                self._add_workers(again, partition, (state.workers[name] for name in names))
+                await self.conveyor.producer.publish(again)
+            state.last.clear()
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and let the conveyor publish them."""
         async for batch in stream:
-            records = batch.records
-            for start in range(0, len(records), LABELS_AT_ONCE):
-                piece = records[start : start + LABELS_AT_ONCE]
-                group = await self.conveyor.room()
-                self.stage.take(batch.tp.partition, piece, group[batch.tp.partition])
-                group.labels += len(piece)
-                group.is_full = group.labels >= LABELS_AT_ONCE
-                self.conveyor.load(batch if start + len(piece) == len(records) else None)
+            for tp, records in batch.parts.items():
+                for start in range(0, len(records), LABELS_AT_ONCE):
+                    piece = records[start : start + LABELS_AT_ONCE]
+                    group = await self.conveyor.room()
+                    self.stage.take(tp.partition, piece, group[tp.partition])
+                    group.labels += len(piece)
+                    group.is_full = group.labels >= LABELS_AT_ONCE
+                    self.conveyor.load()
+            self.conveyor.load(batch)
 
-    async def publish(self, group: LabelGroup) -> None:
-        """Publish the answers, dead letters and forwarded labels; then the votes and workers."""
-        with self.metrics.published_by(self.name, group.labels):
-            first, then = Outbox(), Outbox()
-            for partition, taken in group.items():
-                answers = Answers(taken.pieces, taken.votes)
-                value, votes = encode_answers(answers, partition)
-                first.add(self.topics.answers.name, partition, (None, value, None, NO_HEADERS))
-                for record, why in taken.rejected:
-                    self.publisher.add_dead_letter(first, record, why)
-                self._add_forwarded(first, taken)
-                self._add_votes(then, votes)
-                self._add_workers(then, partition, taken.workers)
-            await self.publisher.publish(first)
-            await self.publisher.publish(then)
-        for taken in group.values():
-            for outcome, labels in taken.outcomes.items():
-                self.metrics.labels.labels(outcome).inc(labels)
+    def pack(self, group: LabelGroup) -> Parcel:
+        """The answers, dead letters and forwarded labels; then the votes and workers."""
+        first, then = Outbox(), Outbox()
+        for partition, taken in group.items():
+            value, votes = encode_answers(Answers(taken.pieces, taken.votes), partition)
+            first.add(self.topics.answers.name, partition, (None, value, None, NO_HEADERS))
+            for record, why in taken.rejected:
+                self.dead_letters.add(first, record, why)
+            self._add_forwarded(first, taken)
+            self._add_votes(then, votes)
+            self._add_workers(then, partition, taken.workers)
+        started = monotonic()
+
+        def published(_offsets: Offsets) -> None:
+            self.metrics.took(self.name, group.labels, monotonic() - started)
+            for taken in group.values():
+                for outcome, labels in taken.outcomes.items():
+                    self.metrics.labels.labels(outcome).inc(labels)
+
+        return Parcel(first, then, published)
 
     def _add_votes(self, outbox: Outbox, votes: dict[int, bytes]) -> None:
         for partition, value in votes.items():

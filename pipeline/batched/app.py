@@ -29,13 +29,12 @@ class BatchedApp(faust.App):
             table_standby_replicas=0,  # a memory store replays all on start anyway
             consumer_auto_offset_reset="earliest",
             stream_wait_empty=True,  # on stop and on revoke, batches under way are finished
-            stream_buffer_maxsize=16,  # batches, not records
+            stream_buffer_maxsize=4,  # batches, not records
+            broker_max_poll_records=4000,  # of a batch
             broker_commit_interval=1.0,
             broker_session_timeout=10.0,  # a successor takes over that long after a SIGKILL
             broker_heartbeat_interval=2.0,
             broker_request_timeout=60.0,
-            producer_request_timeout=120.0,
-            producer_linger=0,
             **options,
         )
         self.conveyors: list[Conveyor[Any]] = []
@@ -50,6 +49,9 @@ class BatchedApp(faust.App):
         """Wait until all that agents have made of their batches is published."""
         for conveyor in self.conveyors:
             await conveyor.idle.wait()
+
+    def _create_directories(self) -> None:
+        """None: Faust 0.15.3 makes folders for tables even where they are in memory."""
 
     async def _on_agent_error(self, agent: AgentT[Any], exc: BaseException) -> None:
         stop_at_once(exc)

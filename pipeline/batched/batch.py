@@ -1,4 +1,4 @@
-"""What an agent iterates over: the records of one partition that were fetched together."""
+"""What an agent iterates over: the records of one topic that were fetched together."""
 
 from typing import Protocol, cast
 
@@ -14,24 +14,20 @@ class Finisher(Protocol):
 
 
 class Batch:
-    """Records of one partition, in order. Its offsets are committed only after `finish`."""
+    """Records of one topic by partition, each partition's in order.
 
-    __slots__ = ("consumer", "records", "tp")
+    Its offsets are committed only after `finish`.
+    """
 
-    def __init__(self, tp: TP, records: list[ConsumerRecord], consumer: Finisher) -> None:
-        self.tp = tp
-        self.records = records
+    __slots__ = ("consumer", "parts")
+
+    def __init__(self, parts: dict[TP, list[ConsumerRecord]], consumer: Finisher) -> None:
+        self.parts = parts
         self.consumer = consumer
 
     def finish(self) -> None:
         """All that came of the batch is published and acknowledged."""
         self.consumer.finish(self)
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last record."""
-        offset: int = self.records[-1].offset
-        return offset
 
 
 def batch_of(message: Message) -> Batch:
@@ -40,11 +36,12 @@ def batch_of(message: Message) -> Batch:
 
 
 def message_of(batch: Batch, generation_id: int) -> ConsumerMessage:
-    """The batch as one message of Faust, with the offset of its last record."""
-    last = batch.records[-1]
+    """The batch as one message of Faust, in the name of its first partition."""
+    tp, records = next(iter(batch.parts.items()))
+    last = records[-1]
     return ConsumerMessage(
-        batch.tp.topic,
-        batch.tp.partition,
+        tp.topic,
+        tp.partition,
         last.offset,
         last.timestamp / 1000,
         last.timestamp_type,
@@ -54,6 +51,6 @@ def message_of(batch: Batch, generation_id: int) -> ConsumerMessage:
         None,
         serialized_key_size=0,
         serialized_value_size=0,
-        tp=batch.tp,
+        tp=tp,
         generation_id=generation_id,
     )

@@ -1,6 +1,6 @@
-"""Hands an agent one event per fetched partition batch, and commits what is done of them.
+"""Hands an agent one event per fetch, and commits what is done of them.
 
-Faust 0.15.3 creates two asyncio tasks per record, and finds the offset to commit in a list of all
+Faust 0.15.3 creates two asyncio tasks per event and finds the offset to commit in a list of all
 acked offsets, in which a gap can mark a record as acked too early. It acks an event when it leaves
 the agent, also when an exception or a cancellation takes it out: what was not published would be
 committed, and lost. Here an agent says itself when a batch is finished, and since the batches of a
@@ -35,7 +35,7 @@ class BatchConsumer(Consumer):
         self,
         timeout: float,  # noqa: ASYNC109  # Faust calls it so
     ) -> AsyncIterator[tuple[TP, ConsumerMessage]]:
-        """Fetch, and yield one message for each partition that has records."""
+        """Fetch, and yield one message for each topic that has records."""
         records, active = await self._wait_next_records(timeout)
         generation = self.app.consumer_generation_id
         if not records or self.should_stop:
@@ -43,15 +43,27 @@ class BatchConsumer(Consumer):
         if not self.flow_active:  # a rebalance began while the fetch was under way
             await self.perform_seek()
             return
-        for partition, fetched in records.items():
-            tp = ensure_TP(partition)
+        for batch in await self._batches(records, active):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return  # what is left is fetched again from the committed offset
+            for tp, fetched in batch.parts.items():
+                self.next_offset[tp] = fetched[-1].offset + 1
+            message = message_of(batch, generation)
+            yield message.tp, message
+
+    async def _batches(
+        self, records: Mapping[Any, list[ConsumerRecord]], active: set[TP] | None
+    ) -> Iterable[Batch]:
+        """One batch for each topic; of a changelog one for each partition, as recovery counts."""
+        batches: dict[str | TP, Batch] = {}
+        for partition, fetched in records.items():
+            tp = ensure_TP(partition)
             if active is None or tp in active or tp in self._buffered_partitions:
                 in_order = await self._in_order(tp, fetched)
                 if in_order:
-                    self.next_offset[tp] = in_order[-1].offset + 1
-                    yield tp, message_of(Batch(tp, in_order, self), generation)
+                    key = tp if self._is_changelog_tp(tp) else tp.topic
+                    batches.setdefault(key, Batch({}, self)).parts[tp] = in_order
+        return batches.values()
 
     async def _in_order(self, tp: TP, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """The records that follow on those handed out before; none if some are missing between.
@@ -86,8 +98,9 @@ class BatchConsumer(Consumer):
 
     def finish(self, batch: Batch) -> None:
         """All of the batch is published: its end can be committed."""
-        self.finished[batch.tp] = batch.last_offset + 1
-        self.newest[batch.tp] = batch.records[-1].timestamp
+        for tp, records in batch.parts.items():
+            self.finished[tp] = records[-1].offset + 1
+            self.newest[tp] = records[-1].timestamp
 
     def _filter_tps_with_pending_acks(self, topics: Iterable[Any] | None = None) -> Iterator[TP]:
         return (tp for tp in self.finished if topics is None or tp in topics or tp.topic in topics)
@@ -96,6 +109,22 @@ class BatchConsumer(Consumer):
         self._acked[tp].clear()
         self._acked_index[tp].clear()
         return self.finished.get(tp)
+
+    def on_buffer_full(self, tp: TP) -> None:
+        """An agent is behind: fetch no more of its topic until it has caught up."""
+        for partition in self._partitions_of(tp.topic):
+            super().on_buffer_full(partition)
+
+    def on_buffer_drop(self, tp: TP) -> None:
+        """The agent has caught up."""
+        for partition in self._partitions_of(tp.topic):
+            super().on_buffer_drop(partition)
+
+    def _partitions_of(self, topic: str) -> list[TP]:
+        return [tp for tp in self.assignment() if tp.topic == topic]
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Faust would complain of partitions that are never first in a batch."""
 
     async def wait_empty(self) -> None:
         """Before a rebalance or the end: all that was taken is published, then committed."""

@@ -5,21 +5,32 @@ An agent that waited for each of its batches would wait once for every partition
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mode import Service
 
 from pipeline.batched.batch import Batch
+from pipeline.batched.producer import BatchProducer, Offsets, Outbox
 from pipeline.batched.stop import stop_at_once
 
 
 class Group(Protocol):
     """What an agent gathers until it is published."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the agent has to wait for the next one."""
+    is_full: bool
+
+
+class Parcel(NamedTuple):
+    """A group, ready to be published.
+
+    `then` goes out after `first` is acknowledged, together with the `first` of the next parcel;
+    after that `published` is called with the offsets.
+    """
+
+    first: Outbox
+    then: Outbox
+    published: Callable[[Offsets], None]
 
 
 G = TypeVar("G", bound=Group)
@@ -29,17 +40,28 @@ class Conveyor(Service, Generic[G]):
     """Publishes one group after the other, and then says that their batches are finished."""
 
     def __init__(
-        self, new_group: Callable[[], G], publish: Callable[[G], Awaitable[None]], **kwargs: Any
+        self,
+        producer: BatchProducer,
+        new_group: Callable[[], G],
+        pack: Callable[[G], Parcel],
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.producer = producer
         self.new_group = new_group
-        self.publish = publish
+        self.pack = pack
+        self.wrote: Callable[[Offsets], None] = lambda offsets: None
         self.filling = new_group()
         self.batches: list[Batch] = []
+        self.owed: tuple[Parcel, list[Batch]] | None = None
         self.loaded = asyncio.Event()
         self.emptied = asyncio.Event()
         self.idle = asyncio.Event()
         self.idle.set()
+
+    async def on_start(self) -> None:
+        """Connect the producer."""
+        await self.add_runtime_dependency(self.producer)
 
     async def room(self) -> G:
         """The group that is being filled, once it has room; others get a turn meanwhile."""
@@ -50,7 +72,7 @@ class Conveyor(Service, Generic[G]):
         return self.filling
 
     def load(self, batch: Batch | None = None) -> None:
-        """Something is in the group; with a batch: that was the last of it."""
+        """Something is in the group; with a batch: all of that has been loaded."""
         if batch is not None:
             self.batches.append(batch)
         self.idle.clear()
@@ -58,17 +80,36 @@ class Conveyor(Service, Generic[G]):
 
     @Service.task
     async def _run(self) -> None:
-        while not self.should_stop:
+        try:
+            while not self.should_stop:
+                await self._publish_next()
+        except Exception as error:
+            stop_at_once(error)
+
+    async def _publish_next(self) -> None:
+        if self.owed is None:
             await self.loaded.wait()
-            self.loaded.clear()
-            group, self.filling = self.filling, self.new_group()
-            batches, self.batches = self.batches, []
-            self.emptied.set()
-            try:
-                await self.publish(group)
-            except Exception as error:
-                stop_at_once(error)
-            for batch in batches:
-                batch.finish()
+        self.loaded.clear()
+        group, self.filling = self.filling, self.new_group()
+        batches, self.batches = self.batches, []
+        self.emptied.set()
+        parcel = self.pack(group)
+        outbox = parcel.first
+        owed, self.owed = self.owed, None
+        if owed:
+            outbox.add_all(owed[0].then)
+        offsets = await self.producer.publish(outbox)
+        self.wrote(offsets)
+        if owed:
+            self._finish(*owed, offsets)
+        if parcel.then:
+            self.owed = parcel, batches
+        else:
+            self._finish(parcel, batches, offsets)
             if not self.loaded.is_set():
                 self.idle.set()
+
+    def _finish(self, parcel: Parcel, batches: list[Batch], offsets: Offsets) -> None:
+        parcel.published(offsets)
+        for batch in batches:
+            batch.finish()

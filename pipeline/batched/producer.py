@@ -1,22 +1,26 @@
 """Publishes whole batches and waits until Kafka has all of them.
 
 Faust 0.15.3's producer gives up flushing after 100 ms without progress and only logs a failed
-send, so the commit that follows can lose data; and it sends records one by one.
+send, so the commit that follows can lose data; and it sends records one by one. An aiokafka
+producer has one request under way for each broker, so agents that share one wait for each other.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-from faust.transport.drivers.aiokafka import Producer
+from aiokafka import AIOKafkaProducer
+from mode import Service
 
 MAX_BATCH_BYTES = 1 << 20
+REQUEST_TIMEOUT_MS = 120_000  # as long as a broker may be away
+
 Header = tuple[str, bytes]
 NO_HEADERS: list[Header] = []
-
-
 Row = tuple[bytes | None, bytes | None, int | None, list[Header]]
 """Key, value, timestamp (`None`: the time of publication) and headers of a record."""
+Offsets = dict[tuple[str, int], int]
+"""The offset of the last record published, by topic and partition."""
 
 
 class Outbox(dict[tuple[str, int], list[Row]]):
@@ -26,20 +30,37 @@ class Outbox(dict[tuple[str, int], list[Row]]):
         """Add records to a partition."""
         self.setdefault((topic, partition), []).extend(rows)
 
+    def add_all(self, other: "Outbox") -> None:
+        """Add what another one has."""
+        for (topic, partition), rows in other.items():
+            self.add(topic, partition, *rows)
 
-class BatchProducer(Producer):
-    """Faust's producer on aiokafka, idempotent, with `publish` for an outbox."""
 
-    def _settings_extra(self) -> Mapping[str, Any]:
-        return {
+class BatchProducer(Service):
+    """An idempotent producer, for one agent."""
+
+    def __init__(self, bootstrap_servers: Sequence[str], client_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.options = {
+            "bootstrap_servers": bootstrap_servers,
+            "client_id": client_id,
             "acks": "all",
             "enable_idempotence": True,
             "max_batch_size": MAX_BATCH_BYTES,
-            "max_request_size": 16 * MAX_BATCH_BYTES,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
         }
 
-    async def publish(self, outbox: Outbox) -> dict[tuple[str, int], int]:
-        """Publish all, wait for all acknowledgements; the offset of each partition's last record.
+    async def on_start(self) -> None:
+        """Connect."""
+        self.kafka = AIOKafkaProducer(**self.options)
+        await self.kafka.start()
+
+    async def on_stop(self) -> None:
+        """Leave."""
+        await self.kafka.stop()
+
+    async def publish(self, outbox: Outbox) -> Offsets:
+        """Publish all and wait for all acknowledgements.
 
         Raises what Kafka raises: then nothing of the batch may be committed.
         """
@@ -47,20 +68,18 @@ class BatchProducer(Producer):
         offsets = {}
         for place, parts in sent.items():
             for count, acknowledgement in parts:
-                metadata = await acknowledgement
-                offsets[place] = metadata.offset + count - 1
+                offsets[place] = (await acknowledgement).offset + count - 1
         return offsets
 
     async def _send(
         self, topic: str, partition: int, rows: list[Row]
     ) -> list[tuple[int, "asyncio.Future[Any]"]]:
-        kafka = self._ensure_producer()
         parts = []
-        builder = kafka.create_batch()
+        builder = self.kafka.create_batch()
         for key, value, timestamp, headers in rows:
             if builder.append(key=key, value=value, timestamp=timestamp, headers=headers) is None:
                 parts.append(await self._send_batch(builder, topic, partition))
-                builder = kafka.create_batch()
+                builder = self.kafka.create_batch()
                 builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
         parts.append(await self._send_batch(builder, topic, partition))
         return parts
@@ -69,5 +88,5 @@ class BatchProducer(Producer):
         self, builder: Any, topic: str, partition: int
     ) -> tuple[int, "asyncio.Future[Any]"]:
         builder.close()
-        future = await self._ensure_producer().send_batch(builder, topic, partition=partition)
+        future = await self.kafka.send_batch(builder, topic, partition=partition)
         return builder.record_count(), future

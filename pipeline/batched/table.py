@@ -12,6 +12,7 @@ from faust import Table
 from faust.types import TP, AppT, EventT, TopicT
 
 from pipeline.batched.batch import batch_of
+from pipeline.batched.producer import Offsets
 from pipeline.batched.stop import stop_at_once
 
 FROM_THE_START = -1
@@ -53,15 +54,18 @@ class BatchTable(Table[Any, Any]):
         """Where recovery begins: after what was applied or written here."""
         return self.offsets.get(tp.partition)
 
-    def wrote(self, partition: int, offset: int) -> None:
-        """The owner wrote to the changelog up to here: it need not be read again."""
-        self.offsets[partition] = offset
+    def wrote(self, offsets: Offsets) -> None:
+        """The owner published up to here: what is in the changelog need not be read again."""
+        for (topic, partition), offset in offsets.items():
+            if topic == self.changelog_topic_name:
+                self.offsets[partition] = offset
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
         """Apply fetched batches; an error stops the process, where Faust would go on without."""
         try:
             for event in batch:
-                self._apply(event.message.tp.partition, batch_of(event.message).records)
+                for tp, records in batch_of(event.message).parts.items():
+                    self._apply(tp.partition, records)
         except Exception as error:
             stop_at_once(error)
 

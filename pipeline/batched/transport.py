@@ -7,14 +7,12 @@ from faust.transport.drivers import aiokafka
 from faust.types import EventT, Message
 
 from pipeline.batched.consumer import BatchConsumer
-from pipeline.batched.producer import BatchProducer
 
 
 class Transport(aiokafka.Transport):
     """Faust's transport on aiokafka, a batch at a time."""
 
     Consumer = BatchConsumer
-    Producer = BatchProducer
 
 
 class BatchTopic(Topic):

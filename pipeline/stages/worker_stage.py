@@ -1,6 +1,6 @@
 """The worker agent's step: labels in, votes out; holds the answers of this instance's workers."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from enum import StrEnum
 from time import time_ns
@@ -65,14 +65,14 @@ class Taken(Generic[R]):
 class WorkerPartition:
     """The workers of one labels partition, and how far their labels have been taken.
 
-    `last` are the votes of the last record restored: the only ones that a crash can have kept
-    from the votes topic, since no answers are published before the votes of those before them.
+    `last` has the votes of the last two records restored: the only ones that a crash can have
+    kept from the votes topic, since votes go out together with the answers of the next group.
     """
 
     def __init__(self) -> None:
         self.workers: dict[str, Worker] = {}
         self.taken = -1
-        self.last: VotesByPartition = {}
+        self.last: deque[VotesByPartition] = deque(maxlen=2)
 
 
 class WorkerStage:
@@ -107,7 +107,7 @@ class WorkerStage:
         if answers.upto <= state.taken:
             return
         state.taken = answers.upto
-        state.last = answers.votes
+        state.last.append(answers.votes)
         source = str(partition)
         rows = sorted((row for rows in answers.votes.values() for row in rows), key=_offset)
         for task, name, label, vote, _labels, offset, _timestamp in rows:

@@ -64,13 +64,13 @@ class OneInstance:
         for partition, answers in enumerate(self.log.answers):
             for value in answers:
                 self.workers.restore(partition, parse_answers(value))
-            last = Answers([], self.workers.partitions[partition].last)
-            self._send(encode_answers(last, partition)[1])
+            for votes in self.workers.partitions[partition].last:
+                self._send(encode_answers(Answers([], votes), partition)[1])
 
     def take(
         self, partition: int, records: Sequence[Record], *, crash_before_votes: bool = False
     ) -> Taken[Record]:
-        """What the worker agent does with a batch."""
+        """What the worker agent does with a batch, up to a crash."""
         taken: Taken[Record] = Taken()
         self.workers.take(partition, records, taken)
         answers, votes = encode_answers(Answers(taken.pieces, taken.votes), partition)
