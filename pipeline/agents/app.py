@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from time import monotonic, time
 from typing import Any, cast
 
+from aiokafka import AIOKafkaConsumer
 from faust.types import StreamT
 
+from pipeline.agents.connection import Connection
 from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.task_agent import TaskAgent
@@ -60,6 +62,7 @@ class PipelineApp(BatchedApp):
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
+        self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
         self._add_gauges()
 
     def _add(self, agent: WorkerAgent | TaskAgent, topic: str, table: str, changelog: str) -> None:
@@ -93,6 +96,7 @@ class PipelineApp(BatchedApp):
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.follower)
+        await self.add_runtime_dependency(self.connection)
 
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""
@@ -100,7 +104,12 @@ class PipelineApp(BatchedApp):
             return f"reading posteriors, {len(self.view)} tasks so far"
         if self.rebalancing or not self.tables.actives_ready:
             return "joining the group and recovering its tables"
+        if self.connection.lost:
+            return "Kafka does not answer"
         return None
+
+    def _kafka_consumer(self) -> AIOKafkaConsumer | None:
+        return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None
 
     def lags(self) -> Iterator[Lag]:
         """How far each partition of labels and votes is behind."""

@@ -11,6 +11,7 @@ import faust
 from faust.types import AgentT
 
 from pipeline.batched.conveyor import Conveyor
+from pipeline.batched.recovery import BatchTableManager
 from pipeline.batched.stop import stop_at_once
 from pipeline.batched.transport import BatchTopic
 
@@ -22,6 +23,7 @@ class BatchedApp(faust.App):
         super().__init__(
             app_id,
             Topic=BatchTopic,
+            TableManager=BatchTableManager,
             store="memory://",
             web_enabled=False,  # its pages show tables and routes, and `/` always says OK
             topic_allow_declare=False,
