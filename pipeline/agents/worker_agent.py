@@ -1,6 +1,6 @@
 """Labels to votes: takes label batches, publishes the answers, then their votes."""
 
-from collections.abc import Iterable
+import asyncio
 from time import monotonic
 
 from aiokafka import ConsumerRecord
@@ -17,6 +17,7 @@ from pipeline.stages.task_view import Worker
 from pipeline.stages.worker_stage import Taken, WorkerStage
 from pipeline.topics import Topics
 
+SECONDS_BETWEEN_WORKERS = 0.2
 LABELS_AT_ONCE = 1000  # so that their answers fit into one record, whatever the length of the ids
 
 
@@ -50,6 +51,8 @@ class WorkerAgent:
         self.metrics = metrics
         self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
         self.conveyor = Conveyor(producer, LabelGroup, self.pack)
+        self.changed: dict[int, dict[Worker, None]] = {}  # workers to publish, by partition
+        self.workers_due = 0.0
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -58,6 +61,7 @@ class WorkerAgent:
     def close(self, partition: int) -> None:
         """Forget a partition."""
         self.stage.close(partition)
+        self.changed.pop(partition, None)
 
     def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply records of the answers topic."""
@@ -65,16 +69,17 @@ class WorkerAgent:
             self.stage.restore(partition, parse_answers(record.value))
 
     async def ready(self, partitions: set[int]) -> None:
-        """Send the last votes of each partition again, and what they changed of its workers."""
+        """Send the last votes of each partition again, and its workers of the last seconds."""
         for partition in partitions:
             state = self.stage.partitions[partition]
             for votes in state.last:
                 again = Outbox()
                 self._add_votes(again, encode_answers(Answers([], votes), partition)[1])
-                names = {row[1] for rows in votes.values() for row in rows}
-                self._add_workers(again, partition, (state.workers[name] for name in names))
                 await self.conveyor.producer.publish(again)
             state.last.clear()
+            if restored := state.restored_of_late():
+                self.changed[partition] = restored
+                self.conveyor.load()
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and let the conveyor publish them."""
@@ -99,8 +104,10 @@ class WorkerAgent:
                 self.dead_letters.add(first, record, why)
             self._add_forwarded(first, taken)
             self._add_votes(then, votes)
-            self._add_workers(then, partition, taken.workers)
+            if taken.workers:
+                self.changed.setdefault(partition, {}).update(taken.workers)
         started = monotonic()
+        self._add_workers(then, started)
 
         def published(_offsets: Offsets) -> None:
             self.metrics.took(self.name, group.labels, monotonic() - started)
@@ -114,19 +121,30 @@ class WorkerAgent:
         for partition, value in votes.items():
             outbox.add(self.topics.votes.name, partition, (None, value, None, NO_HEADERS))
 
-    def _add_workers(self, outbox: Outbox, partition: int, workers: Iterable[Worker]) -> None:
-        accuracy = self.stage.model.accuracy
-        for worker in workers:
-            value = encode_worker(
-                {
-                    "worker": worker.name,
-                    "accuracy": accuracy(worker.labels, worker.correct),
-                    "labels": worker.labels,
-                    "correct": worker.correct,
-                }
-            )
-            row = (worker.name.encode(), value, None, NO_HEADERS)
-            outbox.add(self.topics.workers.name, partition, row)
+    def _add_workers(self, outbox: Outbox, now: float) -> None:
+        """Add the workers that changed, a few times a second: they are in no hurry."""
+        if now < self.workers_due and not self.conveyor.in_a_hurry:
+            return
+        for partition, workers in self.changed.items():
+            rows = [
+                (worker.name.encode(), self._encode(worker), None, NO_HEADERS) for worker in workers
+            ]
+            outbox.add(self.topics.workers.name, partition, *rows)
+        if self.changed:
+            self.changed = {}
+            self.workers_due = now + SECONDS_BETWEEN_WORKERS
+            # then once more, for those that change meanwhile and are not followed by others
+            asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
+
+    def _encode(self, worker: Worker) -> bytes:
+        return encode_worker(
+            {
+                "worker": worker.name,
+                "accuracy": self.stage.model.accuracy(worker.labels, worker.correct),
+                "labels": worker.labels,
+                "correct": worker.correct,
+            }
+        )
 
     def _add_forwarded(self, outbox: Outbox, taken: Taken[ConsumerRecord]) -> None:
         for record, worker, home in taken.forwarded:

@@ -50,7 +50,7 @@ class BatchedApp(faust.App):
     async def wait_idle(self) -> None:
         """Wait until all that agents have made of their batches is published."""
         for conveyor in self.conveyors:
-            await conveyor.idle.wait()
+            await conveyor.wait_idle()
 
     def _create_directories(self) -> None:
         """None: Faust 0.15.3 makes folders for tables even where they are in memory."""

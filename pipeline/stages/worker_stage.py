@@ -12,6 +12,8 @@ from pipeline.records.labels import parse_label
 from pipeline.records.votes import Answers, Vote, VotesByPartition
 from pipeline.stages.task_view import Answer, Belief, TaskView, Worker
 
+LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
+
 
 class Record(Protocol):
     """What the step needs of a record, as aiokafka has it."""
@@ -73,6 +75,13 @@ class WorkerPartition:
         self.workers: dict[str, Worker] = {}
         self.taken = -1
         self.last: deque[VotesByPartition] = deque(maxlen=2)
+        self.restored: deque[tuple[int, set[str]]] = deque()  # time and workers of late
+
+    def restored_of_late(self) -> dict[Worker, None]:
+        """The workers in the answers of the last seconds that were restored, once."""
+        names = {name for _, workers in self.restored for name in workers}
+        self.restored.clear()
+        return dict.fromkeys(self.workers[name] for name in names)
 
 
 class WorkerStage:
