@@ -20,6 +20,7 @@ class Reason(StrEnum):
     BAD_ID = "bad-id"
     BAD_LABEL = "bad-label"
     BAD_FIELD = "bad-field"
+    BAD_COUNT = "bad-count"
 
 
 class BadRecord(ValueError):
