@@ -8,6 +8,7 @@ from mode import Service
 from pipeline.records.bad import BadRecord
 from pipeline.records.posteriors import parse_posterior
 from pipeline.settings import Settings
+from pipeline.stages.sources import is_older
 from pipeline.stages.task_view import TaskView
 from pipeline.topics import Topics
 
@@ -88,4 +89,5 @@ class Follower(Service):
                 posterior = parse_posterior(record.value)
             except BadRecord:
                 continue  # written by a stranger
-            self.view.learn(posterior, record.offset)
+            if not is_older(posterior["sources"], self.view[posterior["task"]].sources):
+                self.view.learn(posterior, record.offset)

@@ -52,6 +52,7 @@ class TaskAgent:
         self.follower = follower
         self.view = follower.view
         self.published: dict[int, int] = {}  # offset of the last posterior, by partition
+        self.overwritten: dict[int, dict[str, None]] = {}  # tasks with an older posterior on top
         self.topics = topics
         self.metrics = metrics
         self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
@@ -61,26 +62,37 @@ class TaskAgent:
         """Begin a partition with nothing in it."""
         self.stage.open(partition)
         self.published[partition] = -1
+        self.overwritten[partition] = {}
         self.follower.leave(partition)
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
         self.stage.close(partition)
+        del self.overwritten[partition]
         self.follower.follow(partition, after=self.published.pop(partition))
 
     def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Take up the tasks where their posteriors left them."""
+        overwritten = self.overwritten[partition]
         for record in records:
             try:
                 posterior = parse_posterior(record.value)
             except BadRecord:
                 continue  # written by a stranger
-            self.stage.restore(partition, posterior)
-            self.view.learn(posterior, record.offset)
+            if self.stage.restore(partition, posterior):
+                self.view.learn(posterior, record.offset)
+                overwritten.pop(posterior["task"], None)
+            else:
+                overwritten[posterior["task"]] = None
         self.published[partition] = records[-1].offset
 
     async def ready(self, partitions: set[int]) -> None:
-        """Nothing to do: votes that were not counted come again."""
+        """Publish again what a stalled instance has overwritten: readers take the last record."""
+        for partition in partitions:
+            if self.overwritten[partition]:
+                self.conveyor.filling.changed[partition] = self.overwritten[partition]
+                self.overwritten[partition] = {}
+                self.conveyor.load()
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Count the votes of each batch, and let the conveyor publish the posteriors."""

@@ -38,11 +38,8 @@ class BatchConsumer(Consumer):
         """Fetch, and yield one message for each topic that has records."""
         records, active = await self._wait_next_records(timeout)
         generation = self.app.consumer_generation_id
-        if not records or self.should_stop:
-            return
-        if not self.flow_active:  # a rebalance began while the fetch was under way
-            await self.perform_seek()
-            return
+        if not records or self.should_stop or not self.flow_active:
+            return  # what was fetched as a rebalance began is fetched again after it
         for batch in await self._batches(records, active):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return  # what is left is fetched again from the committed offset
@@ -71,9 +68,12 @@ class BatchConsumer(Consumer):
         A fetch that was under way during a rebalance returns, after the seek to the committed
         offset, what comes later than that: Faust 0.15.3 hands it out first, and the fences would
         then drop what was left out. Here the place is fetched again. If that gives the same, the
-        gap is Kafka's own (a transaction's marker, or expired records).
+        gap is Kafka's own (a transaction's marker, or expired records). And Faust fetches before
+        that seek: nothing is handed out until it is done.
         """
-        expected = self.next_offset.get(tp, 0)
+        expected = self.next_offset.get(tp)
+        if expected is None:
+            return []
         first = records[0].offset
         if first <= expected:
             self.gap.pop(tp, None)
@@ -141,6 +141,7 @@ class BatchConsumer(Consumer):
         Faust 0.15.3 drops what is acked and not committed before it commits; `finished` stays.
         """
         await super().on_partitions_revoked(revoked)
+        self.next_offset.clear()
         for tp in revoked:
             self.finished.pop(tp, None)
             self.newest.pop(tp, None)

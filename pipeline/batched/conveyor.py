@@ -50,7 +50,7 @@ class Conveyor(Service, Generic[G]):
         self.producer = producer
         self.new_group = new_group
         self.pack = pack
-        self.wrote: Callable[[Offsets], None] = lambda offsets: None
+        self.wrote: Callable[[Outbox, Offsets], None] = lambda outbox, offsets: None
         self.filling = new_group()
         self.batches: list[Batch] = []
         self.owed: tuple[Parcel, list[Batch]] | None = None
@@ -99,7 +99,7 @@ class Conveyor(Service, Generic[G]):
         if owed:
             outbox.add_all(owed[0].then)
         offsets = await self.producer.publish(outbox)
-        self.wrote(offsets)
+        self.wrote(outbox, offsets)
         if owed:
             self._finish(*owed, offsets)
         if parcel.then:

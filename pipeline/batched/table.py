@@ -12,7 +12,7 @@ from faust import Table
 from faust.types import TP, AppT, EventT, TopicT
 
 from pipeline.batched.batch import batch_of
-from pipeline.batched.producer import Offsets
+from pipeline.batched.producer import Offsets, Outbox
 from pipeline.batched.stop import stop_at_once
 
 FROM_THE_START = -1
@@ -54,11 +54,16 @@ class BatchTable(Table[Any, Any]):
         """Where recovery begins: after what was applied or written here."""
         return self.offsets.get(tp.partition)
 
-    def wrote(self, offsets: Offsets) -> None:
-        """The owner published up to here: what is in the changelog need not be read again."""
+    def wrote(self, outbox: Outbox, offsets: Offsets) -> None:
+        """The owner published this, up to these offsets: it need not be read again.
+
+        If it does not follow on the last, somebody else has written too: then all is read again.
+        """
         for (topic, partition), offset in offsets.items():
             if topic == self.changelog_topic_name:
-                self.offsets[partition] = offset
+                before = offset - len(outbox[topic, partition])
+                if self.offsets.get(partition) == before:
+                    self.offsets[partition] = offset
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
         """Apply fetched batches; an error stops the process, where Faust would go on without."""

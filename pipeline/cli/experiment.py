@@ -191,8 +191,8 @@ def figure1(
 ) -> None:
     """Figure 1: the error of every algorithm on simulated crowds.
 
-    With the defaults it takes about five minutes on two cores; of these, under uncertainty, em,
-    amf, kos and mc take four.
+    With the defaults it takes about five minutes on two cores; under uncertainty most of that is
+    for em, amf, kos and mc.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def draw(setting: Setting, points: Sequence[Point], figure: "Figure") -> None:
     axes.set_xlim(1, max(setting.max_labels, 2))
     axes.grid(alpha=0.4)
     axes.set_title(title(setting), fontsize="medium")
-    axes.set_ylabel("prediction error")
+    axes.set_ylabel("prediction error (0 is not drawn)")
     axes.set_xlabel(f"labels per task, R\n\n{caption(setting)}", fontsize="small")
     axes.legend(loc="lower left", fontsize="small")
 

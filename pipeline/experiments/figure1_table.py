@@ -41,8 +41,8 @@ FOUND = {
 Found: with the uniform policy the order of arrival makes little difference.""",
     "uncertainty": """\
 Found: with the uncertainty policy the order of arrival, of which the paper says nothing, matters
-much. With 1000 tasks and 10 labels per worker, Fast SBIC errs at R = 40 on 8.0% of the tasks where
-workers come in blocks and on 1.6% where they take turns, Sorted SBIC on 0.85% and 0.12%; MAJ, which
+much. With 1000 tasks and 10 labels per worker, Fast SBIC errs at R = 40 on 8% of the tasks where
+workers come in blocks and on 1.5% where they take turns, Sorted SBIC on 0.9% and 0.1%; MAJ, which
 does not learn who is good, on 11% either way. Whoever takes turns is known better when they come
 back, since others have answered the same tasks meanwhile: the accuracy that Fast SBIC gives them
 has a correlation of 0.48 with the true one, in blocks of 0.19.""",

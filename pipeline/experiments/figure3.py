@@ -1,16 +1,17 @@
 """Figure 3: how long a whole run takes under the uncertainty policy.
 
 With workers in blocks. A run is what `figure1` makes of a crowd: the tasks chosen one at a time,
-each label counted, the estimate at the end; the time for compiling is not in it. Times of different
-machines cannot be compared, so each is also given as a ratio to that of majority voting on the same
-crowd, in the same process, right before and right after.
+each label counted, the estimate at the end; the time for compiling is not in it. It is the time
+of the processor, so that other work on the machine disturbs it little. Times of different machines
+cannot be compared, so each is also given as a ratio to that of majority voting on the same crowd,
+in the same process, right before and right after.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ REFERENCE: Mapping[str, str] = {
 NOTES = """\
 The paper has this figure only as a plot, without numbers, and says that Fast SBIC takes as long as
 MAJ and all others orders of magnitude longer. The reference is that of an earlier implementation.
-Times vary with what else the machine does: more than one job, or other work, makes them longer."""
+Times vary with what else the machine does, even those of the processor."""
 
 
 class Point(NamedTuple):
@@ -75,9 +76,9 @@ def figure3(
             "algorithm": algorithm,
             "run": number,
         }
+        for number in range(runs)
         for labels_per_task in LABELS_PER_TASK
         for algorithm in algorithms
-        for number in range(runs)
     ]
     journal = out / "figure3.jsonl"
     results = run(measure, cases, seed=seed, jobs=jobs, journal=journal, title="Figure 3")
@@ -103,11 +104,11 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
 
 def seconds(name: str, crowd: Crowd, rng: np.random.Generator) -> float:
     """The time of one run."""
-    begin = perf_counter()
+    begin = process_time()
     simulation, algorithm = uncertainty_run(name, crowd, rng)
     simulation.advance(len(crowd.label))
     algorithm.estimate()
-    return perf_counter() - begin
+    return process_time() - begin
 
 
 def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Point]:
@@ -185,5 +186,5 @@ def draw(heading: str, points: Sequence[Point], figure: "Figure") -> None:
     axes.grid(alpha=0.4)
     axes.set_title(heading, fontsize="medium")
     axes.set_xlabel("labels per task, R")
-    axes.set_ylabel("time (ms), mean and standard deviation")
+    axes.set_ylabel("processor time (ms), mean and standard deviation")
     axes.legend()

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from pipeline.records.posteriors import Posterior, posterior_of
 from pipeline.records.votes import Vote
+from pipeline.stages.sources import is_older
 
 
 class Task:
@@ -58,14 +59,19 @@ class TaskStage:
         """Forget a partition."""
         self.partitions.pop(partition, None)
 
-    def restore(self, partition: int, posterior: Posterior) -> None:
-        """Take up a task where its last posterior left it."""
-        self.partitions[partition][posterior["task"]] = Task(
+    def restore(self, partition: int, posterior: Posterior) -> bool:
+        """Take up a task where its last posterior left it, unless that is older than known."""
+        tasks = self.partitions[partition]
+        known = tasks.get(posterior["task"])
+        if known is not None and is_older(posterior["sources"], known.sources):
+            return False
+        tasks[posterior["task"]] = Task(
             posterior["log_odds"],
             posterior["labels"],
             posterior["sources"],
             posterior["updated_at"],
         )
+        return True
 
     def count(self, partition: int, source: int, votes: Iterable[Vote]) -> Counted:
         """Add the votes that came from one labels partition.

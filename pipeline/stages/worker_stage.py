@@ -102,14 +102,19 @@ class WorkerStage:
                 del self.view[task].crowd[worker]
 
     def restore(self, partition: int, answers: Answers) -> None:
-        """Apply what an earlier owner, or this one, took and wrote to the answers topic."""
+        """Apply what an earlier owner, or this one, took and wrote to the answers topic.
+
+        Labels may be in it twice: an instance that was stalled goes on for a moment after another
+        has taken its place. The first time counts.
+        """
         state = self.partitions[partition]
         if answers.upto <= state.taken:
             return
+        rows = [row for rows in answers.votes.values() for row in rows if row[5] > state.taken]
+        rows.sort(key=_offset)
         state.taken = answers.upto
         state.last.append(answers.votes)
         source = str(partition)
-        rows = sorted((row for rows in answers.votes.values() for row in rows), key=_offset)
         for task, name, label, vote, _labels, offset, _timestamp in rows:
             worker = state.workers.get(name) or state.workers.setdefault(name, Worker(name))
             belief = self.view[task]
