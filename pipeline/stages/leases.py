@@ -52,11 +52,12 @@ class Leases:
         self.changed: dict[str, None] = {}
         self._by_worker: dict[str, dict[str, Lease]] = {}
         self._in_flight: dict[str, int] = {}
+        self._size = 0
         self._expiries: list[tuple[int, str, str, str]] = []
         self._fences: dict[Source, Fence] = {}
 
     def __len__(self) -> int:
-        return sum(self._in_flight.values())
+        return self._size
 
     def of(self, worker: str) -> Mapping[str, Lease]:
         """The leases of a worker, by task."""
@@ -109,6 +110,7 @@ class Leases:
         del leases[task]
         if not leases:
             del self._by_worker[worker]
+        self._size -= 1
         left = self._in_flight[task] - 1
         if left:
             self._in_flight[task] = left
@@ -127,6 +129,7 @@ class Leases:
     def _add(self, worker: str, task: str, lease: Lease) -> None:
         self.end(worker, task)  # a client that was given the task again has the newer lease
         self._by_worker.setdefault(worker, {})[task] = lease
+        self._size += 1
         self._in_flight[task] = self._in_flight.get(task, 0) + 1
         heappush(self._expiries, (lease.expires_at, worker, task, lease.id))
         self.changed[task] = None
