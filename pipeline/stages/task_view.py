@@ -112,9 +112,12 @@ class TaskView:
         """The belief of a task; of a new one, the prior."""
         belief = self.beliefs.get(task)
         if belief is None:
-            partition = partition_of(task.encode(), self.partitions)
-            belief = self.beliefs[task] = Belief(self.prior_log_odds, partition)
+            belief = self.beliefs[task] = Belief(self.prior_log_odds, self.home(task))
         return belief
+
+    def home(self, task: str) -> int:
+        """The partition of a task."""
+        return partition_of(task.encode(), self.partitions)
 
     def add(self, task: str, belief: Belief, pending: Pending) -> None:
         """Count a vote of this instance at once, ahead of its posterior."""
