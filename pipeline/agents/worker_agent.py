@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from time import monotonic
+from typing import Protocol
 
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
@@ -11,13 +12,23 @@ from pipeline.agents.metrics import Metrics
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
-from pipeline.records.votes import Answers, encode_answers, parse_answers
+from pipeline.records.votes import Answers, VotesByPartition, encode_answers, parse_answers
 from pipeline.records.workers import encode_worker
 from pipeline.stages.task_view import Worker
 from pipeline.stages.worker_stage import Taken, WorkerStage
 from pipeline.topics import Topics
 
 LABELS_AT_ONCE = 1000  # so that their answers fit into one record, whatever the length of the ids
+
+
+class LabelsListener(Protocol):
+    """Who wants to know which labels were taken."""
+
+    async def take_over(self, partitions: set[int]) -> None:
+        """The answers of these partitions are recovered; labels come next."""
+
+    def labels_taken(self, partition: int, votes: VotesByPartition) -> None:
+        """Labels of one partition were taken, and came to these votes."""
 
 
 class LabelGroup(dict[int, Taken[ConsumerRecord]]):
@@ -50,6 +61,7 @@ class WorkerAgent:
         self.metrics = metrics
         self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
         self.conveyor = Conveyor(producer, LabelGroup, self.pack)
+        self.listener: LabelsListener | None = None
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -66,6 +78,8 @@ class WorkerAgent:
 
     async def ready(self, partitions: set[int]) -> None:
         """Send the last votes of each partition again, and what they changed of its workers."""
+        if self.listener is not None:
+            await self.listener.take_over(partitions)
         for partition in partitions:
             state = self.stage.partitions[partition]
             for votes in state.last:
@@ -93,6 +107,8 @@ class WorkerAgent:
         """The answers, dead letters and forwarded labels; then the votes and workers."""
         first, then = Outbox(), Outbox()
         for partition, taken in group.items():
+            if self.listener is not None:
+                self.listener.labels_taken(partition, taken.votes)
             value, votes = encode_answers(Answers(taken.pieces, taken.votes), partition)
             first.add(self.topics.answers.name, partition, (None, value, None, NO_HEADERS))
             for record, why in taken.rejected:

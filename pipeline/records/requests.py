@@ -9,6 +9,7 @@ from orjson import JSONDecodeError, dumps, loads
 from pipeline.records.bad import ID_SURELY_SHORT, BadRecord, Reason, read_id, read_object
 
 MAX_COUNT = 100
+MAX_BYTES = 1 << 16  # of a value: a good request fits again when it is forwarded
 
 Request = tuple[str, int]
 """Worker, and how many tasks they ask for."""
@@ -32,6 +33,7 @@ def parse_request(value: bytes | None) -> Request:
             and 0 < len(worker) <= ID_SURELY_SHORT
             and type(count) is int
             and 1 <= count <= MAX_COUNT
+            and len(value) <= MAX_BYTES  # type: ignore[arg-type]
         ):
             return worker, count
     except (JSONDecodeError, TypeError, KeyError):
@@ -41,6 +43,10 @@ def parse_request(value: bytes | None) -> Request:
 
 def _parse_carefully(value: bytes | None) -> Request:
     """Takes what the fast path was not sure of, and says what is wrong with the rest."""
+    if value is not None and len(value) > MAX_BYTES:
+        raise BadRecord(
+            Reason.TOO_LARGE, f"the value has {len(value)} bytes, more than {MAX_BYTES}"
+        )
     record = read_object(value)
     worker = read_id(record, "worker")
     count = record.get("count", 1)

@@ -1,7 +1,7 @@
 """The policy agent's step: requests in, assignments out; knows what each worker may not get."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Generic, Literal, NamedTuple
@@ -22,7 +22,7 @@ from pipeline.records.assignments import (
 )
 from pipeline.records.bad import BadRecord
 from pipeline.records.requests import parse_request
-from pipeline.records.votes import Vote
+from pipeline.records.votes import Vote, VotesByPartition
 from pipeline.stages.gold_rate import GoldRate
 from pipeline.stages.leases import Lease, Leases
 from pipeline.stages.task_view import TaskView, Worker
@@ -67,22 +67,19 @@ class Answered(Generic[R]):
 
 
 class NotAgain:
-    """The tasks that a worker has answered, skipped or holds."""
+    """The tasks that a worker has answered, skipped or holds, or held until the lease expired."""
 
-    __slots__ = ("answered", "leased", "skipped")
+    __slots__ = ("kinds",)
 
-    def __init__(
-        self, answered: Mapping[str, object], skipped: Set[str], leased: Mapping[str, Lease]
-    ) -> None:
-        self.answered = answered
-        self.skipped = skipped
-        self.leased = leased
+    def __init__(self, worker: Worker | None, *leases: Collection[str]) -> None:
+        kinds = (worker.answers, worker.skipped, *leases) if worker else leases
+        self.kinds = [kind for kind in kinds if kind]
 
     def __contains__(self, task: object) -> bool:
-        return task in self.answered or task in self.leased or task in self.skipped
+        return any(task in kind for kind in self.kinds)
 
     def __len__(self) -> int:
-        return len(self.answered) + len(self.leased) + len(self.skipped)
+        return sum(map(len, self.kinds))
 
 
 class AssignmentStage:
@@ -120,10 +117,11 @@ class AssignmentStage:
             place = "", partition, record.offset
             self._give(worker, place, count, now, answered, record.timestamp)
 
-    def label_taken(
-        self, partition: int, rows: Iterable[Vote], now: int, answered: Answered[R]
+    def labels_taken(
+        self, partition: int, votes: VotesByPartition, now: int, answered: Answered[R]
     ) -> None:
         """Labels were taken: their leases end, and each may be a request for the next task."""
+        rows = sorted((row for rows in votes.values() for row in rows), key=_offset)
         for task, worker, label, _vote, _labels, offset, timestamp in rows:
             if label is None:
                 continue  # an answer taken back
@@ -149,9 +147,8 @@ class AssignmentStage:
         for partition in partitions if self.rules.assign_on_label else ():
             recent = now - self.rules.lease_ms
             for votes in self.workers.partitions[partition].last:
-                rows = sorted((row for rows in votes.values() for row in rows), key=_offset)
-                recent_rows = [row for row in rows if row[6] > recent]
-                self.label_taken(partition, recent_rows, now, answered)
+                rows = {home: [row for row in votes[home] if row[6] > recent] for home in votes}
+                self.labels_taken(partition, rows, now, answered)
 
     def refresh(self, now: int, limit: int | None = None) -> int:
         """Let the policy follow at most `limit` tasks that have moved; how many are left."""
@@ -208,10 +205,7 @@ class AssignmentStage:
         if worker and self._is_blocked(worker):
             return None, Refusal.WORKER_BLOCKED
         self.refresh(now)
-        leased = self.leases.of(name)
-        not_again = NotAgain(
-            worker.answers if worker else {}, worker.skipped if worker else set(), leased
-        )
+        not_again = NotAgain(worker, self.leases.of(name), self.leases.expired(name))
         if self.gold_rate.is_due(name, len(not_again), labels):
             gold = self.gold.choose(not_again)
             if gold is not None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord, Reason
-from pipeline.records.requests import encode_request, parse_request
+from pipeline.records.requests import MAX_BYTES, encode_request, parse_request
 
 SCHEMAS = Path(__file__).parent.parent.parent / "schemas"
 SCHEMA = Draft202012Validator(json.loads((SCHEMAS / "request.schema.json").read_text()))
@@ -45,6 +45,7 @@ nearly_requests = st.fixed_dictionaries(
         (b'{"worker": "w1", "count": 1.0}', Reason.BAD_COUNT),
         (b'{"worker": "w1", "count": "1"}', Reason.BAD_COUNT),
         (b'{"worker": "w1", "count": null}', Reason.BAD_COUNT),
+        (b'{"worker": "w1"}' + b" " * MAX_BYTES, Reason.TOO_LARGE),
     ],
     ids=lambda part: repr(part)[:50],
 )

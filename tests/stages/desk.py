@@ -79,9 +79,8 @@ class Desk:
         """A label, all the way to the posterior; what is published on the assignments topic."""
         partition = self.log.produce(task, worker, label)
         taken = self.instance.take(partition, self.log.labels[partition][-1:])
-        rows = [row for rows in taken.votes.values() for row in rows]
         answered: Answered[Record] = Answered()
-        self.stage.label_taken(partition, rows, self.now, answered)
+        self.stage.labels_taken(partition, taken.votes, self.now, answered)
         self.instance.count()
         return self._publish(answered)
 

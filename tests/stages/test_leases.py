@@ -107,11 +107,26 @@ def test_the_end_of_an_earlier_lease_leaves_a_later_one() -> None:
     assert leases.in_flight("t1") == 1
 
 
-def test_a_lease_that_is_over_when_it_is_read_is_none_but_its_request_is_answered() -> None:
+def test_a_lease_that_is_over_when_it_is_read_is_expired_and_its_request_is_answered() -> None:
     leases = Leases()
     leases.learn(lease("ann", "t1", 7, 100), now=100)
     assert len(leases) == 0
+    assert "t1" in leases.expired("ann")
     assert leases.numbers_out("", 0, 7, count=1) == 1
+
+
+def test_an_expired_lease_is_remembered_for_a_while_or_until_its_label_comes() -> None:
+    leases = Leases(memory=50)
+    for offset, task in enumerate(["t1", "t2"]):
+        leases.learn(lease("ann", task, offset, 100), now=0)
+    leases.expire(100)
+    assert set(leases.expired("ann")) == {"t1", "t2"}
+    assert leases.end("ann", "t1") is None
+    assert set(leases.expired("ann")) == {"t2"}
+    leases.expire(149)
+    assert set(leases.expired("ann")) == {"t2"}
+    leases.expire(150)
+    assert not leases.expired("ann")
 
 
 def test_a_request_that_was_answered_in_part_is_answered_to_the_end() -> None:
