@@ -1,6 +1,6 @@
 """Labels to votes: takes label batches, publishes the answers, then their votes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Protocol
 
@@ -86,7 +86,7 @@ class WorkerAgent:
                 again = Outbox()
                 self._add_votes(again, encode_answers(Answers([], votes), partition)[1])
                 names = {row[1] for rows in votes.values() for row in rows}
-                self._add_workers(again, partition, (state.workers[name] for name in names))
+                self._add_workers(again, {partition: (state.workers[name] for name in names)})
                 await self.conveyor.producer.publish(again)
             state.last.clear()
 
@@ -115,7 +115,7 @@ class WorkerAgent:
                 self.dead_letters.add(first, record, why)
             self._add_forwarded(first, taken)
             self._add_votes(then, votes)
-            self._add_workers(then, partition, taken.workers)
+        self._add_workers(then, {partition: taken.workers for partition, taken in group.items()})
         started = monotonic()
 
         def published(_offsets: Offsets) -> None:
@@ -130,15 +130,23 @@ class WorkerAgent:
         for partition, value in votes.items():
             outbox.add(self.topics.votes.name, partition, (None, value, None, NO_HEADERS))
 
-    def _add_workers(self, outbox: Outbox, partition: int, workers: Iterable[Worker]) -> None:
-        accuracy = self.stage.model.accuracy
-        for worker in workers:
+    def _add_workers(self, outbox: Outbox, workers: Mapping[int, Iterable[Worker]]) -> None:
+        rows = [(partition, worker) for partition, some in workers.items() for worker in some]
+        model = self.stage.model
+        counts = [(worker.labels, worker.correct) for _, worker in rows]
+        # for all at once: one by one, these would cost more than the rest of a label
+        intervals = model.intervals(counts) if counts else []
+        for (partition, worker), interval in zip(rows, intervals, strict=True):
             value = encode_worker(
                 {
                     "worker": worker.name,
-                    "accuracy": accuracy(worker.labels, worker.correct),
+                    "accuracy": model.accuracy(worker.labels, worker.correct),
+                    "interval": interval,
                     "labels": worker.labels,
                     "correct": worker.correct,
+                    "gold": worker.gold,
+                    "gold_right": worker.gold_right,
+                    "last_seen": worker.last_seen,
                 }
             )
             row = (worker.name.encode(), value, None, NO_HEADERS)
