@@ -14,6 +14,7 @@ COMMANDS = (
     "broker",
     "topics",
     "worker",
+    "tasks",
     "replay",
     "watch",
     "export",
