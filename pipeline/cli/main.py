@@ -16,6 +16,7 @@ COMMANDS = (
     "worker",
     "tasks",
     "replay",
+    "simulate",
     "watch",
     "export",
     "infer",
