@@ -5,7 +5,6 @@ import random
 from collections import Counter, defaultdict
 from typing import Any, Literal
 
-import pytest
 from orjson import loads
 
 from pipeline.broker.embedded import EmbeddedBroker
@@ -21,37 +20,42 @@ TASKS = [f"t{number}" for number in range(100)]
 WORKERS = [f"w{number}" for number in range(50)]
 
 
-@pytest.mark.parametrize("name", ["uncertainty", "uniform"])
 async def test_one_worker_at_a_time_gets_what_the_simulation_in_memory_gives(
-    broker: EmbeddedBroker, name: Literal["uncertainty", "uniform"]
+    broker: EmbeddedBroker,
 ) -> None:
-    here = await project(broker, policy=name, seed=11)
+    await asyncio.gather(in_step(broker, "uncertainty"), in_step(broker, "uniform"))
+
+
+async def in_step(broker: EmbeddedBroker, name: Literal["uncertainty", "uniform"]) -> None:
+    """A thousand assignments in a row, each compared with the one in memory."""
+    here = await project(broker)
     rng = random.Random(1)
     policy = policy_of(name, 11, Prior())
     engine: FastSBIC[str, str] = FastSBIC(Prior())
     answered: dict[str, set[str]] = defaultdict(set)
+    labels: Counter[str] = Counter()
     for task in TASKS:
         policy.update(task, 0, 0.0)
     env = {"SBIC_POLICY": name, "SBIC_SEED": "11"}
     with instance(broker.url, here.settings.prefix, **env) as running:
-        running.wait_ready()
+        await asyncio.to_thread(running.wait_ready)
         await register(here, TASKS)
         async with workforce(here) as crowd:
             for _ in range(1000):
                 worker, label = rng.choice(WORKERS), rng.choice([1, 1, -1])
                 expected = policy.choose(answered[worker])
                 assert expected is not None
-                await crowd.ask(worker)
-                given = await crowd.hear(worker)
+                _, given = await asyncio.gather(crowd.ask(worker), crowd.hear(worker))
                 assert (given["task"], given["policy"]) == (expected, name)
-                await crowd.hand_in(worker, expected, label)
-                assert (await crowd.hear(worker))["ended"] == "answered"
+                handed_in = crowd.hand_in(worker, expected, label)
+                _, heard = await asyncio.gather(handed_in, crowd.hear(worker))
+                assert heard["ended"] == "answered"
                 answered[worker].add(expected)
+                labels[expected] += 1
                 engine.observe(expected, worker, label)
-                labels = sum(expected in tasks for tasks in answered.values())
-                policy.update(expected, labels, engine.log_odds(expected))
+                policy.update(expected, labels[expected], engine.log_odds(expected))
         metrics = running.metrics()
-        assert running.terminate() == 0
+        assert await asyncio.to_thread(running.terminate) == 0
     assert metrics["sbic_requests_total"] == 1000
     assert metrics[f'sbic_assignments_total{{outcome="{name}"}}'] == 1000
     assert metrics["sbic_request_to_assignment_seconds_count"] == 1000
