@@ -31,8 +31,21 @@ def variable(name: str) -> str:
     return f"SBIC_{name.upper()}"
 
 
-def _setting(default: Any, help_text: str, needs: str, good: Callable[[Any], bool]) -> Any:
-    return field(default=default, metadata={"help": help_text, "needs": needs, "good": good})
+def _setting(
+    default: Any,
+    help_text: str,
+    needs: str,
+    good: Callable[[Any], bool],
+    kind: Callable[[str], Any] | None = None,
+) -> Any:
+    """A setting; with the default `None` it is off until it has a value of this kind."""
+    kind = kind or type(default)
+    metadata = {"help": help_text, "needs": needs, "good": good, "kind": kind}
+    return field(default=default, metadata=metadata)
+
+
+def _yes_or_no(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
 
 
 def _is_broker(value: str) -> bool:
@@ -121,6 +134,71 @@ class Settings:
         "first or last",
         lambda value: value in ("first", "last"),
     )
+    policy: Literal["uncertainty", "uniform"] = _setting(
+        "uncertainty",
+        "Which open task a worker gets: the least certain, or the one with the fewest labels.",
+        "uncertainty or uniform",
+        lambda value: value in ("uncertainty", "uniform"),
+    )
+    seed: int = _setting(
+        0,
+        "Breaks ties between tasks: the same seed, the same way.",
+        "a whole number from 0 on",
+        lambda value: value >= 0,
+    )
+    lease_seconds: float = _setting(
+        600.0,
+        "How long an assigned task is kept for its worker.",
+        "a positive number of seconds",
+        _is_positive,
+    )
+    assign_on_label: bool = _setting(
+        False,
+        "A label is also a request for the next task: true or false.",
+        "true or false",
+        lambda value: type(value) is bool,
+        _yes_or_no,
+    )
+    gold_rate: float = _setting(
+        0.0,
+        "Share of a worker's assignments that are gold; more while they are new.",
+        "a number from 0 to 1",
+        lambda value: 0 <= value <= 1,
+    )
+    stop_confidence: float | None = _setting(
+        None,
+        "Close a task once its truth is as probable as this.  [default: never]",
+        "a number between 0.5 and 1",
+        lambda value: 0.5 < value < 1,
+        float,
+    )
+    stop_labels: int | None = _setting(
+        None,
+        "Close a task once it has so many labels.  [default: never]",
+        "a whole number from 1 on",
+        lambda value: value >= 1,
+        int,
+    )
+    budget: int | None = _setting(
+        None,
+        "Close every task once there are so many labels in all.  [default: never]",
+        "a whole number from 1 on",
+        lambda value: value >= 1,
+        int,
+    )
+    block_below: float | None = _setting(
+        None,
+        "No assignments for workers of a lower accuracy than this.  [default: for all]",
+        "a number between 0 and 1",
+        lambda value: 0 < value < 1,
+        float,
+    )
+    block_after: int = _setting(
+        10,
+        "Labels that a worker has given before they can be blocked.",
+        "a whole number from 0 on",
+        lambda value: value >= 0,
+    )
     web_host: str = _setting(
         "127.0.0.1",
         "Address of the web port.",
@@ -137,6 +215,8 @@ class Settings:
     def __post_init__(self) -> None:
         for spec in fields(self):
             value = getattr(self, spec.name)
+            if value is None and spec.default is None:
+                continue
             if not spec.metadata["good"](value):
                 raise BadSetting(spec.name, spec.metadata["needs"], value)
 
@@ -173,11 +253,10 @@ def read_setting(name: str, text: str) -> Any:
     pipeline.settings.BadSetting: SBIC_WEB_PORT must be a port from 0 to 65535, not 'http'
     """
     spec = SPECS[name]
-    default: Any = spec.default
     try:
-        value = type(default)(text)
+        value = spec.metadata["kind"](text)
         good = spec.metadata["good"](value)
-    except ValueError:
+    except (ValueError, KeyError):
         good = False
     if not good:
         raise BadSetting(name, spec.metadata["needs"], text)

@@ -7,17 +7,22 @@ instance, and every name carries the project's prefix.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
-from pipeline.records import dead_letters, labels
+from pipeline.records import dead_letters, labels, tasks
 from pipeline.settings import Settings
 
 FOREVER = -1
 HOUR_MS = 3_600_000
+DAY_HOURS = 24
 MIB = 1 << 20
 
 ROOM = 64 * 1024  # for keys, headers and what Kafka adds
 LABELS_MAX_BYTES = labels.MAX_BYTES + ROOM  # a good label fits again when it is forwarded
+TASKS_MAX_BYTES = tasks.MAX_BYTES + ROOM
 DEAD_LETTERS_MAX_BYTES = dead_letters.MAX_BYTES + ROOM
+# an old label's vote is not old: retention counts from when the record was written
+BY_TIME_OF_WRITING = {"message.timestamp.type": "LogAppendTime"}
 BATCH_MAX_BYTES = 8 * MIB  # what a batch of thousands of labels with long ids comes to
 
 
@@ -61,6 +66,9 @@ class Topics:
 
     def __iter__(self) -> Iterator[Topic]:
         yield self.labels
+        yield self.tasks
+        yield self.requests
+        yield self.assignments
         yield self.answers
         yield self.votes
         yield self.posteriors
@@ -69,10 +77,30 @@ class Topics:
 
     @cached_property
     def labels(self) -> Topic:
-        """The users' labels, the only input: people were paid for them."""
+        """The users' labels: people were paid for them."""
         config = _kept(self.settings.labels_retention_hours)
         config["max.message.bytes"] = str(LABELS_MAX_BYTES)
         return self._topic("labels", "worker", config)
+
+    @cached_property
+    def tasks(self) -> Topic:
+        """What users say of tasks: priors, gold, and whether they are open."""
+        config = _compacted()
+        config["max.message.bytes"] = str(TASKS_MAX_BYTES)
+        return self._topic("tasks", "task", config, tuning=_small_segments())
+
+    @cached_property
+    def requests(self) -> Topic:
+        """Workers who ask what to answer next; nobody waits for an answer for a day."""
+        return self._topic("requests", "worker", _kept(DAY_HOURS) | BY_TIME_OF_WRITING)
+
+    @cached_property
+    def assignments(self) -> Topic:
+        """Which worker is to answer which task, for at least as long as that holds."""
+        config = _kept(DAY_HOURS) | BY_TIME_OF_WRITING
+        two_leases = ceil(2000 * self.settings.lease_seconds)
+        config["retention.ms"] = str(max(DAY_HOURS * HOUR_MS, two_leases))
+        return self._topic("assignments", "worker", config)
 
     @cached_property
     def answers(self) -> Topic:
@@ -128,8 +156,7 @@ class Topics:
         )
 
     def _for_days(self) -> dict[str, str]:
-        # an old label's vote is not old: retention counts from when the record was written
-        return _kept(self.settings.retention_hours) | {"message.timestamp.type": "LogAppendTime"}
+        return _kept(self.settings.retention_hours) | BY_TIME_OF_WRITING
 
 
 def _kept(hours: int) -> dict[str, str]:

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": set(),
     "kafka": {"settings", "topics"},
     "batched": set(),
-    "stages": {"inference", "partitioner", "records"},
+    "stages": {"inference", "partitioner", "policies", "records"},
     "agents": {"batched", "inference", "records", "settings", "stages", "topics"},
     "tools": {
         "broker",

@@ -131,11 +131,30 @@ def test_published_posteriors_are_valid_and_come_back_to_the_last_bit(
     assert parse_posterior(value) == posterior
 
 
-@given(st.text(min_size=1, max_size=64), st.floats(0, 1), counts, finite)
+@given(
+    st.text(min_size=1, max_size=64),
+    st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)),
+    st.tuples(counts, counts, counts),
+    finite,
+)
 def test_published_workers_are_valid(
-    worker: str, accuracy: float, number: int, correct: float
+    worker: str,
+    accuracies: tuple[float, float, float],
+    numbers: tuple[int, int, int],
+    correct: float,
 ) -> None:
+    low, accuracy, high = accuracies
+    labels, gold, gold_right = numbers
     value = encode_worker(
-        {"worker": worker, "accuracy": accuracy, "labels": number, "correct": correct}
+        {
+            "worker": worker,
+            "accuracy": accuracy,
+            "interval": [low, high],
+            "labels": labels,
+            "correct": correct,
+            "gold": gold,
+            "gold_right": gold_right,
+            "last_seen": 1700000000000,
+        }
     )
     VALIDATORS["worker"].validate(json.loads(value))

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from pipeline.cli.options import settings_options
 from pipeline.settings import BadSetting, Settings, variable
+from pipeline.tools.instances import environment
 
 ALL = [spec.name for spec in fields(Settings)]
 GOOD = {
@@ -21,6 +22,16 @@ GOOD = {
     "beta": "0.5",
     "prior": "0.3",
     "repeats": "last",
+    "policy": "uniform",
+    "seed": "7",
+    "lease_seconds": "2.5",
+    "assign_on_label": "true",
+    "gold_rate": "0.1",
+    "stop_confidence": "0.99",
+    "stop_labels": "10",
+    "budget": "5000",
+    "block_below": "0.4",
+    "block_after": "20",
     "web_host": "0.0.0.0",
     "web_port": "0",
 }
@@ -44,6 +55,19 @@ BAD = [
     ("prior", "1"),
     ("prior", "0"),
     ("repeats", "all"),
+    ("policy", "random"),
+    ("seed", "-1"),
+    ("lease_seconds", "0"),
+    ("lease_seconds", "inf"),
+    ("assign_on_label", "maybe"),
+    ("gold_rate", "1.1"),
+    ("stop_confidence", "1"),
+    ("stop_confidence", "0.5"),
+    ("stop_confidence", "nan"),
+    ("stop_labels", "0"),
+    ("budget", "many"),
+    ("block_below", "0"),
+    ("block_after", "-1"),
     ("web_host", "http://here"),
     ("web_port", "65536"),
     ("web_port", "-1"),
@@ -84,6 +108,11 @@ def test_a_bad_variable_is_named(name: str, text: str) -> None:
     result = CliRunner().invoke(show, env={variable(name): text})
     assert result.exit_code == 2
     assert variable(name) in result.output
+
+
+def test_what_an_instance_is_given_is_what_was_set() -> None:
+    for given in (Settings(), Settings.from_env({variable(n): text for n, text in GOOD.items()})):
+        assert Settings.from_env(environment(given)) == given
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from typing import Any, cast
 from aiokafka import AIOKafkaConsumer
 from faust.types import StreamT
 
+from pipeline.agents.assignments_follower import AssignmentsFollower
 from pipeline.agents.connection import Connection
 from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Lag, Metrics
+from pipeline.agents.policy_agent import PolicyAgent
 from pipeline.agents.task_agent import TaskAgent
 from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
@@ -21,6 +23,9 @@ from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.one_coin import OneCoin
 from pipeline.settings import Settings
+from pipeline.stages.assignment_stage import AssignmentStage, Rules
+from pipeline.stages.leases import Leases
+from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.task_view import TaskView
 from pipeline.stages.worker_stage import WorkerStage
@@ -32,9 +37,11 @@ log = logging.getLogger("sbic")
 class PipelineApp(BatchedApp):
     """One instance of the pipeline; partition p of all topics belongs to one instance.
 
+                               tasks ────┐
     labels ──▶ WorkerAgent ──▶ votes ──▶ TaskAgent ──▶ posteriors
                 (answers)                 (tasks)          │
                     └───────────── TaskView ◀──────────────┘
+    requests ──▶ PolicyAgent ──────────┘ and Leases ──▶ assignments
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -52,28 +59,63 @@ class PipelineApp(BatchedApp):
         worker_agent = WorkerAgent(
             self.worker_stage, names, self._producer_of("worker"), self.metrics
         )
-        self._add(worker_agent, names.labels.name, "answers", names.answers.name)
-        self.task_stage = TaskStage(prior.log_odds)
+        self._add(worker_agent, [names.labels.name], "answers", names.answers.name)
+        rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
+        self.task_stage = TaskStage(prior.log_odds, rules)
         self.follower = Follower(settings, self.view)
         task_agent = TaskAgent(
             self.task_stage, self.follower, names, self._producer_of("task"), self.metrics
         )
-        self._add(task_agent, names.votes.name, "tasks", names.posteriors.name)
+        task_agent.is_settled = lambda: not self.rebalancing
+        inputs = [names.votes.name, names.tasks.name]
+        self._add(task_agent, inputs, "tasks", names.posteriors.name)
+        worker_agent.listener = self._add_policy(names, prior)
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
         self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
         self._add_gauges()
 
-    def _add(self, agent: WorkerAgent | TaskAgent, topic: str, table: str, changelog: str) -> None:
+    def _add(
+        self, agent: WorkerAgent | TaskAgent, topics: list[str], table: str, changelog: str
+    ) -> None:
         async def run(stream: StreamT[Any]) -> None:
             await agent.run(stream)
 
-        self.agent(self.topic(topic), name=agent.name)(run)
+        self.agent(self.topic(*topics), name=agent.name)(run)
         made = BatchTable(self, table, self.topic(changelog), agent)
         self.tables.add(made)
         agent.conveyor.wrote = made.wrote
         self.conveyors.append(agent.conveyor)
+
+    def _add_policy(self, names: Topics, prior: Prior) -> PolicyAgent:
+        settings = self.settings
+        rules = Rules(
+            settings.policy,
+            settings.seed,
+            round(1000 * settings.lease_seconds),
+            settings.assign_on_label,
+            settings.gold_rate,
+            settings.block_below,
+            settings.block_after,
+            settings.budget,
+        )
+        self.leases = Leases()
+        self.assignments_follower = AssignmentsFollower(settings, self.leases)
+        agent = PolicyAgent(
+            AssignmentStage(self.view, self.worker_stage, self.leases, rules, prior),
+            self.assignments_follower,
+            names,
+            self._producer_of("policy"),
+            self.metrics,
+        )
+
+        async def run(stream: StreamT[Any]) -> None:
+            await agent.run(stream)
+
+        self.agent(self.topic(names.requests.name), name=agent.name)(run)
+        self.conveyors.append(agent.conveyor)
+        return agent
 
     def _producer_of(self, agent: str) -> BatchProducer:
         settings = self.settings
@@ -88,20 +130,28 @@ class PipelineApp(BatchedApp):
             "Posteriors of other instances that the task view has not read yet.",
             lambda: self.follower.lag() if self.follower.caught_up else 0,
         )
+        gauge("sbic_leases", "Tasks that are out with workers.", self._running_leases)
         gauge("sbic_ready", "1 if /readyz says ready.", lambda: self.why_not_ready() is None)
         self.metrics.lags(self.lags)
 
+    def _running_leases(self) -> int:
+        self.leases.expire(int(1000 * time()))
+        return len(self.leases)
+
     async def on_first_start(self) -> None:
-        """Serve the web port, then fill the task view; only then join the group."""
+        """Serve the web port, then learn of tasks and leases; only then join the group."""
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.connection)
+        await self.add_runtime_dependency(self.assignments_follower)
 
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""
         if not self.follower.caught_up:
             return f"reading posteriors, {len(self.view)} tasks so far"
+        if not self.assignments_follower.caught_up:
+            return f"reading assignments, {len(self.leases)} leases so far"
         if self.rebalancing or not self.tables.actives_ready:
             return "joining the group and recovering its tables"
         if self.connection.lost:

@@ -1,5 +1,6 @@
 """Reads the whole posteriors topic into the task view: every instance knows every task."""
 
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -31,6 +32,7 @@ class Follower(Service):
         self.followed = set(self.partitions)
         self.positions = [0] * settings.partitions
         self.caught_up = False
+        self.learned: Callable[[], None] = lambda: None  # called after each read
 
     async def on_start(self) -> None:
         """Read everything up to the end that the topic has now."""
@@ -82,6 +84,8 @@ class Follower(Service):
             if tp in self.followed:  # fetched before the partition came to this instance
                 self._learn(records)
                 self.positions[tp.partition] = records[-1].offset + 1
+        if fetched and self.caught_up:
+            self.learned()
 
     def _learn(self, records: list[ConsumerRecord]) -> None:
         for record in records:

@@ -1,7 +1,7 @@
 """What an instance tells Prometheus: base units, and never a task or worker as a label value."""
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import time
 from typing import NamedTuple
 
@@ -21,11 +21,12 @@ from prometheus_client.registry import Collector
 
 from pipeline import __version__
 from pipeline.records.bad import Reason
+from pipeline.stages.assignment_stage import outcomes
 from pipeline.stages.worker_stage import Outcome
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)
 RECORDS_BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
-STAGES = ("worker", "task")
+STAGES = ("worker", "task", "policy")
 
 
 class Lag(NamedTuple):
@@ -113,16 +114,31 @@ class Metrics:
             LATENCY_BUCKETS,
         )
         registry.register(self.latency)
+        self.requests = Counter(
+            "sbic_requests", "Requests for tasks read; replays count again.", registry=registry
+        )
+        self.assignments = Counter(
+            "sbic_assignments",
+            "Assignments published, by the policy that chose the task or the reason for none.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.assignment_latency = BatchHistogram(
+            "sbic_request_to_assignment_seconds",
+            "From a request's timestamp until its assignment was published.",
+            LATENCY_BUCKETS,
+        )
+        registry.register(self.assignment_latency)
         self.batch_records = Histogram(
             "sbic_batch_records",
-            "Labels or votes that were published together, by stage.",
+            "Labels, votes or requests whose results were published together, by stage.",
             ["stage"],
             buckets=RECORDS_BUCKETS,
             registry=registry,
         )
         self.batch_seconds = Histogram(
             "sbic_batch_seconds",
-            "Seconds to publish what labels or votes came to, by stage.",
+            "Seconds to publish what labels, votes or requests came to, by stage.",
             ["stage"],
             buckets=LATENCY_BUCKETS,
             registry=registry,
@@ -141,6 +157,8 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         for outcome in Outcome:
             self.labels.labels(outcome)
+        for name in outcomes():
+            self.assignments.labels(name)
         for reason in Reason:
             self.dead_letters.labels(reason)
         for stage in STAGES:
@@ -156,13 +174,26 @@ class Metrics:
         self.registry.register(LagCollector(lags))
 
     def took(self, stage: str, records: int, seconds: float) -> None:
-        """A stage took that long to publish what it made of so many labels or votes."""
+        """A stage took that long to publish what it made of so many records."""
         if records:
             self.batch_records.labels(stage).observe(records)
             self.batch_seconds.labels(stage).observe(seconds)
 
     def dated(self, timestamps: Sequence[int]) -> None:
         """Labels with these timestamps, in milliseconds, have their posterior published now."""
-        if timestamps:
-            ages = time() - np.array(timestamps) / 1000
-            self.latency.observe(np.maximum(ages, 0.0))  # a producer's clock may be ahead
+        _observe_ages(self.latency, timestamps)
+
+    def assigned(
+        self, requests: int, outcomes: Mapping[str, int], timestamps: Sequence[int]
+    ) -> None:
+        """Requests were read, and assignments for those with these timestamps published."""
+        self.requests.inc(requests)
+        for outcome, assignments in outcomes.items():
+            self.assignments.labels(outcome).inc(assignments)
+        _observe_ages(self.assignment_latency, timestamps)
+
+
+def _observe_ages(histogram: BatchHistogram, timestamps: Sequence[int]) -> None:
+    if timestamps:
+        ages = time() - np.array(timestamps) / 1000
+        histogram.observe(np.maximum(ages, 0.0))  # a producer's clock may be ahead

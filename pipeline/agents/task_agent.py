@@ -1,6 +1,6 @@
-"""Votes to posteriors: reads vote batches, publishes the posterior of each task they changed."""
+"""Votes to posteriors: reads votes and tasks, publishes the posterior of each task they changed."""
 
-from itertools import chain
+from collections.abc import Callable
 from time import monotonic
 
 from aiokafka import ConsumerRecord
@@ -14,6 +14,7 @@ from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
 from pipeline.records.bad import BadRecord
 from pipeline.records.posteriors import Posterior, encode_posterior, parse_posterior
+from pipeline.records.tasks import parse_task
 from pipeline.records.votes import parse_votes
 from pipeline.stages.task_stage import TaskStage
 from pipeline.topics import Topics
@@ -22,14 +23,26 @@ VOTES_AT_ONCE = 2000
 
 
 class VoteGroup:
-    """The tasks of several partitions that votes have changed, to be published together."""
+    """The tasks of several partitions that have changed, to be published together."""
 
     def __init__(self) -> None:
         self.changed: dict[int, dict[str, None]] = {}  # tasks by partition, in order
         self.timestamps: list[int] = []
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
+        self.forwarded: list[tuple[ConsumerRecord, bytes, int]] = []  # with task and partition
         self.votes = 0
+        self.records = 0
         self.is_full = False
+
+    def change(self, partition: int, tasks: list[str]) -> None:
+        """These tasks have changed."""
+        self.changed.setdefault(partition, {}).update(dict.fromkeys(tasks))
+
+    def took(self, votes: int, records: int = 0) -> None:
+        """So many votes and records of the tasks topic are in it now."""
+        self.votes += votes
+        self.records += records
+        self.is_full = self.votes + self.records >= VOTES_AT_ONCE
 
 
 class TaskAgent:
@@ -57,6 +70,8 @@ class TaskAgent:
         self.metrics = metrics
         self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
         self.conveyor = Conveyor(producer, VoteGroup, self.pack)
+        self.is_settled: Callable[[], bool] = lambda: True  # no rebalance is under way
+        follower.learned = self.check_budget
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -87,20 +102,27 @@ class TaskAgent:
         self.published[partition] = records[-1].offset
 
     async def ready(self, partitions: set[int]) -> None:
-        """Publish again what a stalled instance has overwritten: readers take the last record."""
+        """Publish again what a stalled instance has overwritten: readers take the last record.
+
+        And what a stop rule closes that the last owner did not have.
+        """
+        self.stage.spent = self.stage.rules.is_spent(self.view.labels)
         for partition in partitions:
-            if self.overwritten[partition]:
-                self.conveyor.filling.changed[partition] = self.overwritten[partition]
-                self.overwritten[partition] = {}
+            changed = [*self.overwritten[partition], *self.stage.settle(partition)]
+            self.overwritten[partition] = {}
+            if changed:
+                self.conveyor.filling.change(partition, changed)
                 self.conveyor.load()
 
     async def run(self, stream: StreamT[Batch]) -> None:
-        """Count the votes of each batch, and let the conveyor publish the posteriors."""
+        """Take the records of each batch, and let the conveyor publish the posteriors."""
         async for batch in stream:
-            for record in chain.from_iterable(batch.parts.values()):
-                group = await self.conveyor.room()
-                self._count(record, group)
-                self.conveyor.load()
+            for tp, records in batch.parts.items():
+                take = self._describe if tp.topic == self.topics.tasks.name else self._count
+                for record in records:
+                    group = await self.conveyor.room()
+                    take(record, group)
+                    self.conveyor.load()
             self.conveyor.load(batch)
 
     def _count(self, record: ConsumerRecord, group: VoteGroup) -> None:
@@ -110,16 +132,43 @@ class TaskAgent:
             group.rejected.append((record, bad))
             return
         counted = self.stage.count(record.partition, source, votes)
-        group.changed.setdefault(record.partition, {}).update(dict.fromkeys(counted.tasks))
+        group.change(record.partition, counted.tasks)
         group.timestamps += counted.timestamps
-        group.votes += len(votes)
-        group.is_full = group.votes >= VOTES_AT_ONCE
+        group.took(len(votes))
+
+    def _describe(self, record: ConsumerRecord, group: VoteGroup) -> None:
+        group.took(0, records=1)
+        try:
+            description = parse_task(record.key, record.value)
+        except BadRecord as bad:
+            group.rejected.append((record, bad))
+            return
+        task = description["task"]
+        home = self.view.home(task)
+        if home != record.partition:
+            group.forwarded.append((record, task.encode(), home))
+        elif self.stage.describe(home, description, record.offset, record.timestamp):
+            group.change(home, [task])
+
+    def check_budget(self) -> None:
+        """Close the open tasks of this instance when all instances together have their labels."""
+        spent = self.stage.rules.is_spent(self.view.labels)
+        if spent is self.stage.spent or not self.is_settled():
+            return
+        self.stage.spent = spent
+        for partition in self.stage.partitions:
+            if closed := self.stage.settle(partition):
+                self.conveyor.filling.change(partition, closed)
+                self.conveyor.load()
 
     def pack(self, group: VoteGroup) -> Parcel:
         """The posterior of each task that changed, once."""
         outbox = Outbox()
         for record, why in group.rejected:
             self.dead_letters.add(outbox, record, why)
+        for record, task, home in group.forwarded:
+            row = (task, record.value, record.timestamp, list(record.headers))
+            outbox.add(self.topics.tasks.name, home, row)
         name = self.topics.posteriors.name
         posteriors = {
             partition: [self.stage.posterior(partition, task) for task in tasks]
@@ -140,6 +189,7 @@ class TaskAgent:
             self.metrics.votes.inc(group.votes)
             self.metrics.posteriors.inc(sum(map(len, posteriors.values())))
             self.metrics.dated(group.timestamps)
+            self.check_budget()
 
         return Parcel(outbox, Outbox(), published)
 

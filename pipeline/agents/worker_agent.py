@@ -2,6 +2,7 @@
 
 import asyncio
 from time import monotonic
+from typing import Protocol
 
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
@@ -11,7 +12,7 @@ from pipeline.agents.metrics import Metrics
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
-from pipeline.records.votes import Answers, encode_answers, parse_answers
+from pipeline.records.votes import Answers, VotesByPartition, encode_answers, parse_answers
 from pipeline.records.workers import encode_worker
 from pipeline.stages.task_view import Worker
 from pipeline.stages.worker_stage import Taken, WorkerStage
@@ -19,6 +20,16 @@ from pipeline.topics import Topics
 
 SECONDS_BETWEEN_WORKERS = 0.2
 LABELS_AT_ONCE = 1000  # so that their answers fit into one record, whatever the length of the ids
+
+
+class LabelsListener(Protocol):
+    """Who wants to know which labels were taken."""
+
+    async def take_over(self, partitions: set[int]) -> None:
+        """The answers of these partitions are recovered; labels come next."""
+
+    def labels_taken(self, partition: int, votes: VotesByPartition) -> None:
+        """Labels of one partition were taken, and came to these votes."""
 
 
 class LabelGroup(dict[int, Taken[ConsumerRecord]]):
@@ -53,6 +64,7 @@ class WorkerAgent:
         self.conveyor = Conveyor(producer, LabelGroup, self.pack)
         self.changed: dict[int, dict[Worker, None]] = {}  # workers to publish, by partition
         self.workers_due = 0.0
+        self.listener: LabelsListener | None = None
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -70,6 +82,8 @@ class WorkerAgent:
 
     async def ready(self, partitions: set[int]) -> None:
         """Send the last votes of each partition again, and its workers of the last seconds."""
+        if self.listener is not None:
+            await self.listener.take_over(partitions)
         for partition in partitions:
             state = self.stage.partitions[partition]
             for votes in state.last:
@@ -98,6 +112,8 @@ class WorkerAgent:
         """The answers, dead letters and forwarded labels; then the votes and workers."""
         first, then = Outbox(), Outbox()
         for partition, taken in group.items():
+            if self.listener is not None:
+                self.listener.labels_taken(partition, taken.votes)
             value, votes = encode_answers(Answers(taken.pieces, taken.votes), partition)
             first.add(self.topics.answers.name, partition, (None, value, None, NO_HEADERS))
             for record, why in taken.rejected:
@@ -123,26 +139,30 @@ class WorkerAgent:
 
     def _add_workers(self, outbox: Outbox, now: float) -> None:
         """Add the workers that changed, a few times a second: they are in no hurry."""
-        if now < self.workers_due and not self.conveyor.in_a_hurry:
+        if not self.changed or (now < self.workers_due and not self.conveyor.in_a_hurry):
             return
-        for partition, workers in self.changed.items():
-            rows = [
-                (worker.name.encode(), self._encode(worker), None, NO_HEADERS) for worker in workers
-            ]
-            outbox.add(self.topics.workers.name, partition, *rows)
-        if self.changed:
-            self.changed = {}
-            self.workers_due = now + SECONDS_BETWEEN_WORKERS
-            # then once more, for those that change meanwhile and are not followed by others
-            asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
+        rows = [(partition, worker) for partition, some in self.changed.items() for worker in some]
+        self.changed = {}
+        # for all at once: one by one, the intervals would cost more than the rest of a label
+        intervals = self.stage.model.intervals([(w.labels, w.correct) for _, w in rows])
+        for (partition, worker), interval in zip(rows, intervals, strict=True):
+            row = (worker.name.encode(), self._encode(worker, interval), None, NO_HEADERS)
+            outbox.add(self.topics.workers.name, partition, row)
+        self.workers_due = now + SECONDS_BETWEEN_WORKERS
+        # then once more, for those that change meanwhile and are not followed by others
+        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
 
-    def _encode(self, worker: Worker) -> bytes:
+    def _encode(self, worker: Worker, interval: list[float]) -> bytes:
         return encode_worker(
             {
                 "worker": worker.name,
                 "accuracy": self.stage.model.accuracy(worker.labels, worker.correct),
+                "interval": interval,
                 "labels": worker.labels,
                 "correct": worker.correct,
+                "gold": worker.gold,
+                "gold_right": worker.gold_right,
+                "last_seen": worker.last_seen,
             }
         )
 

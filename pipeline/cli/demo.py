@@ -4,11 +4,14 @@ import click
 
 TASKS = 1000
 WORKERS = 300
+AT_ONCE = 100
+SPAMMERS = 0.2
 
 NEXT = """\
 Where to look next:
   sbic up                         the same, kept running: Kafka and the pipeline on this machine
   sbic replay labels.csv --wait   your own labels (columns task, worker, label)
+  sbic simulate --policy compare  this crowd, under both policies
   sbic watch --from-start         posteriors as they change
   sbic export posteriors          the current state as CSV
   curl localhost:6066/metrics     what Prometheus sees
@@ -25,7 +28,7 @@ Where to look next:
 )
 @click.option(
     "--labels",
-    type=click.IntRange(1000, 200_000),
+    type=click.IntRange(2000, 200_000),
     default=60_000,
     show_default=True,
     help="How many labels the crowd gives.",
@@ -35,16 +38,17 @@ Where to look next:
     type=click.FloatRange(min=1),
     default=1000,
     show_default=True,
-    help="Labels per second at first, while latency is measured.",
+    help="Labels per second at first: the workers think as long as it takes.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 def command(instances: int, labels: int, rate: float, seed: int) -> None:
     """See the whole pipeline at work: Kafka, instances, and a simulated crowd.
 
     1,000 tasks, 300 workers: four of five are right with a probability drawn from Beta(4, 3),
-    which is not often, and the others toss a coin. A third of the labels come at a steady rate,
-    the rest all at once. Latency is that of the steady ones, without the first fifth of them: the
-    warm-up. Nothing is kept.
+    which is not often, and the others toss a coin. They ask for tasks and get those of which least
+    is known (the uncertainty policy), until a third of the labels is given; then the rest comes
+    all at once, on random tasks. Latency is that of the first part, without the first fifth of
+    it: the warm-up. Nothing is kept.
 
     \b
     Examples:
@@ -64,20 +68,23 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
     from pipeline.kafka.admin import ensure_topics
     from pipeline.kafka.errors import ClusterError
     from pipeline.settings import Settings
-    from pipeline.tools.crowd import ACCURACY, simulated
+    from pipeline.tools.crowd_at_work import Plan
     from pipeline.tools.demo import Demo, DemoFailed
     from pipeline.tools.demo_screen import Screen, summary
+    from pipeline.tools.simulated_workers import Habits
 
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the errors below say it all
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
-    crowd = simulated(TASKS, WORKERS, labels, seed)
+    habits = Habits(think_seconds=AT_ONCE / rate, spammers=SPAMMERS)
+    plan = Plan(TASKS, WORKERS, max(1, labels // 3 // TASKS), AT_ONCE, habits, seed)
     console.print(f"Starting Apache Kafka {KAFKA_VERSION} on this machine ...")
     start = monotonic()
     try:
         with EmbeddedBroker() as broker:
             console.print(f"Kafka is ready after {monotonic() - start:.1f} s at {broker.url}")
-            settings = Settings(broker=broker.url, alpha=ACCURACY.alpha, beta=ACCURACY.beta)
+            accuracy = habits.accuracy
+            settings = Settings(broker=broker.url, alpha=accuracy.alpha, beta=accuracy.beta)
             asyncio.run(ensure_topics(settings))
             console.print(
                 f"A crowd of {WORKERS} workers answers {TASKS:,} tasks: {labels:,} labels "
@@ -85,7 +92,7 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
                 soft_wrap=True,
             )
             screen = Screen(console, labels)
-            demo = Demo(settings, crowd, instances, labels // 3, rate, screen)
+            demo = Demo(settings, plan, instances, labels - plan.labels, screen)
             with screen.live:
                 result = asyncio.run(demo.run())
     except (CannotStart, ClusterError, DemoFailed) as error:

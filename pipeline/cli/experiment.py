@@ -255,3 +255,56 @@ def figure3(
         )
 
     present(make, out)
+
+
+@command.command(short_help="How many labels a stop rule saves on a real crowd.")
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="SBIC_DATA",
+    required=True,
+    help="Folder with NAME.labels.csv and NAME.truth.csv.  [env: SBIC_DATA]",
+)
+@click.option("--set", "name", metavar="NAME", default="rte", show_default=True)
+@click.option(
+    "--confidence",
+    "confidences",
+    type=click.FloatRange(0.5, 1, min_open=True, max_open=True),
+    multiple=True,
+    default=(0.9, 0.95, 0.99, 0.999),
+    show_default=True,
+    help="That closes a task; may be given several times.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Random orders of the labels.",
+)
+@run_options
+def stopping(
+    data: Path,
+    name: str,
+    confidences: tuple[float, ...],
+    runs: int,
+    out: Path,
+    seed: int,
+    jobs: int,
+) -> None:
+    """How many labels a stop rule saves on a real crowd, and what it costs.
+
+    The labels come in random order, and none for tasks that are closed, as with
+    SBIC_STOP_CONFIDENCE. Beside it majority vote at the same cost: as many labels, evenly spread.
+
+    \b
+    Example:
+      sbic experiment stopping --data crowds --confidence 0.99
+    """
+
+    def make() -> "Outcome":
+        from pipeline.experiments.stopping import stopping
+
+        return stopping(data, name, out, confidences=confidences, runs=runs, seed=seed, jobs=jobs)
+
+    present(make, out)

@@ -16,7 +16,9 @@ class SettingType(click.ParamType):
 
     def __init__(self, setting: str) -> None:
         self.setting = setting
-        self.name = type(SPECS[setting].default).__name__
+        default = SPECS[setting].default
+        kind: type = SPECS[setting].metadata["kind"] if default is None else type(default)
+        self.name = kind.__name__
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

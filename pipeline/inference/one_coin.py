@@ -1,8 +1,12 @@
 """A worker as one coin: right with the same probability p on every task, p ~ Beta(α, β)."""
 
+from collections.abc import Sequence
 from math import exp, log
 
+import numpy as np
+
 from pipeline.inference.algorithm import Prior
+from pipeline.inference.beta_interval import beta_interval
 
 
 class OneCoin:
@@ -55,6 +59,19 @@ class OneCoin:
     def accuracy(self, labels: int, correct: float) -> float:
         """The expected accuracy of a worker with these counts (Algorithm 1, line 5)."""
         return (correct + self.alpha) / (labels + self.alpha + self.beta)
+
+    def intervals(self, counts: Sequence[tuple[int, float]]) -> list[list[float]]:
+        """For workers with these labels and correct: where their accuracy lies with 95 %.
+
+        >>> ((low, high),) = OneCoin(Prior(alpha=1, beta=1)).intervals([(0, 0.0)])
+        >>> f"{low:.5f} {high:.5f}"
+        '0.02500 0.97500'
+        """
+        n, c = np.array(counts).T
+        right = np.maximum(c, 0.0) + self.alpha
+        wrong = np.maximum(n - c, 0.0) + self.beta
+        found: list[list[float]] = beta_interval(right, wrong).T.tolist()
+        return found
 
     def shift(self, before: float, after: float) -> dict[int, float]:
         """How the part of each label in c moves when its task's log-odds move.

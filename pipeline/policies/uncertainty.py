@@ -2,12 +2,15 @@
 
 from pipeline.policies.policy import Policy, Task
 
+GRID = 2.0**30  # steps in a unit of log-odds: far more than matter, far fewer than bits that round
+
 
 class Uncertainty(Policy[Task]):
     """The open task with the smallest |log-odds|, which is the one closest to probability 1/2.
 
     An assignment in flight counts as if it had already moved |log-odds| by `expected_weight`,
-    the weight log(α / β) of a stranger's label.
+    the weight log(α / β) of a stranger's label. Tasks that differ by rounding alone are equals:
+    which of them had the smaller sum would depend on the order of additions.
 
     >>> policy = Uncertainty(seed=1, expected_weight=0.7)
     >>> policy.update("t1", labels=2, log_odds=-0.5)
@@ -26,4 +29,4 @@ class Uncertainty(Policy[Task]):
     def update(self, task: Task, labels: int, log_odds: float, in_flight: int = 0) -> None:
         """Open `task`, or let its place follow its log-odds and assignments in flight."""
         key = abs(log_odds) + in_flight * self._expected_weight
-        self._place(task, key, labels, in_flight)
+        self._place(task, (key * GRID + 0.5) // 1.0, labels, in_flight)

@@ -19,6 +19,10 @@ class Reason(StrEnum):
     MISSING_FIELD = "missing-field"
     BAD_ID = "bad-id"
     BAD_LABEL = "bad-label"
+    BAD_PRIOR = "bad-prior"
+    BAD_GOLD = "bad-gold"
+    BAD_STATUS = "bad-status"
+    BAD_COUNT = "bad-count"
     BAD_FIELD = "bad-field"
 
 

@@ -1,7 +1,8 @@
 """Posteriors, the output: what is known of each task, and from which labels."""
 
+from collections.abc import Callable
 from math import exp
-from typing import Literal, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from orjson import JSONDecodeError, dumps, loads
 
@@ -15,13 +16,25 @@ from pipeline.records.bad import (
     read_object,
 )
 
+CERTAIN = 1000.0  # log-odds of which the probability is exactly 1 in a double
+
+TASKS = "tasks"  # among the sources
+
+CloseReason = Literal["confident", "labels", "budget", "request"]
+CLOSE_REASONS = ("confident", "labels", "budget", "request")
+
 
 class Posterior(TypedDict):
     """What is known of one task.
 
     `probability` is that of +1; `prediction` is 1, -1, or 0 while `log_odds` is exactly 0.
     `sources` maps a partition of the labels topic to the offset of the last label from it that
-    is counted here. `updated_at` is the timestamp of the newest label counted, in milliseconds.
+    is counted here, and `"tasks"` to that of the last record of the tasks topic that is heeded.
+    `updated_at` is the timestamp of the newest of all of them, in milliseconds.
+
+    What is not so of most tasks is only there where it is: the `reason` of a closed task; of a
+    gold one `gold` and `evidence`, the log-odds that it would have otherwise; a `prior` of its
+    own; `reopened` where stop rules no longer apply.
     """
 
     task: str
@@ -29,9 +42,14 @@ class Posterior(TypedDict):
     probability: float
     prediction: Literal[1, -1, 0]
     labels: int
-    status: Literal["open"]
+    status: Literal["open", "closed"]
     sources: dict[str, int]
     updated_at: int
+    reason: NotRequired[CloseReason]
+    gold: NotRequired[Literal[True]]
+    evidence: NotRequired[float]
+    prior: NotRequired[float]
+    reopened: NotRequired[Literal[True]]
 
 
 def posterior_of(
@@ -46,7 +64,7 @@ def posterior_of(
     return {
         "task": task,
         "log_odds": log_odds,
-        "probability": _sigmoid(log_odds),
+        "probability": sigmoid(log_odds),
         "prediction": 1 if log_odds > 0 else -1 if log_odds < 0 else 0,
         "labels": labels,
         "status": "open",
@@ -55,7 +73,8 @@ def posterior_of(
     }
 
 
-def _sigmoid(x: float) -> float:
+def sigmoid(x: float) -> float:
+    """1 / (1 + exp(-x)), for any x without overflow."""
     if x >= 0:
         return 1 / (1 + exp(-x))
     tail = exp(x)  # this way round it cannot overflow
@@ -83,6 +102,8 @@ def parse_posterior(value: bytes | None) -> Posterior:
             and type(posterior["labels"]) is int
             and type(posterior["sources"]) is dict
             and type(posterior["updated_at"]) is int
+            and len(posterior) == USUAL_FIELDS
+            and posterior["status"] == "open"
         ):
             return cast(Posterior, posterior)
     except (JSONDecodeError, TypeError, KeyError):
@@ -98,4 +119,22 @@ def _parse_carefully(value: bytes | None) -> Posterior:
     read_number(posterior, "updated_at", int)
     if type(read_field(posterior, "sources")) is not dict:
         raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object")
+    for name, is_good in SOMETIMES.items():
+        if name in posterior and not is_good(posterior[name]):
+            raise BadRecord(Reason.BAD_FIELD, f"{name!r} cannot be {posterior[name]!r:.40}")
+    if "gold" in posterior:
+        read_number(posterior, "evidence", float)
+        if posterior.get("prediction") not in (1, -1):
+            raise BadRecord(Reason.BAD_FIELD, "the prediction of gold must be 1 or -1")
     return cast(Posterior, posterior)
+
+
+USUAL_FIELDS = 8
+SOMETIMES: dict[str, Callable[[Any], bool]] = {
+    "status": lambda value: value in ("open", "closed"),
+    "reason": lambda value: value in CLOSE_REASONS,
+    "gold": lambda value: value is True,
+    "evidence": lambda value: type(value) is float,
+    "prior": lambda value: type(value) is float and 0 < value < 1,
+    "reopened": lambda value: value is True,
+}

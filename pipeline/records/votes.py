@@ -15,13 +15,16 @@ from pipeline.records.bad import BadRecord, Reason, read_object
 Vote = Sequence[Any]
 """Task, worker, label, vote, labels, offset, timestamp.
 
-`label` is the worker's answer now, `None` after it was taken back. `vote` is what to add to the
-task's log-odds and `labels` what to add to its number of labels: 1 for a new answer, -1 for one
-taken back, 0 for one that was changed or only repeated. `offset` is the label's own in its
+`label` is the worker's answer now, `None` after it was taken back, 0 for a skip. `vote` is what to
+add to the task's log-odds and `labels` what to add to its number of labels: 1 for a new answer, -1
+for one taken back, 0 for one that was changed or only repeated. `offset` is the label's own in its
 partition of the labels topic, `timestamp` too, in milliseconds.
 """
 
 VotesByPartition = dict[int, list[Vote]]
+
+SKIPS = -1
+"""In the place of a partition of tasks: rows that are remembered and go to no task."""
 
 
 class Answers(NamedTuple):
@@ -54,7 +57,9 @@ def encode_answers(answers: Answers, source: int) -> tuple[bytes, dict[int, byte
     fragments = {partition: Fragment(row) for partition, row in rows.items()}
     record = dumps({"taken": answers.taken, "votes": fragments}, option=OPT_NON_STR_KEYS)
     return record, {
-        partition: b'{"source":%d,"votes":%b}' % (source, row) for partition, row in rows.items()
+        partition: b'{"source":%d,"votes":%b}' % (source, row)
+        for partition, row in rows.items()
+        if partition != SKIPS
     }
 
 

@@ -9,7 +9,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from pipeline.partitioner import partition_of
 from pipeline.records.bad import BadRecord
 from pipeline.records.labels import parse_label
-from pipeline.records.votes import Answers, Vote, VotesByPartition
+from pipeline.records.votes import SKIPS, Answers, Vote, VotesByPartition
 from pipeline.stages.task_view import Answer, Belief, TaskView, Worker
 
 LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
@@ -124,12 +124,16 @@ class WorkerStage:
         state.taken = answers.upto
         state.last.append(answers.votes)
         source = str(partition)
-        for task, name, label, vote, _labels, offset, _timestamp in rows:
+        for task, name, label, vote, labels, offset, timestamp in rows:
             worker = state.workers.get(name) or state.workers.setdefault(name, Worker(name))
+            worker.last_seen = max(worker.last_seen, timestamp)
+            if label == 0:
+                worker.skipped.add(task)
+                continue
             belief = self.view[task]
             old = self._forget(worker, task, belief)
             if not self.view.counts(belief, source, offset):
-                self.view.add(belief, (source, offset, vote))
+                self.view.add(task, belief, (source, offset, vote, labels))
             if label is not None:
                 self._remember(worker, task, belief, (label, old + vote))
 
@@ -141,6 +145,7 @@ class WorkerStage:
         source = str(partition)
         touched = taken.workers
         votes = taken.votes
+        changed = self.view.changed
         counted = skipped = 0
         for record in records:
             offset = record.offset
@@ -158,8 +163,14 @@ class WorkerStage:
                     taken.forwarded.append(Forwarded(record, name, home))
                     continue
                 worker = workers[name] = Worker(name)
+            if record.timestamp > worker.last_seen:
+                worker.last_seen = record.timestamp
             if label == 0:
                 skipped += 1
+                worker.skipped.add(task)
+                touched[worker] = None
+                skip = (task, name, 0, 0.0, 0, offset, record.timestamp)
+                votes.setdefault(SKIPS, []).append(skip)
                 continue
             belief = beliefs.get(task) or self.view[task]
             if label and task not in worker.answers:
@@ -170,7 +181,11 @@ class WorkerStage:
                 taken.outcomes[outcome] += 1
                 if outcome is Outcome.SKIPPED:
                     continue
-            belief.pending.append((source, offset, vote))
+            belief.pending.append((source, offset, vote, labels))
+            belief.labels += labels
+            self.view.labels += labels
+            if changed is not None:
+                changed[task] = None
             touched[worker] = None
             row = (task, name, label, vote, labels, offset, record.timestamp)
             if belief.partition in votes:
@@ -187,7 +202,7 @@ class WorkerStage:
     def _answer(self, worker: Worker, task: str, belief: Belief, label: int) -> float:
         """A new answer: weigh the worker by their answers so far, and move the task."""
         vote = self.model.vote(label, worker.labels, worker.correct)
-        self.view.move(belief, belief.log_odds + vote)
+        self.view.vote(belief, vote)
         self._remember(worker, task, belief, (label, vote))
         return vote
 
@@ -205,7 +220,7 @@ class WorkerStage:
         if label is not None and (self.repeats == "first" or label == old_label):
             return Outcome.REPEATED, old_label, 0.0, 0
         self._forget(worker, task, belief)
-        self.view.move(belief, belief.log_odds - old_vote)
+        self.view.vote(belief, -old_vote)
         if label is None:
             return Outcome.RETRACTED, None, -old_vote, -1
         return Outcome.COUNTED, label, self._answer(worker, task, belief, label) - old_vote, 0
@@ -214,6 +229,9 @@ class WorkerStage:
         label, _ = worker.answers[task] = answer
         worker.labels += 1
         worker.correct += self.model.agreement(label, belief.log_odds)
+        if belief.gold:
+            worker.gold += 1
+            worker.gold_right += label == belief.gold
         belief.crowd[worker] = label
 
     def _forget(self, worker: Worker, task: str, belief: Belief) -> float:
@@ -224,6 +242,9 @@ class WorkerStage:
         del belief.crowd[worker]
         worker.labels -= 1
         worker.correct -= self.model.agreement(label, belief.log_odds)
+        if belief.gold:
+            worker.gold -= 1
+            worker.gold_right -= label == belief.gold
         return vote
 
 

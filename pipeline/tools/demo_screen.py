@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.tools.demo import Result, Stage
+from pipeline.tools.demo import Result, Stage, Times
 from pipeline.tools.scoreboard import Scoreboard
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -90,7 +90,6 @@ def curve(values: tuple[float, ...], top: float = 0.5) -> str:
 
 def summary(result: Result) -> RenderableType:
     """The table in the end."""
-    middle, high = (f"{seconds * 1000:.0f} ms" for seconds in result.latency)
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(justify="right")
     table.add_column(justify="right", style="bold")
@@ -98,11 +97,21 @@ def summary(result: Result) -> RenderableType:
     once = result.labels_in_posteriors == result.labels
     note = "every one counted, none twice" if once else "MISCOUNTED"
     table.add_row("labels", f"{result.labels:,}", note)
+    pace = result.asked_labels / result.asked_seconds
+    table.add_row("on assigned tasks", f"{result.asked_labels:,}", f"{pace:,.0f} per second")
+    _add_times(table, "request to assignment", result.assignment)
+    _add_times(table, "label to posterior", result.latency)
+    table.add_row("error, pipeline", f"{result.asked_error:.3f}", "share of tasks predicted wrong")
+    majority = f"{result.asked_majority_error:.3f}"
+    table.add_row("error, majority vote", majority, "on the same labels")
     speed = result.rush_labels / result.rush_seconds
-    table.add_row("labels per second", f"{speed:,.0f}", f"{result.rush_labels:,} sent at once")
-    steady = f"at {result.rate:,.0f} labels per second"
-    table.add_row("label to posterior", middle, f"median, {steady}")
-    table.add_row("", high, "99th percentile; both after a warm-up")
-    table.add_row("error, pipeline", f"{result.error:.3f}", "share of tasks predicted wrong")
-    table.add_row("error, majority vote", f"{result.majority_error:.3f}", "on the same labels")
+    table.add_row("labels per second", f"{speed:,.0f}", f"{result.rush_labels:,} more sent at once")
+    table.add_row("error, pipeline", f"{result.error:.3f}", "with all labels")
+    table.add_row("error, majority vote", f"{result.majority_error:.3f}", "with all labels")
     return table
+
+
+def _add_times(table: Table, name: str, times: Times) -> None:
+    middle, high = (f"{seconds * 1000:.0f} ms" for seconds in times)
+    table.add_row(name, middle, "median, after a warm-up")
+    table.add_row("", high, "99th percentile")

@@ -5,7 +5,10 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
+from urllib.error import URLError
+from urllib.request import urlopen
 
+from pipeline.broker.ports import HOST
 from pipeline.settings import Settings, variable
 from pipeline.tools.supervisor import Command, Say, keep_running
 
@@ -26,8 +29,9 @@ def instances_of(settings: Settings, web_ports: Sequence[int]) -> list[Command]:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """All settings as environment variables."""
-    return {variable(field.name): str(getattr(settings, field.name)) for field in fields(settings)}
+    """All settings as environment variables; what is off is empty."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {variable(name): "" if v is None else str(v) for name, v in values.items()}
 
 
 @asynccontextmanager
@@ -40,3 +44,12 @@ async def running(commands: Sequence[Command], log: Say, say: Say) -> AsyncItera
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def is_ready(port: int) -> bool:
+    """Whether the instance with this web port says so."""
+    try:
+        with urlopen(f"http://{HOST}:{port}/readyz", timeout=2) as response:
+            return bool(response.status == 200)
+    except (URLError, ConnectionError, TimeoutError):
+        return False

@@ -1,12 +1,11 @@
 """How well the pipeline does on a crowd whose truth is known, as its posteriors come in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from pipeline.inference.algorithm import Estimate
 from pipeline.records.posteriors import Posterior
-from pipeline.tools.crowd import Crowd
 from pipeline.tools.sending import Sent
 from pipeline.tools.uncounted import Counted, Uncounted
 
@@ -16,8 +15,7 @@ class Scoreboard:
 
     The same labels: majority vote has those that the posteriors read so far count.
 
-    >>> crowd = Crowd(["t1"], np.array([1]), workers=2, labels=[])
-    >>> board = Scoreboard(crowd)
+    >>> board = Scoreboard({"t1": 1})
     >>> board.error, board.majority_error  # nothing known is a tie, which counts half
     (0.5, 0.5)
     >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[("t1", "ann", -1)]), now=7.1)
@@ -27,12 +25,13 @@ class Scoreboard:
     (1.0, 1.0, 1, [0.25])
     """
 
-    def __init__(self, crowd: Crowd) -> None:
-        self.truth = crowd.truth
-        self.index = {task: number for number, task in enumerate(crowd.tasks)}
-        self.log_odds = np.zeros(len(crowd.tasks))
-        self.balance = np.zeros(len(crowd.tasks))
-        self.labels = np.zeros(len(crowd.tasks), dtype=np.int64)
+    def __init__(self, truth: Mapping[str, int]) -> None:
+        self.truth = np.array(list(truth.values()))
+        self.index = {task: number for number, task in enumerate(truth)}
+        self.log_odds = np.zeros(len(truth))
+        self.balance = np.zeros(len(truth))
+        self.labels = np.zeros(len(truth), dtype=np.int64)
+        self.known: set[str] = set()
         self.uncounted = Uncounted()
         self.counted = 0
         self.latencies: list[float] = []
@@ -43,6 +42,7 @@ class Scoreboard:
 
     def learn(self, posterior: Posterior, now: float) -> None:
         """A posterior came at this time."""
+        self.known.add(posterior["task"])
         task = self.index[posterior["task"]]
         self.log_odds[task] = posterior["log_odds"]
         self.labels[task] = posterior["labels"]

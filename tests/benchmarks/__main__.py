@@ -18,6 +18,7 @@ from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from pipeline.topics import Topics
+from tests.benchmarks import assignments
 from tests.benchmarks.latency import Place, hop, milliseconds, summary
 from tests.benchmarks.workload import Crowd, produce, seconds_until_counted
 from tests.instances import instance
@@ -138,3 +139,5 @@ if __name__ == "__main__":
     with EmbeddedBroker() as kafka:
         throughput(kafka)
         latency(kafka)
+        assignments.throughput(kafka)
+    assignments.cost_by_open_tasks()

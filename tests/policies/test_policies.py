@@ -235,3 +235,18 @@ def test_another_process_with_the_same_seed_chooses_the_same() -> None:
     }
     assert len(outputs) == 1
     assert len(outputs.pop().split()) == 60
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_tasks_that_differ_by_rounding_alone_are_equals(sign: int) -> None:
+    def order(error: float) -> list[str]:
+        policy: Policy[str] = Uncertainty(3)
+        for i in range(8):
+            policy.update(f"t{i}", 2, sign * (0.6931471805599453 + error * i))
+        found: list[str] = []
+        while (chosen := policy.choose(found)) is not None:
+            found.append(chosen)
+        return found
+
+    assert order(1e-16) == order(0.0) == order(-1e-16)
+    assert order(1e-6) == [f"t{i}" for i in range(8)]

@@ -89,10 +89,14 @@ class OneInstance:
             for value in votes[0 if from_the_start else self.counted[partition] :]:
                 source, rows = parse_votes(value)
                 for task in self.tasks.count(partition, source, rows).tasks:
-                    posterior = self.tasks.posterior(partition, task)
-                    self.log.posteriors[partition].append(posterior)
-                    self.view.learn(posterior, len(self.log.posteriors[partition]) - 1)
+                    self.publish(partition, task)
             self.counted[partition] = len(votes)
+
+    def publish(self, partition: int, task: str) -> None:
+        """The posterior of a task goes to its topic and into the view."""
+        posterior = self.tasks.posterior(partition, task)
+        self.log.posteriors[partition].append(posterior)
+        self.view.learn(posterior, len(self.log.posteriors[partition]) - 1)
 
     def results(self) -> dict[str, Posterior]:
         """The last posterior of every task."""

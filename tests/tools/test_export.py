@@ -17,6 +17,21 @@ def posterior(task: str, log_odds: float, labels: int) -> tuple[bytes, bytes]:
     return task.encode(), encode_posterior(record)
 
 
+def worker(accuracy: float, labels: int, correct: float) -> bytes:
+    return encode_worker(
+        {
+            "worker": "ann",
+            "accuracy": accuracy,
+            "interval": [0.3, 0.99],
+            "labels": labels,
+            "correct": correct,
+            "gold": 0,
+            "gold_right": 0,
+            "last_seen": 1700000000000,
+        }
+    )
+
+
 async def test_the_last_posterior_of_each_task_sorted_by_task(project: Settings) -> None:
     records = [
         posterior("b", 0.5, 1),
@@ -36,8 +51,8 @@ async def test_the_last_posterior_of_each_task_sorted_by_task(project: Settings)
 
 def test_workers_into_a_file(project: Settings, tmp_path: Path) -> None:
     values = [
-        encode_worker({"worker": "ann", "accuracy": 2 / 3, "labels": 0, "correct": 0.0}),
-        encode_worker({"worker": "ann", "accuracy": 0.75, "labels": 1, "correct": 1.0}),
+        worker(accuracy=2 / 3, labels=0, correct=0.0),
+        worker(accuracy=0.75, labels=1, correct=1.0),
         b'{"worker": "bob"}',
     ]
     topic = Topics(project).workers.name

@@ -149,7 +149,7 @@ def test_options_that_make_no_sense_are_refused(arguments: list[str]) -> None:
     assert arguments[0] in ended.stderr
 
 
-@pytest.mark.parametrize("tool", [["replay", "-"], ["watch"], ["export", "workers"]])
+@pytest.mark.parametrize("tool", [["replay", "-"], ["watch"], ["export", "workers"], ["simulate"]])
 class TestWithoutWhatTheyNeed:
     def test_no_broker_is_one_line_and_status_1(self, tool: list[str]) -> None:
         nowhere = Settings(broker=f"kafka://127.0.0.1:{free_port()}")

@@ -1,0 +1,103 @@
+"""Requests to assignments: reads who is free, publishes which task each of them gets."""
+
+import asyncio
+from time import monotonic, time
+
+from aiokafka import ConsumerRecord
+from faust.types import StreamT
+
+from pipeline.agents.assignments_follower import AssignmentsFollower
+from pipeline.agents.dead_letters import DeadLetters
+from pipeline.agents.metrics import Metrics
+from pipeline.batched.batch import Batch
+from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.records.votes import VotesByPartition
+from pipeline.stages.assignment_stage import Answered, AssignmentStage
+from pipeline.topics import Topics
+
+REQUESTS_AT_ONCE = 100  # each may be for 100 tasks: others get a turn in between
+ASSIGNMENTS_AT_ONCE = 5000
+TASKS_AT_ONCE = 10_000
+
+
+class RequestGroup(Answered[ConsumerRecord]):
+    """What requests of several partitions came to, to be published together."""
+
+    is_full = False
+
+
+class PolicyAgent:
+    """The loop around `AssignmentStage`; hears from the worker agent which labels were taken.
+
+    An assignment is known here as soon as it is made, and to the others once it is published; the
+    one who owns a worker's partition is the only one who gives tasks to that worker.
+    """
+
+    name = "policy"
+
+    def __init__(
+        self,
+        stage: AssignmentStage,
+        follower: AssignmentsFollower,
+        topics: Topics,
+        producer: BatchProducer,
+        metrics: Metrics,
+    ) -> None:
+        self.stage = stage
+        self.follower = follower
+        self.topics = topics
+        self.metrics = metrics
+        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
+        self.conveyor = Conveyor(producer, RequestGroup, self.pack)
+
+    async def take_over(self, partitions: set[int]) -> None:
+        """Know all leases before the first choice, and finish what the last owner left."""
+        await self.follower.catch_up(partitions)
+        while self.stage.refresh(now(), limit=TASKS_AT_ONCE):  # noqa: ASYNC110  # no event to await
+            await asyncio.sleep(0)
+        self.stage.take_over(partitions, now(), self.conveyor.filling)
+        self.conveyor.load()
+
+    def labels_taken(self, partition: int, votes: VotesByPartition) -> None:
+        """Labels of one partition were taken, and came to these votes."""
+        if len(self.stage.leases) or self.stage.rules.assign_on_label:
+            self.stage.labels_taken(partition, votes, now(), self.conveyor.filling)
+            self.conveyor.load()
+
+    async def run(self, stream: StreamT[Batch]) -> None:
+        """Answer the requests of each batch, and let the conveyor publish the assignments."""
+        async for batch in stream:
+            for tp, records in batch.parts.items():
+                for start in range(0, len(records), REQUESTS_AT_ONCE):
+                    piece = records[start : start + REQUESTS_AT_ONCE]
+                    group = await self.conveyor.room()
+                    self.stage.answer(tp.partition, piece, now(), group)
+                    group.is_full = len(group.timestamps) >= ASSIGNMENTS_AT_ONCE
+                    self.conveyor.load()
+            self.conveyor.load(batch)
+
+    def pack(self, group: RequestGroup) -> Parcel:
+        """The assignments, the ends of leases, dead letters and forwarded requests."""
+        outbox = Outbox()
+        for partition, given in group.given.items():
+            if given:
+                rows = [(worker.encode(), value, None, NO_HEADERS) for worker, value in given]
+                outbox.add(self.topics.assignments.name, partition, *rows)
+        for record, why in group.rejected:
+            self.dead_letters.add(outbox, record, why)
+        for record, worker, home in group.forwarded:
+            row = (worker.encode(), record.value, record.timestamp, list(record.headers))
+            outbox.add(self.topics.requests.name, home, row)
+        started = monotonic()
+
+        def published(_offsets: Offsets) -> None:
+            self.metrics.took(self.name, group.requests, monotonic() - started)
+            self.metrics.assigned(group.requests, group.outcomes, group.timestamps)
+
+        return Parcel(outbox, Outbox(), published)
+
+
+def now() -> int:
+    """The time in milliseconds, as records have it."""
+    return int(time() * 1000)

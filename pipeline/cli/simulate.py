@@ -1,0 +1,221 @@
+"""`sbic simulate`: a crowd to try the pipeline on."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from pipeline.cli.errors import BadInput
+from pipeline.cli.options import settings_options
+from pipeline.settings import BadSetting, Settings
+
+if TYPE_CHECKING:
+    from pipeline.tools.crowd_at_work import Plan
+    from pipeline.tools.simulate import Run
+
+POSITIVE = click.FloatRange(min=0, min_open=True)
+SHARE = click.FloatRange(0, 1, max_open=True)
+COUNT = click.IntRange(min=1)
+
+
+def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what the crowd is like."""
+    options = (
+        click.option("--tasks", type=COUNT, default=1000, show_default=True),
+        click.option("--workers", type=COUNT, default=2000, show_default=True),
+        click.option(
+            "--labels-per-task",
+            type=COUNT,
+            default=20,
+            show_default=True,
+            help="On average: the policy decides which tasks get more.",
+        ),
+        click.option(
+            "--at-once",
+            type=COUNT,
+            default=20,
+            show_default=True,
+            help="How many workers are at work at the same moment.",
+        ),
+        click.option(
+            "--accuracy",
+            type=(POSITIVE, POSITIVE),
+            metavar="A B",
+            default=(4.0, 3.0),
+            show_default=True,
+            help="Workers' accuracies are drawn from Beta(A, B).",
+        ),
+        click.option(
+            "--think",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            default=0.0,
+            show_default=True,
+            help="How long a worker thinks, on average.",
+        ),
+        click.option(
+            "--drop-outs",
+            type=SHARE,
+            default=0.0,
+            show_default=True,
+            help="Share of workers who take a task and are never seen again.",
+        ),
+        click.option(
+            "--spammers",
+            type=SHARE,
+            default=0.0,
+            show_default=True,
+            help="Share of workers who toss a coin.",
+        ),
+        click.option(
+            "--skips",
+            type=SHARE,
+            default=0.0,
+            show_default=True,
+            help="Share of assigned tasks that workers skip.",
+        ),
+        click.option(
+            "--repeats",
+            type=SHARE,
+            default=0.0,
+            show_default=True,
+            help="Share of assigned tasks that workers answer twice.",
+        ),
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command(short_help="Let a simulated crowd work with the pipeline.")
+@crowd_options
+@click.option(
+    "--policy",
+    type=click.Choice(["uniform", "uncertainty", "compare"]),
+    help="Start an instance with this policy; compare: one for each, side by side.  "
+    "[default: use the pipeline that is running]",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Folder for the CSV and the PNG.",
+)
+@settings_options("broker", "prefix")
+def command(
+    settings: Settings,
+    tasks: int,
+    workers: int,
+    labels_per_task: int,
+    at_once: int,
+    accuracy: tuple[float, float],
+    think: float,
+    drop_outs: float,
+    spammers: float,
+    skips: float,
+    repeats: float,
+    seed: int,
+    policy: Literal["uniform", "uncertainty", "compare"] | None,
+    out: Path,
+) -> None:
+    """Let a simulated crowd work with the pipeline, through Kafka only, as real clients do.
+
+    Workers ask for a task, think, answer and make room for the next, until there are as many
+    labels as --tasks times --labels-per-task. Then: the error at each average number of labels
+    per task, as a table, simulate.csv and simulate.png.
+
+    By default it uses the pipeline that is running under --prefix, which should have no open
+    tasks. With --policy it starts an instance of its own under the prefix PREFIX-POLICY, which
+    takes Beta(A, B) for its prior of the accuracies, and the other settings from the environment.
+
+    \b
+    Examples:
+      sbic simulate --tasks 100 --workers 100
+      sbic simulate --policy compare
+      sbic simulate --workers 300 --at-once 300 --think 1 --drop-outs 0.25 --spammers 0.2
+    """
+    from pipeline.inference.algorithm import Prior
+    from pipeline.tools.crowd_at_work import Plan
+    from pipeline.tools.simulated_workers import Habits
+
+    habits = Habits(Prior(*accuracy), think, spammers, drop_outs, skips, repeats)
+    plan = Plan(tasks, workers, labels_per_task, min(at_once, workers), habits, seed)
+    if plan.labels > tasks * workers:
+        raise BadInput(
+            f"--labels-per-task {labels_per_task} is more than --workers {workers}: "
+            "a worker answers each task at most once"
+        )
+    runs = carry_out(settings, policy, plan)
+    for run in runs:
+        click.echo(summary(run), err=True)
+    present(plan, runs, out)
+
+
+def carry_out(
+    settings: Settings, policy: Literal["uniform", "uncertainty", "compare"] | None, plan: "Plan"
+) -> "list[Run]":
+    """The runs, with a progress bar."""
+    from dataclasses import replace
+
+    from pipeline.cli.connected import run_connected
+    from pipeline.progress import progress
+    from pipeline.tools.asking import NoAnswer
+    from pipeline.tools.own_pipelines import Policy, simulate_policies
+    from pipeline.tools.simulate import TasksOfOthers, simulate
+
+    names: list[Policy] = []
+    if policy is not None:
+        names = ["uniform", "uncertainty"] if policy == "compare" else [policy]
+    try:
+        with progress("Answering", total=plan.labels * max(1, len(names))) as advance:
+            if names:
+                given = replace(Settings.from_env(), broker=settings.broker, prefix=settings.prefix)
+                return run_connected(simulate_policies(given, names, plan, advance))
+            return [run_connected(simulate(settings, plan, advance))]
+    except (TasksOfOthers, BadSetting) as error:
+        raise BadInput(str(error)) from None
+    except NoAnswer as error:
+        raise click.ClickException(str(error)) from None
+
+
+def summary(run: "Run") -> str:
+    """How many labels, how fast, and what else happened."""
+    from statistics import median, quantiles
+
+    labels = run.came_to["labels"]
+    high = quantiles(run.waits, n=100)[-1] if len(run.waits) > 1 else run.waits[0]
+    text = (
+        f"{run.policy}: {labels:,} labels in {run.seconds:.1f} s "
+        f"({labels / run.seconds:,.0f} labels per second); from a request to its assignment "
+        f"{median(run.waits) * 1000:.0f} ms (median), {high * 1000:.0f} ms (99th percentile)"
+    )
+    rest = [f"{name} {count:,}" for name, count in run.came_to.items() if name != "labels"]
+    return "; ".join([text, *rest])
+
+
+def present(plan: "Plan", runs: "Sequence[Run]", out: Path) -> None:
+    """Print the table, and save it with its plot."""
+    from pipeline.experiments.error_by_labels import error_by_labels
+    from pipeline.experiments.outcome import MissingExtra, save_csv, save_png
+    from pipeline.files.errors import BadFile
+
+    accuracy = plan.habits.accuracy
+    title = (
+        f"Share of wrong predictions: {plan.tasks:,} tasks, {plan.workers:,} workers with "
+        f"accuracies from Beta({accuracy.alpha:g}, {accuracy.beta:g}), {plan.at_once} at once"
+    )
+    errors = {str(run.policy): run.error for run in runs}
+    outcome = error_by_labels("simulate", title, plan.tasks, errors)
+    click.echo(outcome.text)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        saved = [save_csv(outcome, out)]
+        saved.append(save_png(outcome, out))
+    except (BadFile, OSError) as error:
+        raise BadInput(str(error)) from error
+    except MissingExtra as error:
+        click.echo(str(error), err=True)
+    click.echo(f"\nSaved {' and '.join(map(str, saved))}", err=True)

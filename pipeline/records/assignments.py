@@ -1,0 +1,145 @@
+"""Assignments: who answers which task next, or why there is none; and how leases ended.
+
+The topic has three kinds of records, all keyed by worker:
+
+- a lease: `{"worker", "task", "id", "policy", "issued_at", "expires_at"}`
+- a refusal: `{"worker", "task": null, "reason", "id", "issued_at"}`
+- the end of a lease: `{"worker", "task", "id", "ended"}`, for the other instances; clients pass
+  over it.
+
+An id says which request it answers: `<partition>-<offset>-<number>` of the requests topic, or
+`label-<partition>-<offset>-<number>` where a label was the request.
+"""
+
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+from orjson import JSONDecodeError, dumps, loads
+
+from pipeline.records.bad import BadRecord, Reason, read_id, read_object
+
+Ended = Literal["answered", "skipped"]
+
+
+class Refusal(StrEnum):
+    """Why a worker gets no task; also the value of a metric's label."""
+
+    NO_OPEN_TASK = "no-open-task"
+    ALL_ANSWERED = "all-answered"
+    WORKER_BLOCKED = "worker-blocked"
+    BUDGET_SPENT = "budget-spent"
+
+
+class Place(NamedTuple):
+    """Which request an id belongs to, and the number of the assignment among those of it."""
+
+    source: str
+    partition: int
+    offset: int
+    number: int
+
+
+class Assignment(NamedTuple):
+    """A record of the topic: a refusal has no `task`, and `ended` says that a lease has ended."""
+
+    worker: str
+    task: str | None
+    id: str
+    expires_at: int
+    ended: bool
+
+
+def id_of(partition: int, offset: int, number: int, source: str = "") -> str:
+    """The id of an assignment.
+
+    >>> id_of(3, 42, 0), id_of(3, 42, 0, source="label")
+    ('3-42-0', 'label-3-42-0')
+    """
+    place = f"{partition}-{offset}-{number}"
+    return f"{source}-{place}" if source else place
+
+
+def place_of(name: str) -> Place:
+    """The place that an id stands for, or ValueError.
+
+    >>> place_of("label-3-42-0")
+    Place(source='label', partition=3, offset=42, number=0)
+    """
+    *source, partition, offset, number = name.split("-")
+    return Place("-".join(source), int(partition), int(offset), int(number))
+
+
+def encode_lease(
+    worker: str, task: str, name: str, policy: str, issued_at: int, expires_at: int
+) -> bytes:
+    """The value of the record that gives a task to a worker; times in milliseconds.
+
+    >>> encode_lease("w1", "t1", "3-42-0", "uniform", 1, 2)
+    b'{"worker":"w1","task":"t1","id":"3-42-0","policy":"uniform","issued_at":1,"expires_at":2}'
+    """
+    return dumps(
+        {
+            "worker": worker,
+            "task": task,
+            "id": name,
+            "policy": policy,
+            "issued_at": issued_at,
+            "expires_at": expires_at,
+        }
+    )
+
+
+def encode_refusal(worker: str, reason: Refusal, name: str, issued_at: int) -> bytes:
+    """The value of the record that says why a worker gets no task.
+
+    >>> encode_refusal("w1", Refusal.NO_OPEN_TASK, "3-42-0", 1)
+    b'{"worker":"w1","task":null,"reason":"no-open-task","id":"3-42-0","issued_at":1}'
+    """
+    return dumps(
+        {"worker": worker, "task": None, "reason": reason, "id": name, "issued_at": issued_at}
+    )
+
+
+def encode_end(worker: str, task: str, name: str, ended: Ended) -> bytes:
+    """The value of the record that says how a lease ended.
+
+    >>> encode_end("w1", "t1", "3-42-0", "answered")
+    b'{"worker":"w1","task":"t1","id":"3-42-0","ended":"answered"}'
+    """
+    return dumps({"worker": worker, "task": task, "id": name, "ended": ended})
+
+
+def parse_assignment(value: bytes | None) -> Assignment:
+    """The assignment in a record's value, or `BadRecord`.
+
+    >>> parse_assignment(encode_lease("w1", "t1", "3-42-0", "uniform", 1, 2))
+    Assignment(worker='w1', task='t1', id='3-42-0', expires_at=2, ended=False)
+    >>> parse_assignment(encode_refusal("w1", Refusal.NO_OPEN_TASK, "3-42-0", 1)).task is None
+    True
+    """
+    try:
+        record = loads(value)  # type: ignore[arg-type]  # None is not JSON either
+        worker, task, name = record["worker"], record["task"], record["id"]
+        ended = "ended" in record
+        expires_at = record["expires_at"] if task is not None and not ended else 0
+        if (
+            type(worker) is type(name) is str
+            and worker
+            and (task is None or (type(task) is str and task))
+            and type(expires_at) is int
+        ):
+            return Assignment(worker, task, name, expires_at, ended)
+    except (JSONDecodeError, TypeError, KeyError):
+        pass
+    raise _bad(value)
+
+
+def _bad(value: bytes | None) -> BadRecord:
+    """What is wrong with a record; one that is right is none of the three kinds."""
+    try:
+        record: dict[str, Any] = read_object(value)
+        read_id(record, "worker")
+        read_id(record, "id")
+    except BadRecord as bad:
+        return bad
+    return BadRecord(Reason.BAD_FIELD, "not a record of assignments")

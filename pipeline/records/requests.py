@@ -1,0 +1,67 @@
+"""Requests: `{"worker": "w1", "count": 1}`, a worker who is free asks for tasks.
+
+`count` is from 1 to 100, 1 if it is not there. Unknown fields are ignored. The key is no part of
+this: a request whose key is not its worker is sent on to the right partition.
+"""
+
+from orjson import JSONDecodeError, dumps, loads
+
+from pipeline.records.bad import ID_SURELY_SHORT, BadRecord, Reason, read_id, read_object
+
+MAX_COUNT = 100
+MAX_BYTES = 1 << 16  # of a value: a good request fits again when it is forwarded
+
+Request = tuple[str, int]
+"""Worker, and how many tasks they ask for."""
+
+
+def parse_request(value: bytes | None) -> Request:
+    """The request in a record's value, or `BadRecord`.
+
+    >>> parse_request(b'{"worker": "w1"}')
+    ('w1', 1)
+    >>> parse_request(b'{"worker": "w1", "count": 0}')
+    Traceback (most recent call last):
+    pipeline.records.bad.BadRecord: 'count' must be a whole number from 1 to 100, not 0
+    """
+    try:
+        record = loads(value)  # type: ignore[arg-type]  # None is not JSON either
+        worker = record["worker"]
+        count = record.get("count", 1)
+        if (
+            type(worker) is str
+            and 0 < len(worker) <= ID_SURELY_SHORT
+            and type(count) is int
+            and 1 <= count <= MAX_COUNT
+            and len(value) <= MAX_BYTES  # type: ignore[arg-type]
+        ):
+            return worker, count
+    except (JSONDecodeError, TypeError, KeyError):
+        pass
+    return _parse_carefully(value)
+
+
+def _parse_carefully(value: bytes | None) -> Request:
+    """Takes what the fast path was not sure of, and says what is wrong with the rest."""
+    if value is not None and len(value) > MAX_BYTES:
+        raise BadRecord(
+            Reason.TOO_LARGE, f"the value has {len(value)} bytes, more than {MAX_BYTES}"
+        )
+    record = read_object(value)
+    worker = read_id(record, "worker")
+    count = record.get("count", 1)
+    if type(count) is int and 1 <= count <= MAX_COUNT:
+        return worker, count
+    raise BadRecord(
+        Reason.BAD_COUNT,
+        f"'count' must be a whole number from 1 to {MAX_COUNT}, not {count!r:.40}",
+    )
+
+
+def encode_request(worker: str, count: int = 1) -> bytes:
+    """The value of a request's record.
+
+    >>> encode_request("w1")
+    b'{"worker":"w1","count":1}'
+    """
+    return dumps({"worker": worker, "count": count})

@@ -1,0 +1,130 @@
+"""Which tasks are out with which workers: an assignment is a lease, and leases end."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pipeline.records.assignments import Assignment, place_of
+from pipeline.stages.timed_leases import Lease, TimedLeases
+
+Source = tuple[str, int]
+"""Where requests come from: the kind (`label`, or nothing for requests) and the partition."""
+
+DAY = 24 * 3600 * 1000
+
+
+class Fence(NamedTuple):
+    """The last request answered: its offset, and how many of its assignments are out.
+
+    `complete`: there are no more, however many were asked for.
+    """
+
+    offset: int
+    numbers: int
+    complete: bool
+
+
+class Leases:
+    """The leases of all workers, from what is on the assignments topic; times in milliseconds.
+
+    A lease ends with the label, a skip, or its expiry. An expired one is remembered for another
+    `memory`: the worker's label may be on its way, or waiting while an instance is replaced, and
+    must not meet the same task again. `changed` has the tasks that have more or fewer leases than
+    when it was last emptied.
+
+    >>> leases = Leases()
+    >>> leases.learn(Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False), now=0)
+    >>> leases.in_flight("t1"), "t1" in leases.of("w1")
+    (1, True)
+    >>> leases.numbers_out("", 3, 42, count=1)  # the request at offset 42 again: answered
+    1
+    >>> leases.expire(600)
+    >>> leases.in_flight("t1"), "t1" in leases.expired("w1")
+    (0, True)
+    """
+
+    def __init__(self, memory: int = DAY) -> None:
+        self.changed: dict[str, None] = {}
+        self.forgotten = 0  # expired leases that are no longer remembered
+        self._running = TimedLeases(extra=0)
+        self._expired = TimedLeases(extra=memory)
+        self._in_flight: dict[str, int] = {}
+        self._fences: dict[Source, Fence] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def of(self, worker: str) -> Mapping[str, Lease]:
+        """The leases of a worker, by task."""
+        return self._running.of(worker)
+
+    def expired(self, worker: str) -> Mapping[str, Lease]:
+        """The leases that a worker let expire and that are remembered, by task."""
+        return self._expired.of(worker)
+
+    def in_flight(self, task: str) -> int:
+        """With how many workers a task is now."""
+        return self._in_flight.get(task, 0)
+
+    def among(self, partitions: set[int]) -> Iterator[tuple[str, str, Lease]]:
+        """Worker, task and lease of each that owners of these partitions gave."""
+        return (given for given in self._running if given[2].partition in partitions)
+
+    def learn(self, assignment: Assignment, now: int) -> None:
+        """Take a record of the topic; one that came before changes nothing."""
+        worker, task, name, expires_at, ended = assignment
+        try:
+            source, partition, offset, number = place_of(name)
+        except ValueError:
+            return  # written by a stranger
+        if ended:
+            if task is not None:
+                self.end(worker, task, name)
+        elif number >= self.numbers_out(source, partition, offset, number + 1):
+            self._fences[source, partition] = Fence(offset, number + 1, task is None)
+            if task is not None:
+                self._add(worker, task, Lease(name, partition, expires_at), now)
+
+    def numbers_out(self, source: str, partition: int, offset: int, count: int) -> int:
+        """How many of the `count` assignments that a request asks for are out already.
+
+        Requests of a partition are answered in order, so one below the last has been answered.
+        """
+        fence = self._fences.get((source, partition))
+        if fence is None or offset > fence.offset:
+            return 0
+        if offset < fence.offset or fence.complete:
+            return count
+        return min(count, fence.numbers)
+
+    def end(self, worker: str, task: str, name: str | None = None) -> Lease | None:
+        """End a worker's lease of a task, if there is one (with a name: that one)."""
+        self.forget(worker, task, name)
+        lease = self._running.drop(worker, task, name)
+        if lease is not None:
+            self._count(task, -1)
+        return lease
+
+    def forget(self, worker: str, task: str, name: str | None = None) -> None:
+        """Remember an expired lease no longer, if there is one (with a name: that one)."""
+        self._expired.drop(worker, task, name)
+
+    def expire(self, now: int) -> None:
+        """End the leases whose time is over, and forget those that were over long ago."""
+        for worker, task, lease in self._running.take_due(now):
+            self._count(task, -1)
+            self._expired.add(worker, task, lease)
+        self.forgotten += sum(1 for _ in self._expired.take_due(now))
+
+    def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
+        self.end(worker, task)  # a worker who was given the task again has the newer lease
+        if lease.expires_at <= now:
+            self._expired.add(worker, task, lease)
+        else:
+            self._running.add(worker, task, lease)
+            self._count(task, 1)
+
+    def _count(self, task: str, more: int) -> None:
+        in_flight = self._in_flight[task] = self._in_flight.get(task, 0) + more
+        if not in_flight:
+            del self._in_flight[task]
+        self.changed[task] = None

@@ -1,0 +1,135 @@
+"""Asks for tasks and answers them, as the page does that a worker looks at: through Kafka only."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, NamedTuple, cast
+
+from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka.structs import RecordMetadata
+from orjson import JSONDecodeError, dumps, loads
+
+from pipeline.kafka.admin import partitions_of
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.records.requests import encode_request
+from pipeline.settings import Settings
+from pipeline.tools.connection import connected
+from pipeline.tools.reading import Reader, reading
+from pipeline.topics import Topics
+
+PATIENCE_SECONDS = 60  # longer than it takes another instance to take over
+
+
+class NoAnswer(Exception):
+    """The pipeline does not do its part."""
+
+
+class Answer(NamedTuple):
+    """What came of a request: a task, or the reason why there is none; and how long it took."""
+
+    task: str | None
+    reason: str | None
+    policy: str | None
+    seconds: float
+
+
+@dataclass
+class _Asked:
+    """A request of a worker; its id is known when Kafka has it, perhaps after the answer."""
+
+    answered: "asyncio.Future[dict[str, Any]]"
+    id: str | None = None
+    early: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def learn_id(self, name: str) -> None:
+        self.id = name
+        if name in self.early and not self.answered.done():
+            self.answered.set_result(self.early[name])
+
+    def learn(self, record: dict[str, Any]) -> None:
+        if self.id is None:
+            self.early[record["id"]] = record
+        elif record["id"] == self.id and not self.answered.done():
+            self.answered.set_result(record)
+
+
+class Asker:
+    """The workers' side: each has one request under way at a time."""
+
+    def __init__(
+        self, producer: AIOKafkaProducer, assignments: Reader, topics: Topics, partitions: int
+    ) -> None:
+        self._producer = producer
+        self._assignments = assignments
+        self._topics = topics
+        self._partitions = partitions
+        self._asked: dict[str, _Asked] = {}
+
+    async def follow(self) -> None:
+        """Read the assignments, for ever."""
+        while True:
+            for record in await self._assignments.next(seconds=1):
+                self._learn(record)
+
+    def _learn(self, record: ConsumerRecord) -> None:
+        try:
+            assignment = loads(record.value)
+            if "ended" not in assignment and assignment["worker"] in self._asked:
+                self._asked[assignment["worker"]].learn(assignment)
+        except (JSONDecodeError, TypeError, KeyError):
+            return  # written by a stranger
+
+    async def ask(self, worker: str) -> Answer:
+        """Ask for a task, and wait for it."""
+        start = monotonic()
+        asked = _Asked(asyncio.get_running_loop().create_future())
+        self._asked[worker] = asked
+        try:
+            sent = await self._send(self._topics.requests.name, worker, encode_request(worker))
+            asked.learn_id(f"{sent.partition}-{sent.offset}-0")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                assignment = await asked.answered
+        except TimeoutError:
+            raise NoAnswer(
+                f"a request was not answered in {PATIENCE_SECONDS} seconds: is an instance "
+                "running? Start one with: sbic worker"
+            ) from None
+        finally:
+            del self._asked[worker]
+        seconds = monotonic() - start
+        task, reason = assignment["task"], assignment.get("reason")
+        return Answer(task, reason, assignment.get("policy"), seconds)
+
+    async def answer(self, worker: str, task: str, label: int) -> RecordMetadata:
+        """Give a label, and learn where Kafka has put it."""
+        return await self._send(self._topics.labels.name, worker, encode_label(task, worker, label))
+
+    async def describe(self, tasks: Iterable[str], **fields: object) -> None:
+        """Register tasks, or change them."""
+        topic = self._topics.tasks.name
+        records = [(task, dumps({"task": task, **fields})) for task in tasks]
+        await asyncio.gather(*(self._send(topic, task, value) for task, value in records))
+
+    async def _send(self, topic: str, name: str, value: bytes) -> RecordMetadata:
+        key = name.encode()
+        partition = partition_of(key, self._partitions)
+        sent = await self._producer.send_and_wait(topic, value, key=key, partition=partition)
+        return cast(RecordMetadata, sent)
+
+
+@asynccontextmanager
+async def asking(settings: Settings) -> AsyncIterator[Asker]:
+    """Someone who asks on behalf of all workers."""
+    topics = Topics(settings)
+    partitions = await partitions_of(settings, topics.requests.name)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
+    )
+    async with (
+        connected(producer, settings),
+        reading(settings, topics.assignments.name, from_start=False) as assignments,
+    ):
+        yield Asker(producer, assignments, topics, partitions)

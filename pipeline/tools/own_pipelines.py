@@ -1,0 +1,59 @@
+"""The same crowd on pipelines of its own, one for each policy, side by side on one broker."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Literal
+
+from pipeline.broker.ports import free_port
+from pipeline.kafka.admin import ensure_topics
+from pipeline.progress import Advance
+from pipeline.settings import Settings
+from pipeline.tools.asking import PATIENCE_SECONDS, NoAnswer
+from pipeline.tools.crowd_at_work import Plan
+from pipeline.tools.instances import instances_of, is_ready, running
+from pipeline.tools.simulate import Run, simulate
+
+Policy = Literal["uniform", "uncertainty"]
+
+
+def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
+    """The project of a policy, which knows what the accuracies of the crowd are drawn from.
+
+    >>> project_of(Settings(prefix="birds"), "uniform", Plan()).prefix
+    'birds-uniform'
+    """
+    accuracy = plan.habits.accuracy
+    return replace(
+        settings,
+        prefix=f"{settings.prefix}-{policy}",
+        policy=policy,
+        alpha=accuracy.alpha,
+        beta=accuracy.beta,
+    )
+
+
+async def simulate_policies(
+    settings: Settings, policies: Sequence[Policy], plan: Plan, advance: Advance
+) -> list[Run]:
+    """A run for each policy; on return the instances have ended, the topics stay."""
+    projects = [project_of(settings, policy, plan) for policy in policies]
+    ports = [free_port() for _ in projects]
+    commands = []
+    for project, port in zip(projects, ports, strict=True):
+        await ensure_topics(project)
+        commands += instances_of(project, [port])
+    log: list[str] = []
+
+    def keep(name: str, line: str) -> None:
+        log.append(line)
+
+    async with running(commands, log=keep, say=keep):
+        deadline = monotonic() + PATIENCE_SECONDS
+        while not all([await asyncio.to_thread(is_ready, port) for port in ports]):
+            if monotonic() > deadline:
+                raise NoAnswer(f"the instances are not ready; the last they said: {log[-1:]}")
+            await asyncio.sleep(0.1)
+        runs = (simulate(project, plan, advance) for project in projects)
+        return list(await asyncio.gather(*runs))

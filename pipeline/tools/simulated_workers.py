@@ -1,0 +1,119 @@
+"""Workers as they are: most try, some toss a coin, leave in the middle, skip or answer twice."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from pipeline.inference.algorithm import Prior
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What the workers of a crowd are like; shares are from 0 to 1.
+
+    `spammers` and `drop_outs` are shares of the workers: those who toss a coin, and those who
+    one day take a task and are never seen again. `skips` and `repeats` are shares of the tasks
+    that workers take: those that they skip, and those that they answer twice.
+    """
+
+    accuracy: Prior = field(default_factory=lambda: Prior(alpha=4, beta=3))
+    think_seconds: float = 0.0
+    spammers: float = 0.0
+    drop_outs: float = 0.0
+    skips: float = 0.0
+    repeats: float = 0.0
+
+
+class Response(NamedTuple):
+    """What a worker does with a task: thinks, then gives labels; none at all: they are gone.
+
+    A label of 0 is a skip.
+    """
+
+    seconds: float
+    labels: tuple[int, ...]
+
+
+class SimulatedWorker:
+    """One worker, whose chances are their own: the same whatever the others do.
+
+    >>> truth = {"t1": 1, "t2": -1}
+    >>> expert = SimulatedWorker("ann", Habits(accuracy=Prior(1e9, 1e-9)), 5, Random(0))
+    >>> [expert.respond(truth[task]).labels for task in ("t1", "t2")]
+    [(1,), (-1,)]
+    """
+
+    def __init__(self, name: str, habits: Habits, visits: int, rng: Random) -> None:
+        """`visits` is how often they are expected to come: who drops out does so on the way."""
+        self.name = name
+        self._habits = habits
+        self._rng = rng
+        accuracy = rng.betavariate(habits.accuracy.alpha, habits.accuracy.beta)
+        self.accuracy = 0.5 if rng.random() < habits.spammers else accuracy
+        drops_out = rng.random() < habits.drop_outs
+        last = rng.randrange(max(1, visits))
+        self._visits_left = last if drops_out else None
+
+    def respond(self, truth: int) -> Response:
+        """What they do with a task of this truth."""
+        habits, rng = self._habits, self._rng
+        if self._visits_left == 0:
+            return Response(0.0, ())
+        if self._visits_left is not None:
+            self._visits_left -= 1
+        mean = habits.think_seconds
+        seconds = rng.expovariate(1 / mean) if mean else 0.0
+        if rng.random() < habits.skips:
+            return Response(seconds, (0,))
+        times = 2 if rng.random() < habits.repeats else 1
+        return Response(seconds, tuple(self._answer(truth) for _ in range(times)))
+
+    def _answer(self, truth: int) -> int:
+        return truth if self._rng.random() < self.accuracy else -truth
+
+
+class Turns:
+    """Who comes next: all once in a random order, then all once more in another, and so on.
+
+    Someone who is still at work when their turn comes takes it as soon as they are done.
+
+    >>> turns = Turns({"ann": 1, "bob": 2}, Random(0))
+    >>> first, second = turns.next(), turns.next()
+    >>> sorted([first, second]), turns.next()
+    (['ann', 'bob'], None)
+    >>> turns.done("ann"), turns.next()
+    (None, 'ann')
+    """
+
+    def __init__(self, names: Mapping[str, object], rng: Random) -> None:
+        self._present = dict.fromkeys(names)
+        self._at_work: set[str] = set()
+        self._coming: deque[str] = deque()
+        self._rng = rng
+
+    def next(self) -> str | None:
+        """The next to come, who is then at work; None where all that are left are."""
+        if len(self._at_work) == len(self._present):
+            return None
+        while True:
+            for _ in range(len(self._coming)):
+                name = self._coming.popleft()
+                if name in self._at_work:
+                    self._coming.append(name)
+                elif name in self._present:
+                    self._at_work.add(name)
+                    return name
+            everyone = list(self._present)
+            self._rng.shuffle(everyone)
+            self._coming.extend(everyone)
+
+    def done(self, name: str) -> None:
+        """They are free again."""
+        self._at_work.remove(name)
+
+    def leave(self, name: str) -> None:
+        """They are done, and do not come again."""
+        self._at_work.remove(name)
+        del self._present[name]

@@ -1,0 +1,210 @@
+"""Who answers what next, on the real broker: as in memory, never twice, and nobody waits."""
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from typing import Any, Literal
+
+from orjson import loads
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.inference.algorithm import Prior
+from pipeline.inference.fast_sbic import FastSBIC
+from pipeline.records.assignments import place_of
+from pipeline.stages.assignment_stage import policy_of
+from tests.agents.kafka import project, until
+from tests.agents.workforce import Workforce, register, workforce
+from tests.instances import instance
+
+TASKS = [f"t{number}" for number in range(100)]
+WORKERS = [f"w{number}" for number in range(50)]
+
+
+async def test_one_worker_at_a_time_gets_what_the_simulation_in_memory_gives(
+    broker: EmbeddedBroker,
+) -> None:
+    await asyncio.gather(in_step(broker, "uncertainty"), in_step(broker, "uniform"))
+
+
+async def in_step(broker: EmbeddedBroker, name: Literal["uncertainty", "uniform"]) -> None:
+    """A thousand assignments in a row, each compared with the one in memory."""
+    here = await project(broker)
+    rng = random.Random(1)
+    policy = policy_of(name, 11, Prior())
+    engine: FastSBIC[str, str] = FastSBIC(Prior())
+    answered: dict[str, set[str]] = defaultdict(set)
+    labels: Counter[str] = Counter()
+    for task in TASKS:
+        policy.update(task, 0, 0.0)
+    env = {"SBIC_POLICY": name, "SBIC_SEED": "11"}
+    with instance(broker.url, here.settings.prefix, **env) as running:
+        await asyncio.to_thread(running.wait_ready)
+        await register(here, TASKS)
+        async with workforce(here) as crowd:
+            for _ in range(1000):
+                worker, label = rng.choice(WORKERS), rng.choice([1, 1, -1])
+                expected = policy.choose(answered[worker])
+                assert expected is not None
+                _, given = await asyncio.gather(crowd.ask(worker), crowd.hear(worker))
+                assert (given["task"], given["policy"]) == (expected, name)
+                handed_in = crowd.hand_in(worker, expected, label)
+                _, heard = await asyncio.gather(handed_in, crowd.hear(worker))
+                assert heard["ended"] == "answered"
+                answered[worker].add(expected)
+                labels[expected] += 1
+                engine.observe(expected, worker, label)
+                policy.update(expected, labels[expected], engine.log_odds(expected))
+        metrics = running.metrics()
+        assert await asyncio.to_thread(running.terminate) == 0
+    assert metrics["sbic_requests_total"] == 1000
+    assert metrics[f'sbic_assignments_total{{outcome="{name}"}}'] == 1000
+    assert metrics["sbic_request_to_assignment_seconds_count"] == 1000
+    assert metrics["sbic_leases"] == 0
+
+
+STOP_LABELS = 5
+LEASE_SECONDS = 4.0
+
+
+class Worker:
+    """A client that asks, answers and asks again until there is no open task, or drops out."""
+
+    def __init__(self, name: str, crowd: Workforce, seed: int, drops_out: bool) -> None:
+        self.name = name
+        self.crowd = crowd
+        self.rng = random.Random(seed)
+        self.drops_out_after = self.rng.randrange(3) if drops_out else None
+        self.requests: list[tuple[int, int]] = []
+        self.answers = 0
+
+    async def work(self) -> None:
+        """A worker's day."""
+        while True:
+            self.requests.append(await self.crowd.ask(self.name))
+            given = await self._answer_to(self.requests[-1])
+            if given["task"] is None:
+                if given["reason"] == "no-open-task":
+                    return
+                assert given["reason"] == "all-answered"
+                await asyncio.sleep(self.rng.uniform(0.5, 1))  # others hold what is left
+            elif self.answers == self.drops_out_after:
+                return
+            else:
+                label = 0 if self.rng.random() < 0.05 else self.rng.choice([1, 1, -1])
+                await self.crowd.hand_in(self.name, given["task"], label)
+                self.answers += 1
+
+    async def _answer_to(self, place: tuple[int, int]) -> dict[str, Any]:
+        while True:
+            heard = await self.crowd.hear(self.name)
+            if "ended" not in heard:
+                assert place_of(heard["id"])[1:3] == place
+                return heard
+
+
+async def test_three_hundred_workers_some_drop_out_and_an_instance_is_killed(
+    broker: EmbeddedBroker,
+) -> None:
+    settings = {"stop_labels": STOP_LABELS, "lease_seconds": LEASE_SECONDS}
+    here = await project(broker, **settings)
+    env = {"SBIC_STOP_LABELS": str(STOP_LABELS), "SBIC_LEASE_SECONDS": str(LEASE_SECONDS)}
+    prefix = here.settings.prefix
+    names = [f"t{number}" for number in range(400)]
+    with (
+        instance(broker.url, prefix, **env) as first,
+        instance(broker.url, prefix, **env) as second,
+    ):
+        first.wait_ready()
+        second.wait_ready()
+        await register(here, names)
+        async with workforce(here) as crowd:
+            workers = [Worker(f"w{n}", crowd, n, drops_out=n % 4 == 0) for n in range(300)]
+            working = [asyncio.create_task(worker.work()) for worker in workers]
+            await here.until_counted(len(names))
+            second.kill()
+            async with asyncio.timeout(90):
+                await asyncio.gather(*working)
+
+        async def no_lease_is_left() -> bool:
+            return first.metrics()["sbic_leases"] == 0
+
+        await until(no_lease_is_left, deadline=3 * LEASE_SECONDS)
+        assert first.terminate() == 0
+    posteriors = await here.posteriors()
+    assert {posterior["status"] for posterior in posteriors.values()} == {"closed"}
+    assert min(posterior["labels"] for posterior in posteriors.values()) >= STOP_LABELS
+    records = [loads(record.value) for record in await here.read(here.topics.assignments.name)]
+    answers = Counter(place_of(r["id"])[1:3] for r in records if "ended" not in r)
+    assert answers == Counter(place for worker in workers for place in worker.requests)
+    leases = [r for r in records if r["task"] is not None and "ended" not in r]
+    pairs = Counter((r["worker"], r["task"]) for r in leases)
+    assert set(pairs.values()) == {1}
+
+
+BAD = [
+    (b"{}", "missing-field"),
+    (b'{"worker": "w1", "count": 0}', "bad-count"),
+    (b"w1", "not-json"),
+    (None, "null-value"),
+]
+
+
+async def test_bad_requests_go_to_the_dead_letters_and_the_rest_is_answered(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=2)
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="2") as running:
+        running.wait_ready()
+        async with workforce(here) as crowd:
+            for value, _reason in BAD:
+                await crowd.producer.send_and_wait(here.topics.requests.name, value, key=b"w1")
+            # with another key than its worker, in either partition
+            for partition in range(2):
+                await crowd.producer.send_and_wait(
+                    here.topics.requests.name, b'{"worker": "w1"}', partition=partition
+                )
+            for _ in range(2):
+                given = await crowd.hear("w1")
+                assert (given["task"], given["reason"]) == (None, "no-open-task")
+
+        async def dead() -> bool:
+            return len(await here.read(here.topics.dead_letters.name)) == len(BAD)
+
+        await until(dead)
+        metrics = running.metrics()
+        assert running.terminate() == 0
+    letters = await here.read(here.topics.dead_letters.name)
+    found = {
+        (letter.value, dict(letter.headers)["__connect.errors.exception.class.name"].decode())
+        for letter in letters
+    }
+    assert found == set(BAD)
+    assert metrics['sbic_dead_letters_total{reason="bad-count"}'] == 1
+
+
+async def test_labels_as_requests_and_leases_across_a_restart(broker: EmbeddedBroker) -> None:
+    here = await project(broker, partitions=2)
+    env = {"SBIC_PARTITIONS": "2", "SBIC_ASSIGN_ON_LABEL": "true"}
+    async with workforce(here) as crowd:
+        with instance(broker.url, here.settings.prefix, **env) as running:
+            running.wait_ready()
+            await register(here, ["t1", "t2", "t3"])
+            await crowd.ask("ann")
+            first = await crowd.hear("ann")
+            await crowd.hand_in("ann", first["task"], 1)
+            assert (await crowd.hear("ann"))["ended"] == "answered"
+            second = await crowd.hear("ann")
+            assert second["id"].startswith("label-")
+            assert running.terminate() == 0
+        with instance(broker.url, here.settings.prefix, **env) as running:
+            running.wait_ready()
+            assert running.metrics()["sbic_leases"] == 1
+            await crowd.ask("ann", count=2)
+            third, none = await crowd.hear("ann"), await crowd.hear("ann")
+            assert {first["task"], second["task"], third["task"]} == {"t1", "t2", "t3"}
+            assert none["reason"] == "all-answered"
+            await crowd.hand_in("ann", second["task"], 0)  # a lease of before the restart
+            ended, last = await crowd.hear("ann"), await crowd.hear("ann")
+            assert (ended["ended"], ended["id"]) == ("skipped", second["id"])
+            assert last["task"] is None
+            assert running.terminate() == 0

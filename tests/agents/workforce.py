@@ -1,0 +1,103 @@
+"""Workers as clients: they ask on one topic, hear on another, and hand in labels."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from orjson import dumps, loads
+
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.records.requests import encode_request
+from tests.agents.kafka import Project, until
+
+Place = tuple[int, int]
+
+
+class Workforce:
+    """All workers of a test on one connection; records on the assignments topic go to `heard`."""
+
+    def __init__(
+        self, project: Project, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer
+    ) -> None:
+        self.project = project
+        self.producer = producer
+        self.consumer = consumer
+        self.waiting: dict[str, asyncio.Queue[dict[str, Any]]] = {}  # by worker
+
+    async def ask(self, worker: str, count: int = 1) -> Place:
+        """Ask for tasks; the place of the request."""
+        return await self._send(
+            self.project.topics.requests.name, worker, encode_request(worker, count)
+        )
+
+    async def hand_in(self, worker: str, task: str, label: int | None) -> Place:
+        """Send a label; its place."""
+        return await self._send(
+            self.project.topics.labels.name, worker, encode_label(task, worker, label)
+        )
+
+    async def hear(self, worker: str) -> dict[str, Any]:
+        """The worker's next record on the assignments topic."""
+        return await self.inbox(worker).get()
+
+    def inbox(self, worker: str) -> "asyncio.Queue[dict[str, Any]]":
+        """What has come for a worker."""
+        return self.waiting.setdefault(worker, asyncio.Queue())
+
+    async def listen(self) -> None:
+        """Sort what comes, for ever."""
+        while True:
+            for records in (await self.consumer.getmany(timeout_ms=1000)).values():
+                for record in records:
+                    assignment = loads(record.value)
+                    assert record.key.decode() == assignment["worker"]
+                    self.inbox(assignment["worker"]).put_nowait(assignment)
+
+    async def _send(self, topic: str, worker: str, value: bytes) -> Place:
+        key = worker.encode()
+        partition = partition_of(key, self.project.settings.partitions)
+        sent = await self.producer.send_and_wait(topic, value, key=key, partition=partition)
+        return sent.partition, sent.offset
+
+
+@asynccontextmanager
+async def workforce(project: Project) -> AsyncIterator[Workforce]:
+    """A workforce that listens from the beginning of the topic."""
+    servers = project.settings.bootstrap_servers
+    topic = project.topics.assignments.name
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=servers, enable_auto_commit=False, auto_offset_reset="earliest"
+    )
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer, consumer:
+        consumer.assign([TopicPartition(topic, p) for p in range(project.settings.partitions)])
+        made = Workforce(project, producer, consumer)
+        listening = asyncio.create_task(made.listen())
+        try:
+            yield made
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+
+async def register(project: Project, tasks: Iterable[str], **fields: Any) -> None:
+    """Describe tasks, all alike, and wait until they have a posterior."""
+    names = list(tasks)
+    async with project.producer() as producer:
+        sent = [
+            await producer.send(
+                project.topics.tasks.name,
+                dumps({"task": task, **fields}),
+                key=task.encode(),
+                partition=partition_of(task.encode(), project.settings.partitions),
+            )
+            for task in names
+        ]
+        await asyncio.gather(*sent)
+
+    async def known() -> bool:
+        return set(names) <= set(await project.posteriors())
+
+    await until(known)

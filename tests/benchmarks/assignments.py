@@ -1,0 +1,159 @@
+"""What an assignment costs: by the number of open tasks, and per second from one instance."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import process_time
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from orjson import dumps, loads
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.inference.algorithm import Prior
+from pipeline.inference.one_coin import OneCoin
+from pipeline.kafka.admin import ensure_topics
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.records.posteriors import posterior_of
+from pipeline.records.requests import encode_request
+from pipeline.settings import Settings
+from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
+from pipeline.stages.leases import Leases
+from pipeline.stages.task_view import TaskView
+from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.topics import Topics
+from tests.instances import instance
+
+FEW, MANY = 1_000, 1_000_000
+ROUNDS = 3
+STEPS = 5_000
+WORKERS = 500
+REQUESTS = 50_000
+OPEN_TASKS = 10_000
+
+console = Console()
+
+
+@dataclass
+class Record:
+    """A record, as the stages need it."""
+
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+class Loop:
+    """Workers who ask, answer and ask again, without Kafka: only requests are timed."""
+
+    def __init__(self, tasks: int) -> None:
+        prior = Prior()
+        self.rng = random.Random(tasks)
+        self.view = TaskView(OneCoin(prior), prior.log_odds, partitions=1)
+        self.workers = WorkerStage(self.view)
+        self.workers.open(0)
+        self.stage = AssignmentStage(self.view, self.workers, Leases(), Rules(), prior)
+        for number in range(tasks):
+            log_odds = self.rng.gauss(0, 2)
+            self.view.learn(posterior_of(f"t{number}", log_odds, 3, {}, 0), number)
+        self.stage.refresh(0)
+        self.requests = self.labels = 0
+
+    def seconds(self, steps: int) -> float:
+        """Seconds for so many requests, a label counted after each."""
+        spent = 0.0
+        for _ in range(steps):
+            worker = f"w{self.rng.randrange(WORKERS)}"
+            request = Record(self.requests, 0, encode_request(worker))
+            self.requests += 1
+            answered: Answered[Record] = Answered()
+            started = process_time()
+            self.stage.answer(0, [request], 0, answered)
+            spent += process_time() - started
+            task = loads(answered.given[0][0].value)["task"]
+            self._label(worker, task)
+        return spent
+
+    def _label(self, worker: str, task: str) -> None:
+        value = encode_label(task, worker, self.rng.choice([1, -1]))
+        taken: Taken[Record] = Taken()
+        self.workers.take(0, [Record(self.labels, 0, value)], taken)
+        self.stage.labels_taken(0, taken.votes, 0, Answered[Record]())
+        self.labels += 1
+
+
+def cost_by_open_tasks() -> None:
+    """Microseconds of a request with few and with many open tasks, in turn."""
+    few, many = Loop(FEW), Loop(MANY)
+    for loop in (few, many):
+        loop.seconds(STEPS // 5)
+    table = Table("round", f"{FEW:,}", f"{MANY:,}", "ratio", title="µs per request, by open tasks")
+    for number in range(1, ROUNDS + 1):
+        costs = [1e6 * loop.seconds(STEPS) / STEPS for loop in (few, many)]
+        cells = (*(f"{cost:.1f}" for cost in costs), f"{costs[1] / costs[0]:.2f}")
+        table.add_row(str(number), *cells)
+    console.print(table)
+
+
+async def send(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
+    """Put keyed records on a topic."""
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=1 << 18
+    ) as producer:
+        sent = []
+        for name, value in records:
+            key = name.encode()
+            partition = partition_of(key, settings.partitions)
+            sent.append(await producer.send(topic, value, key=key, partition=partition))
+        await asyncio.gather(*sent)
+
+
+async def last_timestamps(settings: Settings, topic: str, count: int) -> tuple[int, int]:
+    """When the first and the last of so many records were written, in milliseconds."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    stamps: list[int] = []
+    async with consumer:
+        consumer.assign([TopicPartition(topic, p) for p in range(settings.partitions)])
+        while len(stamps) < count:
+            for records in (await consumer.getmany(timeout_ms=1000)).values():
+                stamps += [record.timestamp for record in records]
+    return min(stamps), max(stamps)
+
+
+async def assignments_per_second(settings: Settings, requests: int) -> float:
+    """Answers to requests that all wait already, a worker's every time another's."""
+    topics = Topics(settings)
+    tasks = [f"t{number}" for number in range(OPEN_TASKS)]
+    await send(settings, topics.tasks.name, [(task, dumps({"task": task})) for task in tasks])
+    await last_timestamps(settings, topics.posteriors.name, len(tasks))
+    workers = [f"w{number % (requests // 10)}" for number in range(requests)]
+    asked = [(worker, encode_request(worker)) for worker in workers]
+    await send(settings, topics.requests.name, asked)
+    first, last = await last_timestamps(settings, topics.assignments.name, requests)
+    return 1000 * requests / (last - first)
+
+
+def throughput(broker: EmbeddedBroker) -> None:
+    """Assignments per second from one instance, while requests wait."""
+    table = Table("round", "assignments per second")
+    for number in range(1, ROUNDS + 1):
+        settings = Settings(broker=broker.url, prefix=f"assignments-{number}")
+        asyncio.run(ensure_topics(settings))
+        with instance(broker.url, settings.prefix) as running:
+            running.wait_ready(60)
+            rate = asyncio.run(assignments_per_second(settings, REQUESTS))
+        table.add_row(str(number), f"{rate:,.0f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    cost_by_open_tasks()
+    with EmbeddedBroker() as kafka:
+        throughput(kafka)

@@ -1,0 +1,94 @@
+"""What a stop rule saves: tasks that are sure get no more labels, and the error stays."""
+
+import os
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from pipeline.cli.main import sbic
+from pipeline.experiments.journal import Case
+from pipeline.experiments.stopping import evenly, measure, stopped
+from pipeline.inference.algorithm import Prior
+from pipeline.inference.fast_sbic import fast_sbic
+from tests.inference.crowds import random_crowd
+
+
+def test_a_task_gets_every_label_until_it_is_sure_and_none_after() -> None:
+    labels = random_crowd(tasks=60, workers=40, labels_per_worker=20, seed=1)
+    asked, estimate = stopped(labels, Prior(), 0.99)
+    asked_labels = labels.in_order(asked)
+    # the estimate is that of Algorithm 1 on the labels asked for
+    same = fast_sbic(asked_labels, Prior(), np.random.default_rng())
+    np.testing.assert_allclose(estimate.score, same.score, atol=1e-9)
+    limit = log(0.99 / 0.01)
+    sure = np.abs(estimate.score) >= limit
+    assert 0 < sure.sum() < labels.tasks
+    for task in range(labels.tasks):
+        given = np.flatnonzero(labels.task == task)
+        used = asked[labels.task[asked] == task]
+        assert used.tolist() == given[: len(used)].tolist(), "in order, without a gap"
+        if len(used) < len(given):
+            assert sure[task]
+        # without the last label asked for it was not sure yet
+        last = int(np.flatnonzero(asked == used[-1])[0])
+        before = fast_sbic(asked_labels.in_order(np.arange(last)), Prior(), np.random.default_rng())
+        assert abs(before.score[task]) < limit
+
+
+def test_a_rule_that_nothing_reaches_changes_nothing() -> None:
+    labels = random_crowd(tasks=30, workers=20, labels_per_worker=10, seed=2)
+    asked, estimate = stopped(labels, Prior(), 1 - 1e-15)
+    assert asked.tolist() == list(range(len(labels)))
+    all_of_them = fast_sbic(labels, Prior(), np.random.default_rng())
+    np.testing.assert_allclose(estimate.score, all_of_them.score, atol=1e-9)
+
+
+def test_an_even_share_differs_by_one_label_at_most() -> None:
+    labels = random_crowd(tasks=10, workers=30, labels_per_worker=5, seed=3)
+    for count in (1, 17, 40):
+        chosen = evenly(labels, count)
+        counts = np.bincount(labels.task[chosen], minlength=10)
+        there = np.bincount(labels.task, minlength=10)
+        assert len(set(chosen.tolist())) == count
+        short = counts < counts.max() - 1
+        assert (counts[short] == there[short]).all(), "only a task that has no more gets fewer"
+
+
+def data() -> Path:
+    folder = os.environ.get("SBIC_DATA")
+    if not folder:
+        pytest.skip("SBIC_DATA does not name the folder of the real crowds")
+    return Path(folder)
+
+
+def test_a_fifth_of_the_labels_of_rte_are_saved_at_no_loss() -> None:
+    rng = np.random.default_rng(5)
+    case: Case = {"set": "rte", "confidence": 0.99}
+    runs = [measure(str(data()), case, rng) for _ in range(10)]
+    mean = {name: np.mean([run[name] for run in runs]) for name in runs[0]}
+    assert 6000 < mean["labels"] < 6300  # of 8000
+    assert mean["error"] < mean["error_of_all"] + 0.003
+    assert mean["majority_error"] > 0.115
+
+
+def test_the_command_prints_the_table_and_saves_it(tmp_path: Path) -> None:
+    folder = tmp_path / "crowds"
+    folder.mkdir()
+    labels = random_crowd(tasks=20, workers=15, labels_per_worker=12, seed=4)
+    rows = zip(labels.task, labels.worker, labels.label, strict=True)
+    text = "".join(f"t{task},w{worker},{label}\n" for task, worker, label in rows)
+    (folder / "birds.labels.csv").write_text("task,worker,label\n" + text)
+    truth = "".join(f"t{task},1\n" for task in range(20))
+    (folder / "birds.truth.csv").write_text("task,truth\n" + truth)
+    arguments = ["experiment", "stopping", "--data", str(folder), "--set", "birds"]
+    arguments += ["--confidence", "0.9", "--runs", "2", "--jobs", "1", "--out", str(tmp_path)]
+    ended = CliRunner().invoke(sbic, arguments)
+    assert ended.exit_code == 0, ended.output
+    assert "mean over 2 random orders" in ended.output
+    header, row = (tmp_path / "stopping-birds.csv").read_text().splitlines()
+    assert header.startswith("confidence,labels,of_labels,error")
+    assert row.startswith("0.9,")
+    assert row.endswith(",2")

@@ -1,0 +1,91 @@
+"""One instance that gives out tasks, with lists in the place of topics."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from orjson import loads
+
+from pipeline.partitioner import partition_of
+from pipeline.records.assignments import parse_assignment
+from pipeline.records.requests import encode_request
+from pipeline.records.tasks import Description
+from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
+from pipeline.stages.leases import Leases
+from tests.stages.simulated_kafka import PRIOR, Log, OneInstance, Record
+
+
+class Desk:
+    """Workers ask here, and hand in their answers; `now` is the time, in milliseconds."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        log: Log | None = None,
+        assignments: list[bytes] | None = None,
+        *,
+        partitions: int = 3,
+    ) -> None:
+        self.log = log or Log(partitions)
+        self.instance = OneInstance(self.log)
+        self.leases = Leases()
+        self.stage = AssignmentStage(
+            self.instance.view, self.instance.workers, self.leases, rules, PRIOR
+        )
+        self.requests: list[list[Record]] = [[] for _ in range(self.log.partitions)]
+        self.assignments: list[bytes] = []  # the topic
+        self.last: Answered[Record] = Answered()
+        self.now = 0
+        for value in assignments or ():
+            self.leases.learn(parse_assignment(value), self.now)
+
+    def successor(self, rules: Rules) -> "Desk":
+        """What takes over after a crash, from the topics alone."""
+        desk = Desk(rules, self.log)
+        desk.now = self.now
+        desk.requests = self.requests
+        desk.assignments = list(self.assignments)
+        for value in self.assignments:
+            desk.leases.learn(parse_assignment(value), self.now)
+        desk.instance.recover()
+        desk.instance.count(from_the_start=True)
+        answered: Answered[Record] = Answered()
+        desk.stage.take_over(set(range(self.log.partitions)), desk.now, answered)
+        desk._publish(answered)
+        return desk
+
+    def describe(self, descriptions: Iterable[Description]) -> None:
+        """Register or change tasks."""
+        for description in descriptions:
+            task = description["task"]
+            partition = partition_of(task.encode(), self.log.partitions)
+            offset = len(self.log.posteriors[partition])
+            self.instance.tasks.describe(partition, description, offset, 0)
+            self.instance.publish(partition, task)
+
+    def ask(self, worker: str, count: int = 1) -> list[dict[str, Any]]:
+        """A worker asks; what they get."""
+        partition = partition_of(worker.encode(), self.log.partitions)
+        requests = self.requests[partition]
+        requests.append(Record(len(requests), self.now, encode_request(worker, count)))
+        return self.answer(partition, requests[-1:])
+
+    def answer(self, partition: int, records: Sequence[Record]) -> list[dict[str, Any]]:
+        """What the policy agent makes of requests."""
+        answered: Answered[Record] = Answered()
+        self.stage.answer(partition, records, self.now, answered)
+        return self._publish(answered)
+
+    def hand_in(self, worker: str, task: str, label: int | None) -> list[dict[str, Any]]:
+        """A label, all the way to the posterior; what is published on the assignments topic."""
+        partition = self.log.produce(task, worker, label)
+        taken = self.instance.take(partition, self.log.labels[partition][-1:])
+        answered: Answered[Record] = Answered()
+        self.stage.labels_taken(partition, taken.votes, self.now, answered)
+        self.instance.count()
+        return self._publish(answered)
+
+    def _publish(self, answered: Answered[Record]) -> list[dict[str, Any]]:
+        self.last = answered
+        values = [given.value for rows in answered.given.values() for given in rows]
+        self.assignments += values
+        return [loads(value) for value in values]

@@ -1,0 +1,311 @@
+"""Who gets which task: the policy's choice among what is new to the worker, and once each."""
+
+import random
+from collections import Counter
+from math import log
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.inference.fast_sbic import FastSBIC
+from pipeline.partitioner import partition_of
+from pipeline.records.requests import encode_request
+from pipeline.stages.assignment_stage import AssignmentStage, Rules, policy_of
+from tests.stages.desk import Desk
+from tests.stages.simulated_kafka import PRIOR, Record
+
+Name = Literal["uncertainty", "uniform"]
+POLICIES: list[Name] = ["uncertainty", "uniform"]
+LEASE = 1000
+WORKERS = ["ann", "bob", "cas", "dee"]
+
+
+def registered(desk: Desk, tasks: int) -> Desk:
+    desk.describe({"task": f"t{number}"} for number in range(tasks))
+    return desk
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_one_at_a_time_is_the_simulation_in_memory(name: Name, partitions: int) -> None:
+    rng = random.Random(partitions)
+    desk = registered(Desk(Rules(policy=name, seed=7), partitions=partitions), 60)
+    policy = policy_of(name, 7, PRIOR)
+    engine: FastSBIC[str, str] = FastSBIC(PRIOR)
+    answered: dict[str, set[str]] = {f"w{number}": set() for number in range(40)}
+    labels: Counter[str] = Counter()
+    for number in range(60):
+        policy.update(f"t{number}", 0, PRIOR.log_odds)
+    for _ in range(600):
+        worker = rng.choice(list(answered))
+        label = rng.choice([1, 1, -1])
+        expected = policy.choose(answered[worker])
+        [assignment] = desk.ask(worker)
+        assert assignment["task"] == expected
+        if expected is None:
+            continue
+        desk.hand_in(worker, expected, label)
+        engine.observe(expected, worker, label)
+        answered[worker].add(expected)
+        labels[expected] += 1
+        policy.update(expected, labels[expected], engine.log_odds(expected))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["ask", "ask", "ask", "answer", "skip", "retract", "wait", "crash", "replay"]
+        ),
+        st.sampled_from(WORKERS),
+        st.integers(0, 5),
+    ),
+    max_size=40,
+)
+
+
+@given(st.sampled_from(POLICIES), STEPS)
+def test_nobody_gets_a_task_that_they_answered_skipped_or_hold(
+    name: Name, steps: list[tuple[str, str, int]]
+) -> None:
+    rules = Rules(policy=name, seed=1, lease_ms=LEASE)
+    desk = registered(Desk(rules), 5)
+    skipped: set[tuple[str, str]] = set()
+    held: dict[tuple[str, str], int] = {}  # until when
+    had: set[tuple[str, str]] = set()
+    answered: set[tuple[str, str]] = set()
+    for verb, worker, number in steps:
+        if verb == "ask":
+            for got in desk.ask(worker, count=number % 3 + 1):
+                pair = worker, got["task"]
+                if got["task"] is None:
+                    assert got["reason"] == "all-answered"
+                    barred = answered | skipped | had
+                    assert all((worker, f"t{task}") in barred for task in range(5))
+                else:
+                    assert pair not in answered | skipped | had
+                    had.add(pair)
+                    assert got["expires_at"] == desk.now + LEASE
+                    held[pair] = got["expires_at"]
+        elif verb in ("answer", "skip"):
+            pair = worker, f"t{number % 5}"
+            ends = desk.hand_in(*pair, 0 if verb == "skip" else 1)
+            assert len(ends) == (pair in held)
+            (answered if verb == "answer" else skipped).add(pair)
+            held.pop(pair, None)
+        elif verb == "retract":
+            pair = worker, f"t{number % 5}"
+            desk.hand_in(*pair, None)
+            if pair in answered:
+                answered.discard(pair)
+                had.discard(pair)
+        elif verb == "wait":
+            desk.now += 100 * number
+            held = {pair: end for pair, end in held.items() if end > desk.now}
+        elif verb == "crash":
+            desk = desk.successor(rules)
+        else:
+            for partition, requests in enumerate(desk.requests):
+                if requests:
+                    assert desk.answer(partition, requests) == []
+        desk.stage.refresh(desk.now)
+        for task in range(5):
+            expected = sum(t == f"t{task}" for _, t in held)
+            assert desk.leases.in_flight(f"t{task}") == expected
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_hundred_workers_at_the_same_moment_get_a_hundred_sensible_tasks(name: Name) -> None:
+    desk = registered(Desk(Rules(policy=name)), 150)
+    for number in range(50):  # a third of the tasks are known better than the rest
+        desk.hand_in(f"w{number}", f"t{number}", -1)
+    got = {desk.ask(f"asks-{number}")[0]["task"] for number in range(100)}
+    assert got == {f"t{number}" for number in range(50, 150)}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_each_choice_is_the_best_with_what_is_in_flight_counted(name: Name) -> None:
+    rng = random.Random(5)
+    desk = registered(Desk(Rules(policy=name)), 12)
+    for number in range(40):
+        desk.hand_in(f"w{number}", f"t{rng.randrange(12)}", rng.choice([1, 1, -1]))
+    weight = log(PRIOR.alpha / PRIOR.beta)
+
+    def key(task: str) -> float:
+        belief, in_flight = desk.instance.view[task], desk.leases.in_flight(task)
+        if name == "uniform":
+            return belief.labels + in_flight
+        return abs(belief.log_odds) + weight * in_flight
+
+    for number in range(60):
+        before = {task: key(task) for task in desk.instance.view.beliefs}
+        [assignment] = desk.ask(f"asks-{number}")
+        assert before[assignment["task"]] == pytest.approx(min(before.values()))
+
+
+def test_an_expired_lease_frees_the_task_and_a_late_label_counts() -> None:
+    desk = registered(Desk(Rules(lease_ms=LEASE)), 1)
+    [first] = desk.ask("ann")
+    assert desk.ask("ann")[0]["reason"] == "all-answered"
+    desk.now = first["expires_at"] - 1
+    desk.stage.refresh(desk.now)
+    assert desk.leases.in_flight("t0") == 1
+    desk.now = first["expires_at"]
+    assert desk.ask("bob")[0]["task"] == "t0"
+    assert desk.leases.in_flight("t0") == 1
+    assert desk.ask("ann")[0]["reason"] == "all-answered"  # their label may be on its way
+    assert desk.hand_in("ann", "t0", 1) == []
+    assert desk.instance.view["t0"].labels == 1
+
+
+def test_the_end_of_a_lease_is_told_to_all() -> None:
+    desk = registered(Desk(Rules()), 2)
+    [one], [two] = desk.ask("ann"), desk.ask("ann")
+    assert desk.hand_in("ann", one["task"], 1) == [
+        {"worker": "ann", "task": one["task"], "id": one["id"], "ended": "answered"}
+    ]
+    assert desk.hand_in("ann", two["task"], 0)[0]["ended"] == "skipped"
+    follower = Desk(Rules(), assignments=desk.assignments)
+    assert len(follower.leases) == 0
+
+
+def test_an_answer_taken_back_can_be_asked_for_again() -> None:
+    desk = registered(Desk(Rules()), 1)
+    desk.ask("ann")
+    desk.hand_in("ann", "t0", 1)
+    assert desk.ask("ann")[0]["task"] is None
+    desk.hand_in("ann", "t0", None)
+    assert desk.ask("ann")[0]["task"] == "t0"
+
+
+def test_a_request_for_several_gets_as_many_and_a_reason_where_there_are_fewer() -> None:
+    desk = registered(Desk(Rules()), 3)
+    got = desk.ask("ann", count=2)
+    assert len({assignment["task"] for assignment in got}) == 2
+    assert [assignment["id"][-2:] for assignment in got] == ["-0", "-1"]
+    last, refusal = desk.ask("ann", count=100)
+    assert last["task"] is not None
+    assert refusal["reason"] == "all-answered"
+
+
+def test_a_replayed_request_continues_where_it_was_cut_off() -> None:
+    desk = registered(Desk(Rules()), 9)
+    got = desk.ask("ann", count=5)
+    cut = Desk(Rules(), desk.log, desk.assignments[:2])
+    cut.instance.recover()
+    partition = partition_of(b"ann", 3)
+    rest = cut.answer(partition, desk.requests[partition])
+    assert [assignment["id"] for assignment in rest] == [assignment["id"] for assignment in got[2:]]
+    tasks = {assignment["task"] for assignment in got[:2] + rest}
+    assert len(tasks) == 5
+
+
+def test_the_reasons_when_there_is_no_task() -> None:
+    desk = Desk(Rules())
+    assert desk.ask("ann")[0]["reason"] == "no-open-task"
+    registered(desk, 2)
+    desk.describe([{"task": "t0", "status": "closed"}])
+    assert desk.ask("ann")[0]["task"] == "t1"
+    assert desk.ask("ann")[0]["reason"] == "all-answered"
+    desk.describe([{"task": "t1", "status": "closed"}])
+    assert desk.ask("bob")[0]["reason"] == "no-open-task"
+    desk.describe([{"task": "t0", "status": "open"}])
+    assert desk.ask("bob")[0]["task"] == "t0"
+
+
+def test_a_spent_budget_is_the_reason_once_its_tasks_are_closed() -> None:
+    desk = registered(Desk(Rules(budget=2)), 2)
+    desk.hand_in("ann", "t0", 1)
+    desk.describe([{"task": "t0", "status": "closed"}, {"task": "t1", "status": "closed"}])
+    assert desk.ask("cas")[0]["reason"] == "no-open-task"
+    desk.hand_in("bob", "t0", 1)
+    assert desk.ask("cas")[0]["reason"] == "budget-spent"
+
+
+def test_a_worker_below_the_bar_gets_nothing_after_enough_labels() -> None:
+    desk = registered(Desk(Rules(block_below=0.5, block_after=5)), 30)
+    desk.describe({"task": f"t{number}", "gold": 1} for number in range(10))
+    for number in range(5):
+        assert desk.ask("ann")[0]["task"] is not None
+        desk.hand_in("ann", f"t{number}", -1)
+        desk.hand_in("bob", f"t{number}", 1)
+    assert desk.ask("ann")[0]["reason"] == "worker-blocked"
+    assert desk.ask("bob")[0]["task"] is not None
+
+
+def test_gold_is_given_at_its_rate_once_to_each_and_not_at_all_by_default() -> None:
+    desk = registered(Desk(Rules(gold_rate=0.2, seed=2)), 400)
+    desk.describe({"task": f"gold-{number}", "gold": 1} for number in range(100))
+    got = []
+    for number in range(300):
+        got += desk.ask("ann")
+        desk.hand_in("ann", got[-1]["task"], 1 if number % 2 else -1)
+    gold = [assignment["task"] for assignment in got if assignment["policy"] == "gold"]
+    assert len(set(gold)) == len(gold)
+    assert all(task.startswith("gold-") for task in gold)
+    assert 40 <= len(gold) <= 90  # 0.2 of 300, and 0.8 · 5 / ln 2 more at first
+    without = registered(Desk(Rules()), 50)
+    without.describe([{"task": "t7", "gold": -1}])
+    assert "t7" not in {assignment["task"] for assignment in without.ask("ann", count=49)}
+
+
+def test_gold_they_have_seen_is_not_given_again() -> None:
+    desk = registered(Desk(Rules(gold_rate=1.0)), 3)
+    desk.describe([{"task": "t0", "gold": 1}])
+    first, second, third = desk.ask("ann", count=3)
+    assert (first["task"], first["policy"]) == ("t0", "gold")
+    assert {second["task"], third["task"]} == {"t1", "t2"}
+    assert second["policy"] == "uncertainty"
+
+
+def test_a_label_is_a_request_where_that_is_set() -> None:
+    rules = Rules(assign_on_label=True)
+    desk = registered(Desk(rules), 3)
+    [first] = desk.ask("ann")
+    ended, following = desk.hand_in("ann", first["task"], 1)
+    assert ended["ended"] == "answered"
+    assert following["task"] not in (None, first["task"])
+    [skipper_gets] = desk.hand_in("bob", "t1", 0)
+    assert skipper_gets["id"].startswith("label-")
+    assert skipper_gets["task"] in ("t0", "t2")
+    assert desk.successor(rules).assignments == desk.assignments
+
+
+def test_a_label_that_is_a_request_is_answered_after_a_crash() -> None:
+    rules = Rules(assign_on_label=True)
+    desk = registered(Desk(rules), 3)
+    desk.hand_in("ann", "t0", 1)
+    answered = desk.assignments.copy()
+    desk.assignments.clear()  # the crash came before they were published
+    assert len(answered) == 1
+    assert len(desk.successor(rules).assignments) == 1
+
+
+def test_a_lease_whose_end_was_not_told_ends_when_the_partition_is_taken_over() -> None:
+    desk = registered(Desk(Rules()), 3)
+    [got] = desk.ask("ann")
+    desk.hand_in("ann", got["task"], 1)
+    desk.assignments.pop()  # the crash came before the end was published
+    successor = desk.successor(Rules())
+    assert len(successor.leases) == 0
+    assert len(successor.assignments) == 2
+
+
+def test_bad_and_misplaced_requests() -> None:
+    desk = registered(Desk(Rules(), partitions=8), 3)
+    home = partition_of(b"ann", 8)
+    wrong = (home + 1) % 8
+    records = [Record(0, 0, b"{}"), Record(1, 0, encode_request("ann"))]
+    assert desk.answer(wrong, records) == []
+    assert [rejected.why.reason for rejected in desk.last.rejected] == ["missing-field"]
+    assert [(f.worker, f.partition) for f in desk.last.forwarded] == [("ann", home)]
+
+
+def test_the_policy_follows_the_view_in_pieces() -> None:
+    desk = registered(Desk(Rules()), 25)
+    stage: AssignmentStage = desk.stage
+    assert stage.refresh(0, limit=10) == 15
+    assert stage.refresh(0, limit=10) == 5
+    assert stage.refresh(0, limit=10) == 0
+    assert len(stage.policy) == 25

@@ -1,0 +1,86 @@
+"""`sbic tasks`: a file or a few names become records of the tasks topic, all or none."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from orjson import loads
+
+from pipeline.cli.tasks import command
+from pipeline.partitioner import partition_of
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+from tests.tools.projects import PARTITIONS, records_of, sbic
+
+
+async def sent(project: Settings) -> dict[str, list[dict[str, object]]]:
+    """What was sent of each task; every record keyed by its task, in its partition."""
+    found: dict[str, list[dict[str, object]]] = {}
+    for record in await records_of(project, Topics(project).tasks.name):
+        value = loads(record.value)
+        assert record.key == value["task"].encode()
+        assert record.partition == partition_of(record.key, PARTITIONS)
+        found.setdefault(value["task"], []).append(value)
+    return found
+
+
+async def test_a_file_is_registered(project: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "tasks.csv"
+    path.write_text('gold,task,note,prior\n,t1,x,0.3\n-1,"t,2",y,\n,tâche,z,\n 1 ,t4,, 0.5 \n')
+    ended = sbic(project, "tasks", "import", str(path))
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr == "tasks registered: 4 (2 with a prior, 2 gold)\n"
+    assert await sent(project) == {
+        "t1": [{"task": "t1", "prior": 0.3}],
+        "t,2": [{"task": "t,2", "gold": -1}],
+        "tâche": [{"task": "tâche"}],
+        "t4": [{"task": "t4", "prior": 0.5, "gold": 1}],
+    }
+
+
+async def test_close_open_and_reopen(project: Settings) -> None:
+    for arguments in (["close", "t1", "t2"], ["open", "t1"], ["reopen", "t2"]):
+        assert sbic(project, "tasks", *arguments).returncode == 0
+    closed, opened = {"status": "closed"}, {"status": "open"}
+    assert await sent(project) == {
+        "t1": [{"task": "t1", **closed}, {"task": "t1", **opened}],
+        "t2": [{"task": "t2", **closed}, {"task": "t2", **opened}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty; it needs a header with task, prior, gold"),
+        ("task\n", "has no tasks"),
+        ("name,prior\nt1,0.5\n", "line 1: the column 'task' is missing"),
+        ("task,prior\nt1,0.5\nt2,1\n", "line 3: a prior is between 0 and 1, not '1'"),
+        ("task,prior\nt1,nan\n", "line 2: a prior is between 0 and 1, not 'nan'"),
+        ("task,gold\nt1,0\n", "line 2: gold is 1, -1, or nothing if it is not known, not '0'"),
+        ("task,gold\n,1\n", "line 2: the task is empty"),
+        ("task\nt1\nt2\nt1\n", "line 4: the task 't1' is on line 2 already"),
+        ("task,gold\nt1\n", "line 2: has 1 field, but the header has 2"),
+        (f"task\nt1\n{'x' * 257}\n", "line 3: 'task' has 257 bytes in UTF-8, more than 256"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(text: str, problem: str) -> None:
+    ended = CliRunner().invoke(command, ["import", "-"], input=text)  # no Kafka is asked
+    assert ended.exit_code == 2
+    assert problem in ended.output
+    assert "standard input" in ended.output
+
+
+async def test_a_name_that_cannot_be_a_task_sends_nothing(project: Settings) -> None:
+    ended = sbic(project, "tasks", "close", "t1", "x" * 257)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert await sent(project) == {}
+
+
+def test_without_names_or_without_kafka_it_says_so(project: Settings) -> None:
+    assert sbic(project, "tasks", "close").returncode == 2
+    nowhere = Settings(broker="kafka://127.0.0.1:1")
+    ended = sbic(nowhere, "tasks", "open", "t1")
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert "127.0.0.1:1" in line
