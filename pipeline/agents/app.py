@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from time import monotonic, time
 from typing import Any, cast
 
+from aiokafka import AIOKafkaConsumer
 from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
+from pipeline.agents.connection import Connection
 from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.policy_agent import PolicyAgent
@@ -71,6 +73,7 @@ class PipelineApp(BatchedApp):
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
+        self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
         self._add_gauges()
 
     def _add(
@@ -141,6 +144,7 @@ class PipelineApp(BatchedApp):
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
+        await self.add_runtime_dependency(self.connection)
 
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""
@@ -150,7 +154,12 @@ class PipelineApp(BatchedApp):
             return f"reading assignments, {len(self.leases)} leases so far"
         if self.rebalancing or not self.tables.actives_ready:
             return "joining the group and recovering its tables"
+        if self.connection.lost:
+            return "Kafka does not answer"
         return None
+
+    def _kafka_consumer(self) -> AIOKafkaConsumer | None:
+        return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None
 
     def lags(self) -> Iterator[Lag]:
         """How far each partition of labels and votes is behind."""

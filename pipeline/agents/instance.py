@@ -1,14 +1,22 @@
 """Runs one instance as a process: logging, signals, and the exit status."""
 
 import logging
+import os
+import signal
+import sys
 from typing import NoReturn
 
 import faust
+from aiokafka.errors import KafkaError
 
 from pipeline.agents.app import PipelineApp
+from pipeline.agents.errors import CannotStart
+from pipeline.batched.stop import SOFTWARE_ERROR, stop_at_once
 from pipeline.settings import Settings
 
 log = logging.getLogger("sbic")
+
+STOP_SECONDS = 9  # supervisors commonly kill after 10
 
 
 class Instance(faust.Worker):
@@ -19,10 +27,33 @@ class Instance(faust.Worker):
             app, quiet=True, override_logging=False, redirect_stdouts=False, loglevel="WARN"
         )
         self.spinner = None
+        self.servers = ", ".join(app.settings.bootstrap_servers)
 
-    def on_worker_shutdown(self) -> None:
-        """Say so."""
-        log.info("stopping")
+    async def start(self) -> None:
+        """Run until stopped; an error before all services run is like any other."""
+        try:
+            await super().start()
+        except CannotStart as error:
+            _end(str(error), 1)
+        except KafkaError as error:
+            _end(f"Kafka at {self.servers} does not answer: {error}", 1)
+        except Exception as error:
+            stop_at_once(error)
+
+    def _schedule_shutdown(self, received: signal.Signals) -> None:
+        if not self._signal_stop_time:
+            log.info("stopping")
+            self.loop.call_later(STOP_SECONDS, self._give_up)
+        super()._schedule_shutdown(received)
+
+    def _give_up(self) -> None:
+        late = f"not all was published and committed after {STOP_SECONDS} s: is Kafka there?"
+        _end(f"{late} Nothing is lost, the next start recovers", SOFTWARE_ERROR)
+
+
+def _end(message: str, status: int) -> NoReturn:
+    print(f"sbic worker: {message}", file=sys.stderr, flush=True)
+    os._exit(status)
 
 
 def run(settings: Settings) -> NoReturn:

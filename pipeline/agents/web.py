@@ -1,11 +1,14 @@
 """The web port: `/healthz`, `/readyz` and `/metrics`, for supervisors and Prometheus."""
 
 from collections.abc import Callable
+from errno import EADDRINUSE
 from typing import Any
 
 from aiohttp import web
 from mode import Service
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from pipeline.agents.errors import CannotStart
 
 
 class Web(Service):
@@ -33,8 +36,16 @@ class Web(Service):
         app.router.add_get("/metrics", self._metrics)
         self.runner = web.AppRunner(app, access_log=None)
         await self.runner.setup()
-        await web.TCPSite(self.runner, self.host, self.port).start()
+        try:
+            await web.TCPSite(self.runner, self.host, self.port).start()
+        except OSError as error:
+            raise CannotStart(self._why_not(error)) from error
         self.port = self.runner.addresses[0][1]
+
+    def _why_not(self, error: OSError) -> str:
+        if error.errno == EADDRINUSE:
+            return f"port {self.port} is taken; choose another with --web-port, or 0 for any"
+        return f"cannot listen on {self.host}, port {self.port}: {error.strerror or error}"
 
     async def on_stop(self) -> None:
         """Stop listening."""

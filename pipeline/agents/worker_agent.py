@@ -1,6 +1,6 @@
 """Labels to votes: takes label batches, publishes the answers, then their votes."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
 from time import monotonic
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from pipeline.stages.task_view import Worker
 from pipeline.stages.worker_stage import Taken, WorkerStage
 from pipeline.topics import Topics
 
+SECONDS_BETWEEN_WORKERS = 0.2
 LABELS_AT_ONCE = 1000  # so that their answers fit into one record, whatever the length of the ids
 
 
@@ -62,6 +63,8 @@ class WorkerAgent:
         self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
         self.conveyor = Conveyor(producer, LabelGroup, self.pack)
         self.listener: LabelsListener | None = None
+        self.changed: dict[int, dict[Worker, None]] = {}  # workers to publish, by partition
+        self.workers_due = 0.0
 
     def open(self, partition: int) -> None:
         """Begin a partition with nothing in it."""
@@ -70,6 +73,7 @@ class WorkerAgent:
     def close(self, partition: int) -> None:
         """Forget a partition."""
         self.stage.close(partition)
+        self.changed.pop(partition, None)
 
     def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply records of the answers topic."""
@@ -77,7 +81,7 @@ class WorkerAgent:
             self.stage.restore(partition, parse_answers(record.value))
 
     async def ready(self, partitions: set[int]) -> None:
-        """Send the last votes of each partition again, and what they changed of its workers."""
+        """Send the last votes of each partition again, and its workers of the last seconds."""
         if self.listener is not None:
             await self.listener.take_over(partitions)
         for partition in partitions:
@@ -85,10 +89,11 @@ class WorkerAgent:
             for votes in state.last:
                 again = Outbox()
                 self._add_votes(again, encode_answers(Answers([], votes), partition)[1])
-                names = {row[1] for rows in votes.values() for row in rows}
-                self._add_workers(again, {partition: (state.workers[name] for name in names)})
                 await self.conveyor.producer.publish(again)
             state.last.clear()
+            if restored := state.restored_of_late():
+                self.changed[partition] = restored
+                self.conveyor.load()
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and let the conveyor publish them."""
@@ -115,8 +120,10 @@ class WorkerAgent:
                 self.dead_letters.add(first, record, why)
             self._add_forwarded(first, taken)
             self._add_votes(then, votes)
-        self._add_workers(then, {partition: taken.workers for partition, taken in group.items()})
+            if taken.workers:
+                self.changed.setdefault(partition, {}).update(taken.workers)
         started = monotonic()
+        self._add_workers(then, started)
 
         def published(_offsets: Offsets) -> None:
             self.metrics.took(self.name, group.labels, monotonic() - started)
@@ -130,27 +137,36 @@ class WorkerAgent:
         for partition, value in votes.items():
             outbox.add(self.topics.votes.name, partition, (None, value, None, NO_HEADERS))
 
-    def _add_workers(self, outbox: Outbox, workers: Mapping[int, Iterable[Worker]]) -> None:
-        rows = [(partition, worker) for partition, some in workers.items() for worker in some]
-        model = self.stage.model
-        counts = [(worker.labels, worker.correct) for _, worker in rows]
+    def _add_workers(self, outbox: Outbox, now: float) -> None:
+        """Add the workers that changed, a few times a second: they are in no hurry."""
+        if now < self.workers_due and not self.conveyor.in_a_hurry:
+            return
+        if not self.changed:
+            return
+        changed = [(partition, w) for partition, some in self.changed.items() for w in some]
         # for all at once: one by one, these would cost more than the rest of a label
-        intervals = model.intervals(counts) if counts else []
-        for (partition, worker), interval in zip(rows, intervals, strict=True):
-            value = encode_worker(
-                {
-                    "worker": worker.name,
-                    "accuracy": model.accuracy(worker.labels, worker.correct),
-                    "interval": interval,
-                    "labels": worker.labels,
-                    "correct": worker.correct,
-                    "gold": worker.gold,
-                    "gold_right": worker.gold_right,
-                    "last_seen": worker.last_seen,
-                }
-            )
-            row = (worker.name.encode(), value, None, NO_HEADERS)
+        intervals = self.stage.model.intervals([(w.labels, w.correct) for _, w in changed])
+        for (partition, worker), interval in zip(changed, intervals, strict=True):
+            row = (worker.name.encode(), self._encode(worker, interval), None, NO_HEADERS)
             outbox.add(self.topics.workers.name, partition, row)
+        self.changed = {}
+        self.workers_due = now + SECONDS_BETWEEN_WORKERS
+        # then once more, for those that change meanwhile and are not followed by others
+        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
+
+    def _encode(self, worker: Worker, interval: list[float]) -> bytes:
+        return encode_worker(
+            {
+                "worker": worker.name,
+                "accuracy": self.stage.model.accuracy(worker.labels, worker.correct),
+                "interval": interval,
+                "labels": worker.labels,
+                "correct": worker.correct,
+                "gold": worker.gold,
+                "gold_right": worker.gold_right,
+                "last_seen": worker.last_seen,
+            }
+        )
 
     def _add_forwarded(self, outbox: Outbox, taken: Taken[ConsumerRecord]) -> None:
         for record, worker, home in taken.forwarded:

@@ -11,6 +11,7 @@ import faust
 from faust.types import AgentT
 
 from pipeline.batched.conveyor import Conveyor
+from pipeline.batched.recovery import BatchTableManager
 from pipeline.batched.stop import stop_at_once
 from pipeline.batched.transport import BatchTopic
 
@@ -22,6 +23,7 @@ class BatchedApp(faust.App):
         super().__init__(
             app_id,
             Topic=BatchTopic,
+            TableManager=BatchTableManager,
             store="memory://",
             web_enabled=False,  # its pages show tables and routes, and `/` always says OK
             topic_allow_declare=False,
@@ -48,7 +50,7 @@ class BatchedApp(faust.App):
     async def wait_idle(self) -> None:
         """Wait until all that agents have made of their batches is published."""
         for conveyor in self.conveyors:
-            await conveyor.idle.wait()
+            await conveyor.wait_idle()
 
     def _create_directories(self) -> None:
         """None: Faust 0.15.3 makes folders for tables even where they are in memory."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka import ConsumerRecord
 from faust.transport.consumer import ensure_TP
-from faust.transport.drivers.aiokafka import Consumer
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
+from pipeline.batched.thread import NoThread
 
 if TYPE_CHECKING:
     from pipeline.batched.app import BatchedApp
@@ -30,6 +31,9 @@ class BatchConsumer(Consumer):
         self.next_offset: dict[TP, int] = {}  # after the last batch handed out
         self.gap: dict[TP, tuple[int, int]] = {}  # the offset expected, and the one that came
         super().__init__(*args, **kwargs)
+
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
+        return NoThread(self, loop=self.loop, beacon=self.beacon)
 
     async def getmany(
         self,

@@ -54,6 +54,7 @@ class Conveyor(Service, Generic[G]):
         self.filling = new_group()
         self.batches: list[Batch] = []
         self.owed: tuple[Parcel, list[Batch]] | None = None
+        self.in_a_hurry = False  # what could go out later has to go out now
         self.loaded = asyncio.Event()
         self.emptied = asyncio.Event()
         self.idle = asyncio.Event()
@@ -77,6 +78,15 @@ class Conveyor(Service, Generic[G]):
             self.batches.append(batch)
         self.idle.clear()
         self.loaded.set()
+
+    async def wait_idle(self) -> None:
+        """Publish all there is, and wait until it is acknowledged."""
+        if self.should_stop:
+            return  # it was idle when it stopped
+        self.in_a_hurry = True
+        self.load()
+        await self.idle.wait()
+        self.in_a_hurry = False
 
     @Service.task
     async def _run(self) -> None:

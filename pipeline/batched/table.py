@@ -109,7 +109,8 @@ class BatchTable(Table[Any, Any]):
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """All of the changelog is applied."""
         await super().on_recovery_completed(active_tps, standby_tps)
+        mine = {tp.partition for tp in active_tps} & set(self.offsets)  # still, that is
         try:
-            await self.states.ready({tp.partition for tp in active_tps})
+            await self.states.ready(mine)
         except Exception as error:
             stop_at_once(error)

@@ -1,13 +1,15 @@
 """One decorator: compile a loop over numbers with numba where the `research` extra is installed."""
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+numba: Any
 try:
-    import numba
+    numba = import_module("numba")
 except ModuleNotFoundError:
     numba = None
 

@@ -12,6 +12,8 @@ from pipeline.records.labels import parse_label
 from pipeline.records.votes import SKIPS, Answers, Vote, VotesByPartition
 from pipeline.stages.task_view import Answer, Belief, TaskView, Worker
 
+LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
+
 
 class Record(Protocol):
     """What the step needs of a record, as aiokafka has it."""
@@ -73,6 +75,19 @@ class WorkerPartition:
         self.workers: dict[str, Worker] = {}
         self.taken = -1
         self.last: deque[VotesByPartition] = deque(maxlen=2)
+        self.restored: deque[tuple[int, set[str]]] = deque()  # time and workers of late
+
+    def restoring(self, time: int, workers: set[str]) -> None:
+        """Answers of these workers, taken then, are being restored."""
+        self.restored.append((time, workers))
+        while self.restored[0][0] < time - LATELY_NS:
+            self.restored.popleft()
+
+    def restored_of_late(self) -> dict[Worker, None]:
+        """The workers in the answers of the last seconds that were restored, once."""
+        names = {name for _, workers in self.restored for name in workers}
+        self.restored.clear()
+        return dict.fromkeys(self.workers[name] for name in names)
 
 
 class WorkerStage:
@@ -114,6 +129,7 @@ class WorkerStage:
         rows.sort(key=_offset)
         state.taken = answers.upto
         state.last.append(answers.votes)
+        state.restoring(answers.taken[-1][0], {row[1] for row in rows})
         source = str(partition)
         for task, name, label, vote, labels, offset, timestamp in rows:
             worker = state.workers.get(name) or state.workers.setdefault(name, Worker(name))
