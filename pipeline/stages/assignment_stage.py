@@ -24,8 +24,9 @@ from pipeline.records.bad import BadRecord
 from pipeline.records.requests import parse_request
 from pipeline.records.votes import Vote, VotesByPartition
 from pipeline.stages.gold_rate import GoldRate
-from pipeline.stages.leases import Lease, Leases
+from pipeline.stages.leases import Leases
 from pipeline.stages.task_view import TaskView, Worker
+from pipeline.stages.timed_leases import Lease
 from pipeline.stages.worker_stage import Forwarded, R, Rejected, WorkerStage
 
 PolicyName = Literal["uncertainty", "uniform"]
@@ -99,6 +100,8 @@ class AssignmentStage:
         self.policy = policy_of(rules.policy, rules.seed, prior)
         self.gold: Policy[str] = Uniform(rules.seed)
         self.gold_rate = GoldRate(rules.gold_rate, rules.seed)
+        self._opened = 0  # how often a task was new to the policy
+        self._exhausted: dict[str, tuple[int, int]] = {}  # workers for whom there was no task left
         view.changed = dict.fromkeys(view.beliefs)
 
     def answer(self, partition: int, records: Sequence[R], now: int, answered: Answered[R]) -> None:
@@ -123,8 +126,10 @@ class AssignmentStage:
         """Labels were taken: their leases end, and each may be a request for the next task."""
         rows = sorted((row for rows in votes.values() for row in rows), key=_offset)
         for task, worker, label, _vote, _labels, offset, timestamp in rows:
-            if label is None:
-                continue  # an answer taken back
+            if label is None:  # an answer taken back: the worker may get the task again
+                self._exhausted.pop(worker, None)
+                self.leases.forget(worker, task)
+                continue
             lease = self.leases.end(worker, task)
             if lease is not None:
                 self._publish_end(worker, task, lease, "answered" if label else "skipped", answered)
@@ -138,6 +143,7 @@ class AssignmentStage:
         just before a crash, are answered.
         """
         self.leases.expire(now)
+        self._exhausted.clear()
         for name, task, lease in list(self.leases.among(partitions)):
             worker = self._worker(lease.partition, name)
             if worker is not None and (task in worker.answers or task in worker.skipped):
@@ -169,6 +175,7 @@ class AssignmentStage:
             return
         here, other = (self.gold, self.policy) if belief.gold else (self.policy, self.gold)
         other.remove(task)
+        self._opened += task not in here
         here.update(task, belief.labels, belief.log_odds, self.leases.in_flight(task))
 
     def _give(
@@ -210,9 +217,13 @@ class AssignmentStage:
             gold = self.gold.choose(not_again)
             if gold is not None:
                 return gold, "gold"
-        task = self.policy.choose(not_again)
-        if task is not None:
-            return task, self.rules.policy
+        # whoever asks again when all is answered must not cost a look at all tasks every time
+        state = self._opened, self.leases.forgotten
+        if self._exhausted.get(name) != state:
+            task = self.policy.choose(not_again)
+            if task is not None:
+                return task, self.rules.policy
+            self._exhausted[name] = state
         if len(self.policy):
             return None, Refusal.ALL_ANSWERED
         spent = self.rules.budget is not None and self.view.labels >= self.rules.budget

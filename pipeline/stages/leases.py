@@ -1,24 +1,15 @@
 """Which tasks are out with which workers: an assignment is a lease, and leases end."""
 
 from collections.abc import Iterator, Mapping
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from pipeline.records.assignments import Assignment, place_of
+from pipeline.stages.timed_leases import Lease, TimedLeases
 
 Source = tuple[str, int]
 """Where requests come from: the kind (`label`, or nothing for requests) and the partition."""
 
 DAY = 24 * 3600 * 1000
-NOTHING: Mapping[str, "Lease"] = {}
-
-
-class Lease(NamedTuple):
-    """One task, given to one worker by the owner of `partition`."""
-
-    id: str
-    partition: int
-    expires_at: int
 
 
 class Fence(NamedTuple):
@@ -52,26 +43,23 @@ class Leases:
     """
 
     def __init__(self, memory: int = DAY) -> None:
-        self.memory = memory
         self.changed: dict[str, None] = {}
-        self._by_worker: dict[str, dict[str, Lease]] = {}
+        self.forgotten = 0  # expired leases that are no longer remembered
+        self._running = TimedLeases(extra=0)
+        self._expired = TimedLeases(extra=memory)
         self._in_flight: dict[str, int] = {}
-        self._size = 0
-        self._expiries: list[tuple[int, str, str, str]] = []
-        self._expired: dict[str, dict[str, Lease]] = {}
-        self._forgettable: list[tuple[int, str, str, str]] = []
         self._fences: dict[Source, Fence] = {}
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._running)
 
     def of(self, worker: str) -> Mapping[str, Lease]:
         """The leases of a worker, by task."""
-        return self._by_worker.get(worker, NOTHING)
+        return self._running.of(worker)
 
     def expired(self, worker: str) -> Mapping[str, Lease]:
         """The leases that a worker let expire and that are remembered, by task."""
-        return self._expired.get(worker, NOTHING)
+        return self._expired.of(worker)
 
     def in_flight(self, task: str) -> int:
         """With how many workers a task is now."""
@@ -79,10 +67,7 @@ class Leases:
 
     def among(self, partitions: set[int]) -> Iterator[tuple[str, str, Lease]]:
         """Worker, task and lease of each that owners of these partitions gave."""
-        for worker, leases in self._by_worker.items():
-            for task, lease in leases.items():
-                if lease.partition in partitions:
-                    yield worker, task, lease
+        return (given for given in self._running if given[2].partition in partitions)
 
     def learn(self, assignment: Assignment, now: int) -> None:
         """Take a record of the topic; one that came before changes nothing."""
@@ -113,56 +98,33 @@ class Leases:
 
     def end(self, worker: str, task: str, name: str | None = None) -> Lease | None:
         """End a worker's lease of a task, if there is one (with a name: that one)."""
-        self._forget(worker, task, name)
-        lease = self.of(worker).get(task)
-        if lease is None or (name is not None and lease.id != name):
-            return None
-        _drop(self._by_worker, worker, task)
-        self._size -= 1
-        left = self._in_flight[task] - 1
-        if left:
-            self._in_flight[task] = left
-        else:
-            del self._in_flight[task]
-        self.changed[task] = None
+        self.forget(worker, task, name)
+        lease = self._running.drop(worker, task, name)
+        if lease is not None:
+            self._count(task, -1)
         return lease
 
+    def forget(self, worker: str, task: str, name: str | None = None) -> None:
+        """Remember an expired lease no longer, if there is one (with a name: that one)."""
+        self._expired.drop(worker, task, name)
+
     def expire(self, now: int) -> None:
-        """End the leases whose time is over."""
-        expiries = self._expiries
-        while expiries and expiries[0][0] <= now:
-            _, worker, task, name = heappop(expiries)
-            lease = self.end(worker, task, name)
-            if lease is not None:
-                self._remember(worker, task, lease)
-        forgettable = self._forgettable
-        while forgettable and forgettable[0][0] <= now:
-            _, worker, task, name = heappop(forgettable)
-            self._forget(worker, task, name)
+        """End the leases whose time is over, and forget those that were over long ago."""
+        for worker, task, lease in self._running.take_due(now):
+            self._count(task, -1)
+            self._expired.add(worker, task, lease)
+        self.forgotten += sum(1 for _ in self._expired.take_due(now))
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
         self.end(worker, task)  # a worker who was given the task again has the newer lease
         if lease.expires_at <= now:
-            self._remember(worker, task, lease)
-            return
-        self._by_worker.setdefault(worker, {})[task] = lease
-        self._size += 1
-        self._in_flight[task] = self._in_flight.get(task, 0) + 1
-        heappush(self._expiries, (lease.expires_at, worker, task, lease.id))
+            self._expired.add(worker, task, lease)
+        else:
+            self._running.add(worker, task, lease)
+            self._count(task, 1)
+
+    def _count(self, task: str, more: int) -> None:
+        in_flight = self._in_flight[task] = self._in_flight.get(task, 0) + more
+        if not in_flight:
+            del self._in_flight[task]
         self.changed[task] = None
-
-    def _remember(self, worker: str, task: str, lease: Lease) -> None:
-        self._expired.setdefault(worker, {})[task] = lease
-        heappush(self._forgettable, (lease.expires_at + self.memory, worker, task, lease.id))
-
-    def _forget(self, worker: str, task: str, name: str | None) -> None:
-        lease = self.expired(worker).get(task)
-        if lease is not None and name in (None, lease.id):
-            _drop(self._expired, worker, task)
-
-
-def _drop(leases: dict[str, dict[str, Lease]], worker: str, task: str) -> None:
-    of_worker = leases[worker]
-    del of_worker[task]
-    if not of_worker:
-        del leases[worker]

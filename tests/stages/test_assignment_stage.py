@@ -55,7 +55,9 @@ def test_one_at_a_time_is_the_simulation_in_memory(name: Name, partitions: int) 
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["ask", "ask", "ask", "answer", "skip", "wait", "crash", "replay"]),
+        st.sampled_from(
+            ["ask", "ask", "ask", "answer", "skip", "retract", "wait", "crash", "replay"]
+        ),
         st.sampled_from(WORKERS),
         st.integers(0, 5),
     ),
@@ -69,18 +71,20 @@ def test_nobody_gets_a_task_that_they_answered_skipped_or_hold(
 ) -> None:
     rules = Rules(policy=name, seed=1, lease_ms=LEASE)
     desk = registered(Desk(rules), 5)
-    done: set[tuple[str, str]] = set()
+    skipped: set[tuple[str, str]] = set()
     held: dict[tuple[str, str], int] = {}  # until when
     had: set[tuple[str, str]] = set()
+    answered: set[tuple[str, str]] = set()
     for verb, worker, number in steps:
         if verb == "ask":
             for got in desk.ask(worker, count=number % 3 + 1):
                 pair = worker, got["task"]
                 if got["task"] is None:
                     assert got["reason"] == "all-answered"
+                    barred = answered | skipped | had
+                    assert all((worker, f"t{task}") in barred for task in range(5))
                 else:
-                    assert pair not in done
-                    assert pair not in had
+                    assert pair not in answered | skipped | had
                     had.add(pair)
                     assert got["expires_at"] == desk.now + LEASE
                     held[pair] = got["expires_at"]
@@ -88,8 +92,14 @@ def test_nobody_gets_a_task_that_they_answered_skipped_or_hold(
             pair = worker, f"t{number % 5}"
             ends = desk.hand_in(*pair, 0 if verb == "skip" else 1)
             assert len(ends) == (pair in held)
-            done.add(pair)
+            (answered if verb == "answer" else skipped).add(pair)
             held.pop(pair, None)
+        elif verb == "retract":
+            pair = worker, f"t{number % 5}"
+            desk.hand_in(*pair, None)
+            if pair in answered:
+                answered.discard(pair)
+                had.discard(pair)
         elif verb == "wait":
             desk.now += 100 * number
             held = {pair: end for pair, end in held.items() if end > desk.now}

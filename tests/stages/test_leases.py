@@ -144,6 +144,15 @@ def test_a_request_that_was_answered_in_part_is_answered_to_the_end() -> None:
     assert leases.numbers_out("", 0, 7, count=9) == 9
 
 
+def test_what_ended_long_before_its_time_leaves_nothing_behind() -> None:
+    leases = Leases()
+    for offset in range(10_000):
+        leases.learn(lease("ann", f"t{offset}", offset, 10**9), now=0)
+        leases.end("ann", f"t{offset}")
+    assert len(leases._running._times) < 100
+    assert leases._in_flight == {}
+
+
 def test_a_stranger_s_id_is_passed_over() -> None:
     leases = Leases()
     for name in ("", "x", "1-2", "a-b-c"):

@@ -1,0 +1,74 @@
+"""Uncertainty sampling through Kafka is as much better than uniform sampling as it is in memory."""
+
+from collections.abc import Callable
+from random import Random
+from statistics import mean, stdev
+
+import pytest
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.inference.fast_sbic import FastSBIC
+from pipeline.policies.policy import Policy
+from pipeline.policies.uncertainty import Uncertainty
+from pipeline.policies.uniform import Uniform
+from pipeline.progress import progress
+from pipeline.tools.crowd_at_work import Plan
+from pipeline.tools.own_pipelines import simulate_policies
+from pipeline.tools.simulated_workers import Turns
+from tests.tools.projects import new_project
+
+PLAN = Plan(tasks=300, workers=300, labels_per_task=20, at_once=30, seed=1)
+RUNS = 15  # in memory: the same crowd, another order and other ties each time
+MAKE: dict[str, Callable[[int], Policy[str]]] = {"uniform": Uniform, "uncertainty": Uncertainty}
+
+
+def in_memory(plan: Plan, policy: Policy[str], seed: int) -> float:
+    """The error in the end, where each label is counted before the next worker asks."""
+    truth, workers = plan.draw_truth("x"), plan.draw_workers("x")
+    engine: FastSBIC[str, str] = FastSBIC(plan.habits.accuracy)
+    turns = Turns(workers, Random(seed))
+    answered: dict[str, set[str]] = {name: set() for name in workers}
+    labels = dict.fromkeys(truth, 0)
+    for task in truth:
+        policy.update(task, 0, 0.0)
+    for _ in range(plan.labels):
+        name = turns.next()
+        assert name is not None
+        turns.done(name)
+        chosen = policy.choose(answered[name])
+        assert chosen is not None
+        (label,) = workers[name].respond(truth[chosen]).labels
+        _, log_odds = engine.observe(chosen, name, label)
+        answered[name].add(chosen)
+        labels[chosen] += 1
+        policy.update(chosen, labels[chosen], log_odds)
+    return mean(engine.log_odds(task) * truth[task] <= 0 for task in truth)
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, list[float]]:
+    """The errors in memory, of each policy."""
+    return {
+        name: [in_memory(PLAN, make(seed), seed) for seed in range(RUNS)]
+        for name, make in MAKE.items()
+    }
+
+
+def test_in_memory_the_policies_differ_by_far(expected: dict[str, list[float]]) -> None:
+    far = mean(expected["uniform"]) - mean(expected["uncertainty"])
+    spread = (stdev(expected["uniform"]) ** 2 + stdev(expected["uncertainty"]) ** 2) ** 0.5
+    assert far > 3 * spread, "or the comparison below shows nothing"
+
+
+async def test_through_kafka_they_differ_as_in_memory(
+    broker: EmbeddedBroker, expected: dict[str, list[float]]
+) -> None:
+    with progress("") as advance:
+        runs = await simulate_policies(
+            new_project(broker), ["uniform", "uncertainty"], PLAN, advance
+        )
+    errors = {str(run.policy): run.error[-1] for run in runs}
+    assert errors["uncertainty"] < errors["uniform"]
+    for policy, error in errors.items():
+        off = (error - mean(expected[policy])) / stdev(expected[policy])
+        assert abs(off) < 4, (policy, error, expected[policy])
