@@ -143,8 +143,8 @@ class PipelineApp(BatchedApp):
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.follower)
-        await self.add_runtime_dependency(self.connection)
         await self.add_runtime_dependency(self.assignments_follower)
+        await self.add_runtime_dependency(self.connection)
 
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""

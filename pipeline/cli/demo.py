@@ -36,7 +36,7 @@ Where to look next:
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
-    default=1000,
+    default=500,
     show_default=True,
     help="Labels per second at first: the workers think as long as it takes.",
 )

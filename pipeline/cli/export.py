@@ -25,7 +25,8 @@ def command(settings: Settings, what: str, output: str | None) -> None:
       probability  of +1
       prediction   1, -1, or 0 for a tie
       labels       how many are counted
-      status       open
+      status       open or closed
+      reason       why it is closed
       updated_at   timestamp of the newest label counted, in milliseconds
 
     \b
@@ -34,6 +35,9 @@ def command(settings: Settings, what: str, output: str | None) -> None:
       accuracy     the probability that their next label is right
       labels       how many are counted
       correct      how many of those are expected to be right
+      gold         how many of those are on gold tasks
+      gold_right   how many of the labels on gold tasks are right
+      last_seen    timestamp of their newest label or skip, in milliseconds
 
     \b
     Examples:

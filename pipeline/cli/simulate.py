@@ -158,6 +158,7 @@ def carry_out(
     settings: Settings, policy: Literal["uniform", "uncertainty", "compare"] | None, plan: "Plan"
 ) -> "list[Run]":
     """The runs, with a progress bar."""
+    import signal
     from dataclasses import replace
 
     from pipeline.cli.connected import run_connected
@@ -166,6 +167,8 @@ def carry_out(
     from pipeline.tools.own_pipelines import Policy, simulate_policies
     from pipeline.tools.simulate import TasksOfOthers, simulate
 
+    # as Ctrl-C, which asyncio turns into an orderly end: the tasks are closed
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     names: list[Policy] = []
     if policy is not None:
         names = ["uniform", "uncertainty"] if policy == "compare" else [policy]

@@ -32,7 +32,7 @@ from pipeline.settings import Settings
     "web_port",
 )
 def command(settings: Settings) -> None:
-    """Run one instance of the pipeline: labels in, posteriors out.
+    """Run one instance of the pipeline: labels in, posteriors out; requests in, assignments out.
 
     Start more of them, on this machine or others, to share the partitions; up to as many as
     there are partitions. Topics that are missing are created. SIGTERM stops it in good order
@@ -43,6 +43,7 @@ def command(settings: Settings) -> None:
       sbic worker
       sbic worker --broker kafka://one:9092,two:9092 --prefix birds
       SBIC_REPEATS=last sbic worker --web-port 6067
+      sbic worker --policy uniform --lease-seconds 120 --stop-labels 5
     """
     import asyncio
     import logging

@@ -77,6 +77,12 @@ class WorkerPartition:
         self.last: deque[VotesByPartition] = deque(maxlen=2)
         self.restored: deque[tuple[int, set[str]]] = deque()  # time and workers of late
 
+    def restoring(self, time: int, workers: set[str]) -> None:
+        """Answers of these workers, taken then, are being restored."""
+        self.restored.append((time, workers))
+        while self.restored[0][0] < time - LATELY_NS:
+            self.restored.popleft()
+
     def restored_of_late(self) -> dict[Worker, None]:
         """The workers in the answers of the last seconds that were restored, once."""
         names = {name for _, workers in self.restored for name in workers}
@@ -123,6 +129,7 @@ class WorkerStage:
         rows.sort(key=_offset)
         state.taken = answers.upto
         state.last.append(answers.votes)
+        state.restoring(answers.taken[-1][0], {row[1] for row in rows})
         source = str(partition)
         for task, name, label, vote, labels, offset, timestamp in rows:
             worker = state.workers.get(name) or state.workers.setdefault(name, Worker(name))

@@ -22,6 +22,8 @@ from pipeline.topics import Topics
 
 PATIENCE_SECONDS = 60  # longer than it takes another instance to take over
 
+TASKS_AT_ONCE = 1000
+
 
 class NoAnswer(Exception):
     """The pipeline does not do its part."""
@@ -110,8 +112,14 @@ class Asker:
     async def describe(self, tasks: Iterable[str], **fields: object) -> None:
         """Register tasks, or change them."""
         topic = self._topics.tasks.name
-        records = [(task, dumps({"task": task, **fields})) for task in tasks]
-        await asyncio.gather(*(self._send(topic, task, value) for task, value in records))
+        names = list(tasks)
+        for start in range(0, len(names), TASKS_AT_ONCE):
+            await asyncio.gather(
+                *(
+                    self._send(topic, task, dumps({"task": task, **fields}))
+                    for task in names[start : start + TASKS_AT_ONCE]
+                )
+            )
 
     async def _send(self, topic: str, name: str, value: bytes) -> RecordMetadata:
         key = name.encode()

@@ -33,12 +33,21 @@ def _read_worker(value: bytes) -> dict[str, Any]:
 EXPORTS = {
     "posteriors": Export(
         lambda topics: topics.posteriors,
-        ("task", "log_odds", "probability", "prediction", "labels", "status", "updated_at"),
+        (
+            "task",
+            "log_odds",
+            "probability",
+            "prediction",
+            "labels",
+            "status",
+            "reason",
+            "updated_at",
+        ),
         parse_posterior,
     ),
     "workers": Export(
         lambda topics: topics.workers,
-        ("worker", "accuracy", "labels", "correct"),
+        ("worker", "accuracy", "labels", "correct", "gold", "gold_right", "last_seen"),
         _read_worker,
     ),
 }
@@ -64,7 +73,7 @@ def row_of(export: Export, value: bytes) -> Row | None:
     """The columns of a record, empty where it has no such field; no row if it is not one of ours.
 
     >>> row_of(EXPORTS["workers"], b'{"worker":"w1","accuracy":0.75,"labels":1,"correct":1.0}')
-    ['w1', 0.75, 1, 1.0]
+    ['w1', 0.75, 1, 1.0, None, None, None]
     >>> row_of(EXPORTS["workers"], b"[]")
     """
     try:

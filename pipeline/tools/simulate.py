@@ -60,9 +60,11 @@ class Simulation:
     async def follow(self) -> None:
         """Read the posteriors, for ever."""
         while True:
-            for posterior in posteriors(await self._posteriors.next(seconds=1)):
+            records = await self._posteriors.next(seconds=1)
+            for posterior in posteriors(records):
                 self._curve.learn(posterior)
-            self._moved.set()
+            if records:
+                self._moved.set()
 
     async def execute(self) -> Run:
         """All of it; in the end the tasks are closed, so that nobody works on them any more."""
@@ -80,16 +82,17 @@ class Simulation:
             await self._asker.describe(self._truth, status="closed")
 
     async def _until(self, condition: Callable[[], bool], problem: str) -> None:
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not condition():
-                    self._moved.clear()
+        """Wait as long as posteriors keep coming."""
+        while not condition():
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
                     await self._moved.wait()
-        except TimeoutError:
-            raise NoAnswer(
-                f"{problem} in {PATIENCE_SECONDS} seconds: is an instance running? "
-                "Start one with: sbic worker"
-            ) from None
+            except TimeoutError:
+                raise NoAnswer(
+                    f"{problem}, and no posterior came for {PATIENCE_SECONDS} seconds: is an "
+                    "instance running? Start one with: sbic worker"
+                ) from None
 
 
 async def simulate(settings: Settings, plan: Plan, advance: Advance) -> Run:

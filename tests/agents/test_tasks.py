@@ -108,7 +108,13 @@ async def test_gold_tells_who_is_good_and_a_restart_does_not_forget(
         # ann has 4 of 4 right, bob none: weights log((c + 2) / (n - c + 1))
         assert weights["t1"]["log_odds"] == pytest.approx(log(6 / 1), abs=1e-12)
         assert weights["t2"]["log_odds"] == pytest.approx(log(2 / 5), abs=1e-12)
-        known = await workers(here)
+        known: dict[str, dict[str, Any]] = {}
+
+        async def all_told() -> bool:
+            known.update(await workers(here))
+            return all(known[name]["labels"] == 5 for name in ("ann", "bob"))
+
+        await until(all_told, 30)
         assert (known["ann"]["gold"], known["ann"]["gold_right"]) == (4, 4)
         assert (known["bob"]["gold"], known["bob"]["gold_right"]) == (4, 0)
         ann = known["ann"]

@@ -301,6 +301,8 @@ def test_skips_are_remembered_reach_no_task_and_survive_a_restart() -> None:
     assert "t1" not in instance.view.beliefs
     successor = OneInstance(kafka)
     successor.recover()
+    late = successor.workers.partitions[0].restored_of_late()
+    assert sorted(worker.name for worker in late) == ["ann", "bob"]
     for running in (instance, successor):
         workers = running.workers.partitions[0].workers
         assert workers["ann"].skipped == {"t1"}

@@ -9,7 +9,7 @@ from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.tools.projects import sbic, write
 
-HEADER = "task,log_odds,probability,prediction,labels,status,updated_at\n"
+HEADER = "task,log_odds,probability,prediction,labels,status,reason,updated_at\n"
 
 
 def posterior(task: str, log_odds: float, labels: int) -> tuple[bytes, bytes]:
@@ -45,7 +45,7 @@ async def test_the_last_posterior_of_each_task_sorted_by_task(project: Settings)
     ended = sbic(project, "export", "posteriors")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == HEADER + (
-        '"a,1",-0.1,0.47502081252106,-1,1,open,1700000000000\nb,0.0,0.5,0,2,open,1700000000000\n'
+        '"a,1",-0.1,0.47502081252106,-1,1,open,,1700000000000\nb,0.0,0.5,0,2,open,,1700000000000\n'
     )
 
 
@@ -61,7 +61,10 @@ def test_workers_into_a_file(project: Settings, tmp_path: Path) -> None:
     target.write_text("what was there before")
     ended = sbic(project, "export", "workers", "-o", str(target))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert target.read_text() == "worker,accuracy,labels,correct\nann,0.75,1,1.0\n"
+    assert target.read_text() == (
+        "worker,accuracy,labels,correct,gold,gold_right,last_seen\n"
+        "ann,0.75,1,1.0,0,0,1700000000000\n"
+    )
     assert list(tmp_path.iterdir()) == [target]
 
 

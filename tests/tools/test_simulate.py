@@ -1,6 +1,9 @@
 """`sbic simulate`: a crowd that behaves as it should, on the real pipeline."""
 
+import asyncio
 import csv
+import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from pipeline.tools.crowd_at_work import Plan
 from pipeline.tools.simulated_workers import Habits
 from pipeline.topics import Topics
 from tests.instances import instance
-from tests.tools.projects import PARTITIONS, new_project, records_of, sbic, write
+from tests.tools.projects import PARTITIONS, environment, new_project, records_of, sbic, write
 
 SMALL = ("--tasks", "40", "--workers", "30", "--at-once", "8", "--labels-per-task", "6")
 
@@ -140,6 +143,30 @@ async def test_policies_are_compared_on_pipelines_of_their_own_which_end_with_it
             assert state == "Empty", "no instance is left"
     finally:
         await admin.close()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+async def test_whoever_stops_it_leaves_no_open_task_behind(
+    project: Settings, stop: signal.Signals
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pipeline", "simulate", *SMALL),
+        env=environment(project),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        tasks = Topics(project).tasks.name
+        async with asyncio.timeout(60):
+            while len(await records_of(project, tasks)) < 40:  # it waits for an instance then
+                assert process.returncode is None
+            process.send_signal(stop)
+            _, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert (process.returncode, errors.decode().strip()) == (130, "sbic: interrupted")
+    assert await all_closed(project)
 
 
 async def test_without_an_instance_the_person_is_told_what_to_do(
