@@ -42,8 +42,11 @@ class BatchConsumer(Consumer):
         """Fetch, and yield one message for each topic that has records."""
         records, active = await self._wait_next_records(timeout)
         generation = self.app.consumer_generation_id
-        if not records or self.should_stop or not self.flow_active:
-            return  # what was fetched as a rebalance began is fetched again after it
+        if not records or self.should_stop:
+            return
+        if not self.flow_active:
+            await self._rewind(records)
+            return
         for batch in await self._batches(records, active):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return  # what is left is fetched again from the committed offset
@@ -51,6 +54,17 @@ class BatchConsumer(Consumer):
                 self.next_offset[tp] = fetched[-1].offset + 1
             message = message_of(batch, generation)
             yield message.tp, message
+
+    async def _rewind(self, records: Iterable[Any]) -> None:
+        """Go back to what a rebalance kept from being handed out.
+
+        A fetch that was under way at the seek to the committed offset takes what comes after it:
+        if nothing followed, these records would wait for ever.
+        """
+        fetched = {ensure_TP(partition) for partition in records} & self.assignment()
+        places = {tp: self.next_offset[tp] for tp in fetched if tp in self.next_offset}
+        if places:
+            await self._thread.seek_wait(places)
 
     async def _batches(
         self, records: Mapping[Any, list[ConsumerRecord]], active: set[TP] | None
