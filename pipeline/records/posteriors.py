@@ -100,7 +100,9 @@ def parse_posterior(value: bytes | None) -> Posterior:
             and 0 < len(task) <= ID_SURELY_SHORT
             and type(posterior["log_odds"]) is float
             and type(posterior["labels"]) is int
+            and 0 <= posterior["labels"] <= MOST_LABELS
             and type(posterior["sources"]) is dict
+            and set(map(type, posterior["sources"].values())) <= OFFSETS
             and type(posterior["updated_at"]) is int
             and len(posterior) == USUAL_FIELDS
             and posterior["status"] == "open"
@@ -115,10 +117,12 @@ def _parse_carefully(value: bytes | None) -> Posterior:
     posterior = read_object(value)
     read_id(posterior, "task")
     read_number(posterior, "log_odds", float)
-    read_number(posterior, "labels", int)
+    if not 0 <= read_number(posterior, "labels", int) <= MOST_LABELS:
+        raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
     read_number(posterior, "updated_at", int)
-    if type(read_field(posterior, "sources")) is not dict:
-        raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object")
+    sources = read_field(posterior, "sources")
+    if type(sources) is not dict or not set(map(type, sources.values())) <= OFFSETS:
+        raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object of offsets")
     for name, is_good in SOMETIMES.items():
         if name in posterior and not is_good(posterior[name]):
             raise BadRecord(Reason.BAD_FIELD, f"{name!r} cannot be {posterior[name]!r:.40}")
@@ -130,6 +134,8 @@ def _parse_carefully(value: bytes | None) -> Posterior:
 
 
 USUAL_FIELDS = 8
+MOST_LABELS = 1 << 53  # what every reader of JSON can hold
+OFFSETS = {int}
 SOMETIMES: dict[str, Callable[[Any], bool]] = {
     "status": lambda value: value in ("open", "closed"),
     "reason": lambda value: value in CLOSE_REASONS,

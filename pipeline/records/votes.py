@@ -91,7 +91,8 @@ def _are_votes(rows: list[Any]) -> bool:
     # by columns: a check of every row costs as much as counting its vote
     if not rows or set(map(type, rows)) != {list} or set(map(len, rows)) != {len(SHAPE)}:
         return False
-    columns = zip(*rows, strict=True)
-    return all(
-        set(map(type, column)) <= kinds for column, kinds in zip(columns, SHAPE, strict=True)
+    columns = list(zip(*rows, strict=True))
+    return (
+        all(set(map(type, column)) <= kinds for column, kinds in zip(columns, SHAPE, strict=True))
+        and set(columns[4]) <= {1, 0, -1}
     )
