@@ -92,7 +92,6 @@ def _are_votes(rows: list[Any]) -> bool:
     if not rows or set(map(type, rows)) != {list} or set(map(len, rows)) != {len(SHAPE)}:
         return False
     columns = list(zip(*rows, strict=True))
-    return (
-        all(set(map(type, column)) <= kinds for column, kinds in zip(columns, SHAPE, strict=True))
-        and set(columns[4]) <= {1, 0, -1}
-    )
+    return all(
+        set(map(type, column)) <= kinds for column, kinds in zip(columns, SHAPE, strict=True)
+    ) and set(columns[4]) <= {1, 0, -1}
