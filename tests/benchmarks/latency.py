@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from time import perf_counter
 
 import numpy as np
@@ -94,9 +95,11 @@ async def milliseconds(
         while not all(place in came for place in sent):  # noqa: ASYNC110  # a benchmark may poll
             await asyncio.sleep(0.05)
     listener.cancel()
-    return [1000 * (came[place] - started) for place, started in sent.items()]
+    in_order = sorted(sent.items(), key=itemgetter(1))
+    return [1000 * (came[place] - started) for place, started in in_order]
 
 
 def summary(values: list[float]) -> tuple[float, float]:
-    """Median and 99th percentile."""
-    return float(np.median(values)), float(np.percentile(values, 99))
+    """Median and 99th percentile, in order of sending and without the first fifth: the warm-up."""
+    steady = values[len(values) // 5 :]
+    return float(np.median(steady)), float(np.percentile(steady, 99))

@@ -53,6 +53,6 @@ async def worker(stream: faust.StreamT[Label]) -> None:
 
 
 if __name__ == "__main__":
-    faust.Worker(
-        app, loglevel="ERROR", quiet=True, redirect_stdouts=False
-    ).execute_from_commandline()
+    stock = faust.Worker(app, loglevel="ERROR", quiet=True, redirect_stdouts=False)
+    stock.spinner = None  # it would write into the result
+    stock.execute_from_commandline()
