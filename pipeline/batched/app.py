@@ -37,6 +37,8 @@ class BatchedApp(faust.App):
             broker_session_timeout=10.0,  # a successor takes over that long after a SIGKILL
             broker_heartbeat_interval=2.0,
             broker_request_timeout=60.0,
+            # a broker that has just come back may not know its topics yet: look again soon
+            consumer_metadata_max_age_ms=5_000,
             **options,
         )
         self.conveyors: list[Conveyor[Any]] = []
