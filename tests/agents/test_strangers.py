@@ -1,0 +1,120 @@
+"""Promise 5: clients that we did not write produce labels and consume posteriors."""
+
+import asyncio
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.partitioner import partition_of
+from tests.agents.crowd import crowd
+from tests.agents.kafka import Project, Triple, project
+from tests.instances import instance
+
+KCAT = shutil.which("kcat") or shutil.which("kafkacat")
+needs_kcat = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
+
+
+def line(triple: Triple) -> str:
+    task, worker, label = triple
+    return json.dumps({"task": task, "worker": worker, "label": label})
+
+
+def produce_with_confluent(here: Project, triples: Sequence[Triple], **options: str) -> None:
+    """Send labels, keyed by their worker."""
+    producer = Producer({"bootstrap.servers": here.settings.bootstrap_servers[0], **options})
+    for triple in triples:
+        producer.produce(here.topics.labels.name, key=triple[1], value=line(triple))
+    assert producer.flush(30) == 0
+
+
+def consume_with_confluent(here: Project, labels: int) -> dict[str, int]:
+    """Labels of each task by its last posterior, once they add up."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": here.settings.bootstrap_servers[0],
+            "group.id": f"{here.settings.prefix}-stranger",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([here.topics.posteriors.name])
+    counts: dict[str, int] = {}
+    try:
+        while sum(counts.values()) < labels:
+            message = consumer.poll(30)
+            assert message is not None, "no more posteriors"
+            assert message.error() is None, message.error()
+            key, value = message.key(), message.value()
+            assert key is not None
+            assert value is not None
+            posterior = json.loads(value)
+            assert key.decode() == posterior["task"]
+            assert message.partition() == partition_of(key, here.settings.partitions)
+            counts[posterior["task"]] = posterior["labels"]
+    finally:
+        consumer.close()
+    return counts
+
+
+async def test_confluent_kafka_produces_and_consumes(broker: EmbeddedBroker) -> None:
+    triples = crowd(labels=600, tasks=60, workers=40, seed=21)
+    here = await project(broker)
+    with instance(broker.url, here.settings.prefix) as running:
+        running.wait_ready()
+        half = len(triples) // 2
+        await asyncio.to_thread(
+            produce_with_confluent, here, triples[:half], partitioner="murmur2_random"
+        )
+        # its own default is another partitioner: such labels are sent on, and count all the same
+        await asyncio.to_thread(produce_with_confluent, here, triples[half:])
+        counts = await asyncio.to_thread(consume_with_confluent, here, len(triples))
+        metrics = running.metrics()
+    assert sum(counts.values()) == len(triples)
+    assert metrics['sbic_labels_total{outcome="counted"}'] == len(triples)
+    assert metrics['sbic_labels_total{outcome="forwarded"}'] > 0
+
+
+async def test_librdkafka_and_we_agree_on_the_partition_of_every_key(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker)
+    rng = random.Random(7)
+    keys = ["".join(rng.choice("aZ09-_é漢") for _ in range(rng.randint(1, 40))) for _ in range(500)]
+    triples: list[Triple] = [("t", key, 1) for key in keys]
+    await asyncio.to_thread(produce_with_confluent, here, triples, partitioner="murmur2_random")
+    records = await here.read(here.topics.labels.name)
+    assert len(records) == len(keys)
+    for record in records:
+        assert record.partition == partition_of(record.key, here.settings.partitions)
+
+
+@needs_kcat
+async def test_kcat_produces_and_consumes(broker: EmbeddedBroker) -> None:
+    assert KCAT is not None
+    triples = crowd(labels=200, tasks=30, workers=20, seed=22)
+    here = await project(broker)
+    server = here.settings.bootstrap_servers[0]
+    lines = "".join(f"{triple[1]}|{line(triple)}\n" for triple in triples)
+    produce = [KCAT, "-P", "-b", server, "-t", here.topics.labels.name, "-K|"]
+    consume = [KCAT, "-C", "-e", "-q", "-b", server, "-t", here.topics.posteriors.name]
+    with instance(broker.url, here.settings.prefix) as running:
+        running.wait_ready()
+        await asyncio.to_thread(
+            subprocess.run,
+            [*produce, "-X", "topic.partitioner=murmur2_random"],
+            input=lines,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        await here.until_counted(len(triples))
+        read = await asyncio.to_thread(
+            subprocess.run, consume, capture_output=True, text=True, check=True, timeout=60
+        )
+    last = {posterior["task"]: posterior for posterior in map(json.loads, read.stdout.splitlines())}
+    assert sum(posterior["labels"] for posterior in last.values()) == len(triples)
