@@ -1,0 +1,104 @@
+"""The conveyor: groups in order, votes after their answers, batches finished after all of it."""
+
+import asyncio
+from typing import Any
+
+from pipeline.batched.batch import Batch
+from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.producer import NO_HEADERS, Offsets, Outbox
+
+
+class Group:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.is_full = False
+
+
+class SlowKafka:
+    """Acknowledges when told to; remembers what was published, request by request."""
+
+    def __init__(self) -> None:
+        self.requests: list[list[str]] = []
+        self.acknowledge = asyncio.Semaphore(0)
+
+    async def publish(self, outbox: Outbox) -> Offsets:
+        self.requests.append([topic for topic, _ in outbox])
+        await self.acknowledge.acquire()
+        return {}
+
+
+class Finished:
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def finish(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+
+def pack(group: Group) -> Parcel:
+    first, then = Outbox(), Outbox()
+    for name in group.names:
+        first.add(f"answers {name}", 0, (None, b"", None, NO_HEADERS))
+        then.add(f"votes {name}", 0, (None, b"", None, NO_HEADERS))
+    return Parcel(first, then, lambda offsets: None)
+
+
+def conveyor_to(kafka: Any) -> Conveyor[Group]:
+    return Conveyor(kafka, Group, pack)
+
+
+async def step(conveyor: Conveyor[Group], kafka: SlowKafka) -> None:
+    """One request, acknowledged."""
+    kafka.acknowledge.release()
+    await conveyor._publish_next()
+
+
+async def load(conveyor: Conveyor[Group], name: str, finished: Finished) -> Batch:
+    group = await conveyor.room()
+    group.names.append(name)
+    batch = Batch({}, finished)
+    conveyor.load(batch)
+    return batch
+
+
+async def test_votes_go_out_after_their_answers_with_those_of_the_next_group() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    conveyor = conveyor_to(kafka)
+    a = await load(conveyor, "a", finished)
+    await step(conveyor, kafka)
+    assert finished.batches == []
+    b = await load(conveyor, "b", finished)
+    await step(conveyor, kafka)
+    assert finished.batches == [a]
+    await step(conveyor, kafka)
+    assert kafka.requests == [["answers a"], ["answers b", "votes a"], ["votes b"]]
+    assert finished.batches == [a, b]
+    assert conveyor.idle.is_set()
+
+
+async def test_what_comes_while_a_request_is_under_way_goes_out_together() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    conveyor = conveyor_to(kafka)
+    await load(conveyor, "a", finished)
+    under_way = asyncio.create_task(conveyor._publish_next())
+    await asyncio.sleep(0)
+    await load(conveyor, "b", finished)
+    await load(conveyor, "c", finished)
+    kafka.acknowledge.release()
+    await under_way
+    await step(conveyor, kafka)
+    assert kafka.requests[1] == ["answers b", "answers c", "votes a"]
+    assert not conveyor.idle.is_set()
+
+
+async def test_a_full_group_makes_the_agent_wait_until_the_next_one() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    conveyor = conveyor_to(kafka)
+    await load(conveyor, "a", finished)
+    conveyor.filling.is_full = True
+    waiting = asyncio.create_task(conveyor.room())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await step(conveyor, kafka)
+    assert (await waiting) is conveyor.filling
