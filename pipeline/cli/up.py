@@ -6,7 +6,7 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import settings_options
-from pipeline.settings import Settings
+from pipeline.settings import SPECS, Settings
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 
@@ -32,28 +32,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
     help="Folder for Kafka's data, kept between runs.  [default: a per-user data folder]",
 )
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: a temporary folder.")
-@settings_options(
-    "prefix",
-    "partitions",
-    "labels_retention_hours",
-    "retention_hours",
-    "alpha",
-    "beta",
-    "prior",
-    "repeats",
-    "policy",
-    "seed",
-    "lease_seconds",
-    "assign_on_label",
-    "gold_rate",
-    "stop_confidence",
-    "stop_labels",
-    "budget",
-    "block_below",
-    "block_after",
-    "web_host",
-    "web_port",
-)
+@settings_options(*(name for name in SPECS if name not in ("broker", "replication")))
 def command(
     settings: Settings, instances: int, port: int, data_dir: Path | None, ephemeral: bool
 ) -> None:

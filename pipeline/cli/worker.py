@@ -3,34 +3,11 @@
 import click
 
 from pipeline.cli.options import settings_options
-from pipeline.settings import Settings
+from pipeline.settings import SPECS, Settings
 
 
 @click.command("worker")
-@settings_options(
-    "broker",
-    "prefix",
-    "partitions",
-    "replication",
-    "labels_retention_hours",
-    "retention_hours",
-    "alpha",
-    "beta",
-    "prior",
-    "repeats",
-    "policy",
-    "seed",
-    "lease_seconds",
-    "assign_on_label",
-    "gold_rate",
-    "stop_confidence",
-    "stop_labels",
-    "budget",
-    "block_below",
-    "block_after",
-    "web_host",
-    "web_port",
-)
+@settings_options(*SPECS)
 def command(settings: Settings) -> None:
     """Run one instance of the pipeline: labels in, posteriors out; requests in, assignments out.
 
