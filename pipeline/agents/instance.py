@@ -52,7 +52,7 @@ class Instance(faust.Worker):
 
 
 def _end(message: str, status: int) -> NoReturn:
-    print(f"sbic worker: {message}", file=sys.stderr, flush=True)
+    print(f"sbic: {message}", file=sys.stderr, flush=True)
     os._exit(status)
 
 

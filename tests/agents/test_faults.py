@@ -1,17 +1,16 @@
 """Promise 2: every label counts once, under SIGKILL, rebalances, restarts and repeated input."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.algorithm import Prior
 from pipeline.records.posteriors import Posterior
-from pipeline.records.votes import parse_votes
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import Project, Triple, project, until
+from tests.agents.recount import agree_with_a_recount
 from tests.instances import Instance, instance
 
 BAD = b'{"task": "t1", "worker": "w1", "label": 2}'
@@ -26,29 +25,6 @@ async def send_slowly(here: Project, triples: Sequence[Triple], bad_every: int) 
             await producer.send_and_wait(here.topics.labels.name, BAD, key=b"w1")
         bad += 1
     return bad
-
-
-async def recount(here: Project) -> dict[str, tuple[int, float]]:
-    """Count all votes again, offline: labels and log-odds of each task, each vote once."""
-    seen: set[tuple[str, int, int]] = set()
-    totals: dict[str, tuple[int, float]] = {}
-    for record in await here.read(here.topics.votes.name):
-        source, votes = parse_votes(record.value)
-        for task, _worker, _label, vote, labels, offset, _timestamp in votes:
-            if (task, source, offset) not in seen:
-                seen.add((task, source, offset))
-                count, log_odds = totals.get(task, (0, 0.0))
-                totals[task] = count + labels, log_odds + vote
-    return totals
-
-
-async def agree_with_a_recount(here: Project, triples: Iterable[Triple]) -> None:
-    posteriors = await here.posteriors()
-    labels = Counter(task for task, _, _ in triples)
-    assert {task: posterior["labels"] for task, posterior in posteriors.items()} == labels
-    for task, (count, log_odds) in (await recount(here)).items():
-        assert posteriors[task]["labels"] == count
-        assert posteriors[task]["log_odds"] == pytest.approx(log_odds, abs=1e-9)
 
 
 async def owned(running: Instance) -> int:
