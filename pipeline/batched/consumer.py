@@ -1,10 +1,16 @@
-"""Hands an agent one event per fetch, and commits what is done of them.
+"""Hands an agent one event per fetch, each record once and in order, and commits what is done.
 
 Faust 0.15.3 creates two asyncio tasks per event and finds the offset to commit in a list of all
 acked offsets, in which a gap can mark a record as acked too early. It acks an event when it leaves
 the agent, also when an exception or a cancellation takes it out: what was not published would be
 committed, and lost. Here an agent says itself when a batch is finished, and since the batches of a
 partition come in order, the offset to commit is the end of the last one.
+
+Around a rebalance Faust fetches before it has sought the committed offsets, and while; it drops
+what it has fetched at the wrong moment, though the position has moved on; and it empties the
+agents' queues once more after that seek. Here two sets of facts decide: `next_offset` says what
+follows in a partition, from the moment on at which it can be handed out, and nothing else is;
+`left_out` says which partitions have moved on without that, and the next fetch goes back.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -29,7 +35,11 @@ class BatchConsumer(Consumer):
         self.finished: dict[TP, int] = {}  # the offset after the last batch done
         self.newest: dict[TP, int] = {}  # the timestamp of the last record done
         self.next_offset: dict[TP, int] = {}  # after the last batch handed out
+        self.sought: dict[TP, int] = {}  # where to begin once the flow is resumed
+        self.left_out: set[TP] = set()  # fetched and not handed out
         self.gap: dict[TP, tuple[int, int]] = {}  # the offset expected, and the one that came
+        self.rebalances = 0
+        self.joined = False
         super().__init__(*args, **kwargs)
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
@@ -40,33 +50,30 @@ class BatchConsumer(Consumer):
         timeout: float,  # noqa: ASYNC109  # Faust calls it so
     ) -> AsyncIterator[tuple[TP, ConsumerMessage]]:
         """Fetch, and yield one message for each topic that has records."""
+        self._go_back()
         records, active = await self._wait_next_records(timeout)
-        generation = self.app.consumer_generation_id
         if not records or self.should_stop:
             return
-        if not self.flow_active:
-            await self._rewind(records)
-            return
-        for batch in await self._batches(records, active):
-            if not self.flow_active or self.app.consumer_generation_id != generation:
-                return  # what is left is fetched again from the committed offset
+        self.left_out.update(map(ensure_TP, records))
+        fetched_in = self.rebalances
+        for batch in self._batches(records, active):
+            if not self.flow_active or self.rebalances != fetched_in:
+                return
             for tp, fetched in batch.parts.items():
                 self.next_offset[tp] = fetched[-1].offset + 1
-            message = message_of(batch, generation)
+            self.left_out.difference_update(batch.parts)
+            message = message_of(batch, self.app.consumer_generation_id)
+            self._read_offset[message.tp] = None  # else Faust drops what is fetched again
             yield message.tp, message
 
-    async def _rewind(self, records: Iterable[Any]) -> None:
-        """Go back to what a rebalance kept from being handed out.
+    def _go_back(self) -> None:
+        """Fetch again what was left out, of the partitions of which that is allowed by now."""
+        if self.left_out:
+            for tp in self.left_out & self.next_offset.keys() & self.assignment():
+                self._thread.seek(tp, self.next_offset[tp])
+                self.left_out.discard(tp)
 
-        A fetch that was under way at the seek to the committed offset takes what comes after it:
-        if nothing followed, these records would wait for ever.
-        """
-        fetched = {ensure_TP(partition) for partition in records} & self.assignment()
-        places = {tp: self.next_offset[tp] for tp in fetched if tp in self.next_offset}
-        if places:
-            await self._thread.seek_wait(places)
-
-    async def _batches(
+    def _batches(
         self, records: Mapping[Any, list[ConsumerRecord]], active: set[TP] | None
     ) -> Iterable[Batch]:
         """One batch for each topic; of a changelog one for each partition, as recovery counts."""
@@ -74,20 +81,17 @@ class BatchConsumer(Consumer):
         for partition, fetched in records.items():
             tp = ensure_TP(partition)
             if active is None or tp in active or tp in self._buffered_partitions:
-                in_order = await self._in_order(tp, fetched)
+                in_order = self._in_order(tp, fetched)
                 if in_order:
                     key = tp if self._is_changelog_tp(tp) else tp.topic
                     batches.setdefault(key, Batch({}, self)).parts[tp] = in_order
         return batches.values()
 
-    async def _in_order(self, tp: TP, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    def _in_order(self, tp: TP, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """The records that follow on those handed out before; none if some are missing between.
 
-        A fetch that was under way during a rebalance returns, after the seek to the committed
-        offset, what comes later than that: Faust 0.15.3 hands it out first, and the fences would
-        then drop what was left out. Here the place is fetched again. If that gives the same, the
-        gap is Kafka's own (a transaction's marker, or expired records). And Faust fetches before
-        that seek: nothing is handed out until it is done.
+        If the same are missing when they are fetched again, the gap is Kafka's own: a
+        transaction's marker, or expired records.
         """
         expected = self.next_offset.get(tp)
         if expected is None:
@@ -99,20 +103,29 @@ class BatchConsumer(Consumer):
         if self.gap.pop(tp, None) == (expected, first):
             return records
         self.gap[tp] = expected, first
-        await self._thread.seek_wait({tp: expected})
         return []
 
     async def perform_seek(self) -> None:
-        """Seek to the committed offsets, and expect the records from there on."""
+        """Seek to the committed offsets, to begin there once Faust has resumed the flow."""
+        begun = self.rebalances
         await super().perform_seek()
-        for tp in self.assignment():
-            if not self._is_changelog_tp(tp):
-                self.next_offset[tp] = self._read_offset[tp] or 0
+        if self.joined and self.rebalances == begun:
+            self.sought = {
+                tp: self._read_offset[tp] or 0
+                for tp in self.assignment()
+                if not self._is_changelog_tp(tp)
+            }
+
+    def resume_flow(self) -> None:
+        """From here on what is handed out stays in the agents' queues."""
+        super().resume_flow()
+        self.next_offset.update(self.sought)
+        self.sought.clear()
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """Seek where a table's recovery begins, and expect the records from there on."""
-        await super().seek_wait(partitions)
         self.next_offset.update(partitions)
+        await super().seek_wait(partitions)
 
     def finish(self, batch: Batch) -> None:
         """All of the batch is published: its end can be committed."""
@@ -158,11 +171,24 @@ class BatchConsumer(Consumer):
 
         Faust 0.15.3 drops what is acked and not committed before it commits; `finished` stays.
         """
+        self._forget(joined=False)
         await super().on_partitions_revoked(revoked)
-        self.next_offset.clear()
         for tp in revoked:
             self.finished.pop(tp, None)
             self.newest.pop(tp, None)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Let Faust recover; what an earlier recovery that is still at work has found is void."""
+        self._forget(joined=True)
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    def _forget(self, *, joined: bool) -> None:
+        """Hand out nothing until the tables of the new assignment are recovered."""
+        self.joined = joined
+        self.rebalances += 1
+        self.next_offset.clear()
+        self.sought.clear()
+        self.gap.clear()
 
     def behind(self) -> Iterator[tuple[str, int, int, int | None]]:
         """Of each partition that agents read: how many records wait, when the last done was made.

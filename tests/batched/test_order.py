@@ -13,68 +13,47 @@ from pipeline.batched.table import BatchTable
 HERE = TP("labels", 0)
 
 
-class Sought:
-    """In the place of Faust's consumer thread."""
-
-    def __init__(self) -> None:
-        self.places: list[dict[TP, int]] = []
-
-    async def seek_wait(self, places: dict[TP, int]) -> None:
-        self.places.append(places)
-
-
-def consumer_at(offset: int) -> tuple[BatchConsumer, Sought]:
+def consumer_at(offset: int) -> BatchConsumer:
     consumer = BatchConsumer.__new__(BatchConsumer)
     consumer.next_offset = {HERE: offset}
     consumer.gap = {}
     consumer.finished = {}
     consumer.newest = {}
-    sought = Sought()
-    consumer._thread = sought  # type: ignore[assignment]
-    return consumer, sought
+    return consumer
 
 
 def records(*offsets: int) -> list[Any]:
     return [SimpleNamespace(offset=offset, timestamp=offset) for offset in offsets]
 
 
-async def offsets(consumer: BatchConsumer, *fetched: int) -> list[int]:
-    return [record.offset for record in await consumer._in_order(HERE, records(*fetched))]
+def offsets(consumer: BatchConsumer, *fetched: int) -> list[int]:
+    return [record.offset for record in consumer._in_order(HERE, records(*fetched))]
 
 
 def test_the_workarounds_are_for_this_version_of_faust() -> None:
     assert faust.__version__ == "0.15.3", "look through pipeline/batched: is all of it needed?"
 
 
-async def test_what_follows_is_handed_out_and_what_was_before_is_not_again() -> None:
-    consumer, sought = consumer_at(5)
-    assert await offsets(consumer, 5, 6) == [5, 6]
-    assert await offsets(consumer, 3, 4, 5, 6) == [5, 6]
-    assert sought.places == []
+def test_what_follows_is_handed_out_and_what_was_before_is_not_again() -> None:
+    consumer = consumer_at(5)
+    assert offsets(consumer, 5, 6) == [5, 6]
+    assert offsets(consumer, 3, 4, 5, 6) == [5, 6]
 
 
-async def test_what_jumped_ahead_is_fetched_again_from_where_it_should_be() -> None:
-    consumer, sought = consumer_at(5)
-    assert await offsets(consumer, 8, 9) == []
-    assert sought.places == [{HERE: 5}]
-    assert await offsets(consumer, 5, 6, 7, 8, 9) == [5, 6, 7, 8, 9]
+def test_what_jumped_ahead_is_not_handed_out_before_what_is_missing() -> None:
+    consumer = consumer_at(5)
+    assert offsets(consumer, 8, 9) == []
+    assert offsets(consumer, 5, 6, 7, 8, 9) == [5, 6, 7, 8, 9]
 
 
-async def test_a_gap_of_kafkas_own_is_passed_after_a_second_look() -> None:
-    consumer, sought = consumer_at(5)
-    assert await offsets(consumer, 8, 9) == []
-    assert await offsets(consumer, 8, 9) == [8, 9]
-    assert sought.places == [{HERE: 5}]
-
-
-async def test_before_the_seek_to_the_committed_offset_nothing_is_handed_out() -> None:
-    consumer, _ = consumer_at(5)
-    consumer.next_offset.clear()
-    assert await offsets(consumer, 5, 6) == []
+def test_a_gap_of_kafkas_own_is_passed_after_a_second_look() -> None:
+    consumer = consumer_at(5)
+    assert offsets(consumer, 8, 9) == []
+    assert offsets(consumer, 8, 9) == [8, 9]
 
 
 def test_only_what_is_finished_can_be_committed() -> None:
-    consumer, _ = consumer_at(5)
+    consumer = consumer_at(5)
     batch = Batch({HERE: records(5, 6)}, consumer)
     assert consumer.finished == {}
     batch.finish()
