@@ -10,9 +10,9 @@ from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
 from pipeline.agents.connection import Connection
-from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.policy_agent import PolicyAgent
+from pipeline.agents.posteriors_follower import PosteriorsFollower
 from pipeline.agents.task_agent import TaskAgent
 from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
@@ -62,7 +62,7 @@ class PipelineApp(BatchedApp):
         self._add(worker_agent, [names.labels.name], "answers", names.answers.name)
         rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
         self.task_stage = TaskStage(prior.log_odds, rules)
-        self.follower = Follower(settings, self.view)
+        self.follower = PosteriorsFollower(settings, self.view)
         task_agent = TaskAgent(
             self.task_stage, self.follower, names, self._producer_of("task"), self.metrics
         )

@@ -7,8 +7,8 @@ from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
 from pipeline.agents.dead_letters import DeadLetters
-from pipeline.agents.follower import Follower
 from pipeline.agents.metrics import Metrics
+from pipeline.agents.posteriors_follower import PosteriorsFollower
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
@@ -56,7 +56,7 @@ class TaskAgent:
     def __init__(
         self,
         stage: TaskStage,
-        follower: Follower,
+        follower: PosteriorsFollower,
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
