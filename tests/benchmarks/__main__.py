@@ -62,8 +62,8 @@ def throughput(broker: EmbeddedBroker) -> None:
     for number in range(1, ROUNDS + 1):
         with round_of(broker, f"throughput-{number}", crowd) as settings:
             raw = contestant("raw_loop", settings, crowd.labels)
-            with instance(broker.url, settings.prefix):
-                ours = crowd.labels / asyncio.run(seconds_until_counted(settings, crowd.labels))
+            with instance(broker.url, settings.prefix) as running:
+                ours = crowd.labels / seconds_until_counted(settings, running, crowd.labels)
             stock = contestant("stock_faust", settings, STOCK_LABELS)
         table.add_row(
             str(number),
