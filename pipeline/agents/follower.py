@@ -19,8 +19,6 @@ class Follower(Service):
     A subclass says what there is to learn from the records.
     """
 
-    abstract = True
-
     def __init__(self, settings: Settings, topic: Topic, reader: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.settings = settings

@@ -55,37 +55,31 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
       sbic demo
       sbic demo --instances 2 --labels 100000
     """
-    import asyncio
-    import logging
-    import signal
     from time import monotonic
 
     from rich.console import Console
 
-    from pipeline.broker.embedded import EmbeddedBroker
-    from pipeline.broker.errors import CannotStart
     from pipeline.broker.java import KAFKA_VERSION
+    from pipeline.cli.connected import run_connected
+    from pipeline.cli.own_broker import own_broker
     from pipeline.kafka.admin import ensure_topics
-    from pipeline.kafka.errors import ClusterError
     from pipeline.settings import Settings
     from pipeline.tools.crowd_at_work import Plan
     from pipeline.tools.demo import Demo, DemoFailed
     from pipeline.tools.demo_screen import Screen, summary
     from pipeline.tools.simulated_workers import Habits
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the errors below say it all
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
     habits = Habits(think_seconds=AT_ONCE / rate, spammers=SPAMMERS)
     plan = Plan(TASKS, WORKERS, max(1, labels // 3 // TASKS), AT_ONCE, habits, seed)
     console.print(f"Starting Apache Kafka {KAFKA_VERSION} on this machine ...")
     start = monotonic()
     try:
-        with EmbeddedBroker() as broker:
+        with own_broker() as broker:
             console.print(f"Kafka is ready after {monotonic() - start:.1f} s at {broker.url}")
             accuracy = habits.accuracy
             settings = Settings(broker=broker.url, alpha=accuracy.alpha, beta=accuracy.beta)
-            asyncio.run(ensure_topics(settings))
+            run_connected(ensure_topics(settings))
             console.print(
                 f"A crowd of {WORKERS} workers answers {TASKS:,} tasks: {labels:,} labels "
                 f"through Kafka, {instances} instance{'s' * (instances > 1)} of the pipeline",
@@ -94,9 +88,9 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
             screen = Screen(console, labels)
             demo = Demo(settings, plan, instances, labels - plan.labels, screen)
             with screen.live:
-                result = asyncio.run(demo.run())
-    except (CannotStart, ClusterError, DemoFailed) as error:
-        for line in getattr(error, "log", []) or []:
+                result = run_connected(demo.run())
+    except DemoFailed as error:
+        for line in error.log:
             click.echo(line, err=True)
         raise click.ClickException(str(error)) from None
     console.print()

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.cli.errors import BadInput
+from pipeline.cli.options import Function, in_order
 
 if TYPE_CHECKING:
     from pipeline.experiments.outcome import Outcome
@@ -25,9 +25,9 @@ def command() -> None:
     """
 
 
-def run_options(function: Callable[..., None], jobs: int | None = None) -> Callable[..., None]:
+def run_options(jobs: int | None = None) -> Callable[[Function], Function]:
     """The options that all experiments share: --out, --seed and --jobs (by default all cores)."""
-    options = (
+    return in_order(
         click.option(
             "--out",
             type=click.Path(file_okay=False, path_type=Path),
@@ -44,9 +44,17 @@ def run_options(function: Callable[..., None], jobs: int | None = None) -> Calla
             help="Processes to run in.",
         ),
     )
-    for option in reversed(options):
-        function = option(function)
-    return function
+
+
+def data_option(files: str) -> Callable[[Function], Function]:
+    """The folder of the real crowds: --data."""
+    return click.option(
+        "--data",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        envvar="SBIC_DATA",
+        required=True,
+        help=f"Folder with {files}.  [env: SBIC_DATA]",
+    )
 
 
 class AlgorithmNames(click.ParamType):
@@ -68,9 +76,9 @@ class AlgorithmNames(click.ParamType):
         return names
 
 
-def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
+def crowd_options(function: Function) -> Function:
     """The options of the simulated crowds: --algorithms, --tasks and --labels-per-worker."""
-    options = (
+    return in_order(
         click.option(
             "--algorithms",
             type=AlgorithmNames(),
@@ -80,10 +88,7 @@ def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--labels-per-worker", type=click.IntRange(min=1), default=10, show_default=True
         ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    )(function)
 
 
 def check_crowd(tasks: int, labels_per_worker: int) -> None:
@@ -116,13 +121,8 @@ def present(make: Callable[[], "Outcome"], out: Path) -> None:
 
 
 @command.command(short_help="The error of every algorithm on real crowds.")
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    envvar="SBIC_DATA",
-    required=True,
-    help="Folder with NAME.labels.csv and NAME.truth.csv for birds, ducks, rte, temp, trec "
-    "(those it has are used).  [env: SBIC_DATA]",
+@data_option(
+    "NAME.labels.csv and NAME.truth.csv for birds, ducks, rte, temp, trec (those it has are used)"
 )
 @click.option(
     "--shuffles",
@@ -131,7 +131,7 @@ def present(make: Callable[[], "Outcome"], out: Path) -> None:
     show_default=True,
     help="Random orders for Fast and Sorted SBIC, seeds for MC.",
 )
-@run_options
+@run_options()
 def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
     """Table 2: the error of every algorithm on real crowds.
 
@@ -176,7 +176,7 @@ def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
     help="Crowds for each algorithm.  [default: as many as take a few minutes, from 200 for "
     "the quickest to 1 for the slowest]",
 )
-@run_options
+@run_options()
 def figure1(
     policy: str,
     arrival: str,
@@ -219,7 +219,7 @@ def figure1(
 @click.option(
     "--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Of each algorithm."
 )
-@partial(run_options, jobs=1)
+@run_options(jobs=1)
 def figure3(
     algorithms: tuple[str, ...] | None,
     tasks: int,
@@ -258,13 +258,7 @@ def figure3(
 
 
 @command.command(short_help="How many labels a stop rule saves on a real crowd.")
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    envvar="SBIC_DATA",
-    required=True,
-    help="Folder with NAME.labels.csv and NAME.truth.csv.  [env: SBIC_DATA]",
-)
+@data_option("NAME.labels.csv and NAME.truth.csv")
 @click.option("--set", "name", metavar="NAME", default="rte", show_default=True)
 @click.option(
     "--confidence",
@@ -282,7 +276,7 @@ def figure3(
     show_default=True,
     help="Random orders of the labels.",
 )
-@run_options
+@run_options()
 def stopping(
     data: Path,
     name: str,

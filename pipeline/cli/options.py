@@ -32,6 +32,17 @@ class SettingType(click.ParamType):
             self.fail(f"must be {bad.needs}, not {value!r}", param, ctx)
 
 
+def in_order(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Several options as one decorator, in the order in which `--help` is to show them."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 def settings_options(*names: str) -> Callable[[Function], Function]:
     """Gives a command the flags of these settings, and their values as its argument `settings`.
 
@@ -44,10 +55,7 @@ def settings_options(*names: str) -> Callable[[Function], Function]:
             given = {name: arguments.pop(name) for name in names}
             return function(settings=Settings(**given), **arguments)
 
-        command: Function = with_settings
-        for name in reversed(names):
-            command = _option(name)(command)
-        return command
+        return in_order(*map(_option, names))(with_settings)
 
     return decorate
 

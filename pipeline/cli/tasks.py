@@ -99,21 +99,12 @@ def open_tasks(settings: Settings, tasks: tuple[str, ...]) -> None:
     \b
     Examples:
       sbic tasks open t1 t2
-    """
-    set_status(settings, tasks, "open")
-
-
-@command.command("reopen", short_help="The same as open.")
-@click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
-@settings_options("broker", "prefix")
-def reopen(settings: Settings, tasks: tuple[str, ...]) -> None:
-    """Reopen closed tasks: they stay open, whatever the stop rules say, until closed by hand.
-
-    \b
-    Examples:
       sbic tasks reopen t1 t2
     """
     set_status(settings, tasks, "open")
+
+
+command.add_command(open_tasks, "reopen")
 
 
 def set_status(

@@ -1,11 +1,13 @@
 """`sbic up`: broker and instances in one command."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import settings_options
+from pipeline.cli.own_broker import broker_options, folder_for, own_broker, what_is_kept
 from pipeline.settings import SPECS, Settings
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
@@ -19,19 +21,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
     show_default=True,
     help="How many instances share the work.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=9092,
-    show_default=True,
-    help="Port of the broker.",
-)
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for Kafka's data, kept between runs.  [default: a per-user data folder]",
-)
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: a temporary folder.")
+@broker_options
 @settings_options(*(name for name in SPECS if name not in ("broker", "replication")))
 def command(
     settings: Settings, instances: int, port: int, data_dir: Path | None, ephemeral: bool
@@ -48,47 +38,27 @@ def command(
       sbic up --instances 2 --ephemeral
       sbic up --port 19092 --prefix birds --web-port 7000
     """
-    import asyncio
-    import logging
-    import signal
     from dataclasses import replace
 
-    from pipeline.broker.embedded import EmbeddedBroker
-    from pipeline.broker.errors import BadChoice, CannotStart
-    from pipeline.broker.folder import default_folder
+    from pipeline.cli.connected import run_connected
     from pipeline.kafka.admin import ensure_topics
-    from pipeline.kafka.errors import ClusterError
     from pipeline.tools.instances import instances_of
     from pipeline.tools.up import until_stopped
 
-    if ephemeral and data_dir:
-        raise BadInput("--ephemeral keeps nothing: leave out --data-dir")
+    folder = folder_for(data_dir, ephemeral)
     if instances > settings.partitions:
         raise BadInput(
             f"{instances} instances cannot share {settings.partitions} partitions: "
             "choose more --partitions or fewer --instances"
         )
     ports = web_ports(settings.web_port, instances)
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the errors below say it all
-    for terminal_gone_or_stop in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(terminal_gone_or_stop, signal.default_int_handler)
-    folder = None if ephemeral else data_dir or default_folder()
-    try:
-        with EmbeddedBroker(port, folder) as broker:
-            settings = replace(settings, broker=broker.url)
-            asyncio.run(ensure_topics(settings))
-            kept = f"data in {folder}" if folder else "nothing is kept"
-            say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
-            commands = instances_of(settings, ports)
-            asyncio.run(until_stopped(broker, commands, log=say, say=loudly))
-    except BadChoice as error:
-        raise BadInput(str(error)) from None
-    except (CannotStart, ClusterError) as error:
-        if log := getattr(error, "log", ""):
-            click.echo(log, err=True)
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        return
+    with suppress(KeyboardInterrupt), own_broker(port, folder) as broker:
+        settings = replace(settings, broker=broker.url)
+        run_connected(ensure_topics(settings))
+        kept = what_is_kept(folder)
+        say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
+        commands = instances_of(settings, ports)
+        run_connected(until_stopped(broker, commands, log=say, say=loudly))
 
 
 def web_ports(first: int, instances: int) -> list[int]:

@@ -35,7 +35,7 @@ class BadRecord(ValueError):
         self.message = message
 
 
-def read_object(value: bytes | None) -> dict[str, Any]:
+def read_object(value: bytes | None, max_bytes: int | None = None) -> dict[str, Any]:
     """The JSON object that a record's value is.
 
     >>> read_object(b"[1]")
@@ -44,6 +44,9 @@ def read_object(value: bytes | None) -> dict[str, Any]:
     """
     if value is None:
         raise BadRecord(Reason.NULL_VALUE, "the record has no value")
+    if max_bytes is not None and len(value) > max_bytes:
+        problem = f"the value has {len(value)} bytes, more than {max_bytes}"
+        raise BadRecord(Reason.TOO_LARGE, problem)
     try:
         record = loads(value)
     except JSONDecodeError as error:

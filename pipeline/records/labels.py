@@ -51,11 +51,7 @@ def parse_label(value: bytes | None) -> Label:
 
 def _parse_carefully(value: bytes | None) -> Label:
     """Takes what the fast path was not sure of, and says what is wrong with the rest."""
-    if value is not None and len(value) > MAX_BYTES:
-        raise BadRecord(
-            Reason.TOO_LARGE, f"the value has {len(value)} bytes, more than {MAX_BYTES}"
-        )
-    record = read_object(value)
+    record = read_object(value, MAX_BYTES)
     task = read_id(record, "task")
     worker = read_id(record, "worker")
     label = read_field(record, "label")

@@ -43,11 +43,7 @@ def parse_request(value: bytes | None) -> Request:
 
 def _parse_carefully(value: bytes | None) -> Request:
     """Takes what the fast path was not sure of, and says what is wrong with the rest."""
-    if value is not None and len(value) > MAX_BYTES:
-        raise BadRecord(
-            Reason.TOO_LARGE, f"the value has {len(value)} bytes, more than {MAX_BYTES}"
-        )
-    record = read_object(value)
+    record = read_object(value, MAX_BYTES)
     worker = read_id(record, "worker")
     count = record.get("count", 1)
     if type(count) is int and 1 <= count <= MAX_COUNT:

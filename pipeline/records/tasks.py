@@ -36,11 +36,7 @@ def parse_task(key: bytes | None, value: bytes | None) -> Description:
     """
     if value is None:
         return {"task": _task_of(key), "status": "closed"}
-    if len(value) > MAX_BYTES:
-        raise BadRecord(
-            Reason.TOO_LARGE, f"the value has {len(value)} bytes, more than {MAX_BYTES}"
-        )
-    record = read_object(value)
+    record = read_object(value, MAX_BYTES)
     found: dict[str, Any] = {"task": read_id(record, "task")}
     for name, (is_good, reason, needs) in FIELDS.items():
         if name in record:

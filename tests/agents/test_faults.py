@@ -11,7 +11,7 @@ from pipeline.records.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.instances import Instance, instance
+from tests.instances import instance
 
 BAD = b'{"task": "t1", "worker": "w1", "label": 2}'
 
@@ -25,11 +25,6 @@ async def send_slowly(here: Project, triples: Sequence[Triple], bad_every: int) 
             await producer.send_and_wait(here.topics.labels.name, BAD, key=b"w1")
         bad += 1
     return bad
-
-
-async def owned(running: Instance) -> int:
-    """How many partitions of labels an instance reads."""
-    return sum("sbic_lag_records" in name and "labels" in name for name in running.metrics())
 
 
 async def test_one_of_two_is_killed_and_later_a_third_joins(broker: EmbeddedBroker) -> None:

@@ -4,8 +4,9 @@ from math import isclose
 
 import pytest
 
-from pipeline.records.bad import BadRecord, Reason
+from pipeline.records.bad import Reason
 from pipeline.records.posteriors import encode_posterior, parse_posterior, posterior_of
+from tests.records.reasons import reason_of
 
 
 @pytest.mark.parametrize(
@@ -50,9 +51,7 @@ GOOD = b'{"task":"t1","log_odds":1.5,"labels":1,"sources":{"0":1},"updated_at":0
     ],
 )
 def test_a_bad_posterior_has_its_reason(value: bytes | None, reason: Reason) -> None:
-    with pytest.raises(BadRecord) as bad:
-        parse_posterior(value)
-    assert bad.value.reason is reason
+    assert reason_of(parse_posterior, value) is reason
 
 
 def test_that_record_is_good_otherwise() -> None:
