@@ -33,7 +33,8 @@ class PosteriorsFollower(Follower):
                 posterior = parse_posterior(record.value)
             except BadRecord:
                 continue  # written by a stranger
-            if not is_older(posterior["sources"], self.view[posterior["task"]].sources):
+            known = self.view[posterior["task"]]
+            if not is_older(posterior, known.sources, known.open):
                 self.view.learn(posterior, record.offset)
 
     def leave(self, partition: int) -> None:

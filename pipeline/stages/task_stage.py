@@ -91,7 +91,7 @@ class TaskStage:
         tasks = self.partitions[partition]
         name = posterior["task"]
         known = tasks.get(name)
-        if known is not None and is_older(posterior["sources"], known.sources):
+        if known is not None and is_older(posterior, known.sources, known.reason is None):
             return False
         is_gold = "gold" in posterior
         evidence = posterior["evidence"] if is_gold else posterior["log_odds"]
