@@ -28,12 +28,14 @@ lint: $(READY) ## formatting, lint and types
 test: lint .venv/tools ## lint, types and all tests
 	@$(BIN)/pytest
 
-# Some tests need kcat and Prometheus; where they cannot be had, these tests say so and are skipped.
-.venv/tools: $(READY)
+# Some tests need kcat, Prometheus and Kafka's console tools; where they cannot be had, these tests
+# say so and are skipped.
+.venv/tools: $(READY) tests/agents/kafka_tools.py
 	@{ command -v kcat && command -v promtool || { \
 	  test -e /etc/debian_version && test "$$(id -u)" = 0 && apt-get update && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends kafkacat prometheus; \
 	}; } >/dev/null 2>&1 || true
+	@$(BIN)/python -m tests.agents.kafka_tools >/dev/null 2>&1 || true
 	@touch $@
 
 demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crowd
