@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import faust
 from aiokafka.errors import KafkaError
+from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
@@ -26,6 +27,8 @@ STOP_SECONDS = 9  # supervisors commonly kill after 10
 
 class Instance(faust.Worker):
     """Faust's worker without its banner and spinner; SIGTERM and SIGINT stop it in good order."""
+
+    app: PipelineApp
 
     def __init__(self, app: PipelineApp) -> None:
         super().__init__(
@@ -50,6 +53,14 @@ class Instance(faust.Worker):
             log.info("stopping")
             self.loop.call_later(STOP_SECONDS, self._give_up)
         super()._schedule_shutdown(received)
+
+    async def _stop_on_signal(self, _received: signal.Signals) -> None:
+        maybe_cancel(self._starting_fut)  # start nothing more
+        try:
+            await self.app.leave()
+        except Exception as error:
+            stop_at_once(error)
+        os._exit(0)  # Faust would stop one service after the other, and sleep for two seconds
 
     def _give_up(self) -> None:
         late = f"not all was published and committed after {STOP_SECONDS} s: is Kafka there?"

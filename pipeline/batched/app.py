@@ -54,6 +54,17 @@ class BatchedApp(faust.App):
         for conveyor in self.conveyors:
             await conveyor.wait_idle()
 
+    async def leave(self) -> None:
+        """Finish, publish and commit the batches under way, then leave the group.
+
+        Nothing else is worth waiting for: whatever still runs has nothing to lose. Of an app that
+        has not joined the group nothing is under way.
+        """
+        self._stopped.set()
+        if self._consumer is not None and self._consumer.started:
+            await self._stop_consumer()
+            await self._consumer.stop()
+
     def _create_directories(self) -> None:
         """None: Faust 0.15.3 makes folders for tables even where they are in memory."""
 

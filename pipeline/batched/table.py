@@ -106,11 +106,9 @@ class BatchTable(Table[Any, Any]):
             self.offsets[partition] = FROM_THE_START
             self.states.open(partition)
 
-    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """All of the changelog is applied."""
-        await super().on_recovery_completed(active_tps, standby_tps)
-        mine = {tp.partition for tp in active_tps} & set(self.offsets)  # still, that is
+    async def ready(self, active: set[TP]) -> None:
+        """All of the changelog is applied; the recovery cancels this when it is void."""
         try:
-            await self.states.ready(mine)
+            await self.states.ready({tp.partition for tp in active})
         except Exception as error:
             stop_at_once(error)

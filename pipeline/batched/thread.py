@@ -2,11 +2,19 @@
 
 In Faust 0.15.3 every fetch goes to another thread and back through queues. While the agents are
 busy each of these steps may wait 5 ms for the interpreter's lock.
+
+And when a rebalance begins while the app stops, Faust closes the connection at once, under the
+hands of whoever commits, and does not leave the group; while aiokafka 0.14, before it leaves,
+waits for the end of a rebalance, in which Kafka may be waiting for somebody else.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.group import LeaveGroupRequest
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 from mode import Service
@@ -14,6 +22,8 @@ from mode.utils.futures import maybe_async
 
 if TYPE_CHECKING:
     from pipeline.batched.consumer import BatchConsumer
+
+LEAVING = "leaving"  # a connection of its own, as aiokafka has others for groups and for records
 
 
 class NoThread(AIOKafkaConsumerThread):
@@ -34,6 +44,7 @@ class NoThread(AIOKafkaConsumerThread):
         if self._started.is_set() and not self._stopped.is_set():
             self._stopped.set()
             if self._consumer is not None:
+                await self._leave_group(self._consumer)
                 await self._consumer.stop()
             await self._default_stop_futures()
             self._shutdown.set()
@@ -45,9 +56,29 @@ class NoThread(AIOKafkaConsumerThread):
         return await maybe_async(fun(*args, **kwargs))
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Tell the consumer."""
+        """Tell the consumer; whoever is about to leave has more to commit, and does not rejoin."""
+        if self.app.should_stop:
+            await asyncio.Event().wait()  # until `_leave_group`
         await self.consumer.on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Tell the consumer."""
-        await self.consumer.on_partitions_assigned(assigned, generation_id)
+        """Tell the consumer, unless it is about to leave."""
+        if not self.app.should_stop:
+            await self.consumer.on_partitions_assigned(assigned, generation_id)
+
+    async def _leave_group(self, kafka: AIOKafkaConsumer) -> None:
+        """Leave in the midst of a rebalance too: the others then need not wait for this one."""
+        coordinator = kafka._coordinator
+        if coordinator is None:
+            return  # it has not been started
+        coordinator._coordination_task.cancel()
+        await asyncio.wait([coordinator._coordination_task])
+        while coordinator.member_id:
+            await coordinator.ensure_coordinator_known()
+            request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
+            try:
+                await kafka._client.send(coordinator.coordinator_id, request, group=LEAVING)
+            except KafkaError:
+                coordinator.coordinator_dead()
+            else:
+                coordinator.reset_generation()  # else aiokafka would leave once more

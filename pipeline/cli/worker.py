@@ -24,6 +24,11 @@ def command(settings: Settings) -> None:
     """
     import asyncio
     import logging
+    import os
+    import signal
+
+    for ending in signal.SIGTERM, signal.SIGINT:  # until there is something to finish
+        signal.signal(ending, lambda *_: os._exit(0))
 
     from pipeline.agents.instance import run
     from pipeline.kafka.admin import ensure_topics
