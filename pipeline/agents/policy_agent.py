@@ -61,7 +61,7 @@ class PolicyAgent:
 
     def labels_taken(self, partition: int, votes: VotesByPartition) -> None:
         """Labels of one partition were taken, and came to these votes."""
-        if len(self.stage.leases) or self.stage.rules.assign_on_label:
+        if self.stage.heeds_labels:
             self.stage.labels_taken(partition, votes, now(), self.conveyor.filling)
             self.conveyor.load()
 

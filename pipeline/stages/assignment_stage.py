@@ -120,6 +120,11 @@ class AssignmentStage:
             place = "", partition, record.offset
             self._give(worker, place, count, now, answered, record.timestamp)
 
+    @property
+    def heeds_labels(self) -> bool:
+        """Whether labels matter here: as requests, to leases, or to who found no task left."""
+        return self.rules.assign_on_label or not self.leases.is_empty or bool(self._exhausted)
+
     def labels_taken(
         self, partition: int, votes: VotesByPartition, now: int, answered: Answered[R]
     ) -> None:

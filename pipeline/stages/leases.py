@@ -53,6 +53,11 @@ class Leases:
     def __len__(self) -> int:
         return len(self._running)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no lease is running, and none that expired is remembered."""
+        return not self._running and not self._expired
+
     def of(self, worker: str) -> Mapping[str, Lease]:
         """The leases of a worker, by task."""
         return self._running.of(worker)

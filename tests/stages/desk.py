@@ -80,7 +80,8 @@ class Desk:
         partition = self.log.produce(task, worker, label)
         taken = self.instance.take(partition, self.log.labels[partition][-1:])
         answered: Answered[Record] = Answered()
-        self.stage.labels_taken(partition, taken.votes, self.now, answered)
+        if self.stage.heeds_labels:
+            self.stage.labels_taken(partition, taken.votes, self.now, answered)
         self.instance.count()
         return self._publish(answered)
 

@@ -159,6 +159,25 @@ def test_an_expired_lease_frees_the_task_and_a_late_label_counts() -> None:
     assert desk.instance.view["t0"].labels == 1
 
 
+def test_a_late_answer_taken_back_can_be_asked_for_again() -> None:
+    desk = registered(Desk(Rules(lease_ms=LEASE)), 1)
+    [first] = desk.ask("ann")
+    desk.now = first["expires_at"]
+    desk.stage.refresh(desk.now)
+    desk.hand_in("ann", "t0", 1)
+    desk.hand_in("ann", "t0", None)
+    assert desk.ask("ann")[0]["task"] == "t0"
+
+
+def test_labels_that_nobody_asked_for_cost_the_policy_nothing() -> None:
+    desk = registered(Desk(Rules()), 2)
+    assert not desk.stage.heeds_labels
+    [got] = desk.ask("ann")
+    assert desk.stage.heeds_labels
+    desk.hand_in("ann", got["task"], 1)
+    assert not desk.stage.heeds_labels
+
+
 def test_the_end_of_a_lease_is_told_to_all() -> None:
     desk = registered(Desk(Rules()), 2)
     [one], [two] = desk.ask("ann"), desk.ask("ann")
