@@ -1,6 +1,7 @@
 """What every policy is: the open tasks in order of a key, smallest first."""
 
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
@@ -24,6 +25,8 @@ class Policy(Generic[Task]):
         self._heap: list[Entry[Task]] = []
         self._current: dict[Task, Entry[Task]] = {}
         self._salt: dict[Task, int] = {}
+        self._aside: list[Entry[Task]] = []  # of answered tasks, taken out of the heap
+        self._is_same_worker = False
 
     def __len__(self) -> int:
         """How many tasks are open."""
@@ -44,7 +47,6 @@ class Policy(Generic[Task]):
     def choose(self, answered: Container[Task]) -> Task | None:
         """The first task not in `answered`, which stays open; None where there is no such task."""
         heap, current = self._heap, self._current
-        passed: list[Entry[Task]] = []
         chosen = None
         while heap:
             entry = heap[0]
@@ -52,13 +54,32 @@ class Policy(Generic[Task]):
             if current.get(task) is not entry:
                 heappop(heap)
             elif task in answered:
-                passed.append(heappop(heap))
+                self._aside.append(heappop(heap))
             else:
                 chosen = task
                 break
-        for entry in passed:
-            heappush(heap, entry)
+        if not self._is_same_worker:
+            self._put_back()
         return chosen
+
+    @contextmanager
+    def same_worker(self) -> Iterator[None]:
+        """Choices within are for one worker, whose answers only become more.
+
+        So what is passed over once need not be met again: n choices past k answered tasks cost
+        n + k steps and not n * k.
+        """
+        self._is_same_worker = True
+        try:
+            yield
+        finally:
+            self._is_same_worker = False
+            self._put_back()
+
+    def _put_back(self) -> None:
+        for entry in self._aside:
+            heappush(self._heap, entry)
+        self._aside.clear()
 
     def _place(self, task: Task, key: float, labels: int, in_flight: int) -> None:
         """Give `task` this key, in place of the one it had."""
@@ -79,6 +100,7 @@ class Policy(Generic[Task]):
         if len(heap) > 2 * len(current) + 64:
             self._heap = list(current.values())
             heapify(self._heap)
+            self._aside.clear()  # they are among these
 
     def _draw(self, task: Task) -> int:
         digest = blake2b(repr(task).encode(), digest_size=7, key=self._seed).digest()

@@ -196,20 +196,21 @@ class AssignmentStage:
         source, partition, offset = place
         worker = self._worker(partition, name)
         given = answered.given.setdefault(partition, [])
-        for number in range(self.leases.numbers_out(source, partition, offset, count), count):
-            identity = id_of(partition, offset, number, source)
-            task, why = self._choose(name, worker, now)
-            expires_at = now + self.rules.lease_ms
-            if task is None:
-                value = encode_refusal(name, Refusal(why), identity, now)
-            else:
-                value = encode_lease(name, task, identity, why, now, expires_at)
-            self.leases.learn(Assignment(name, task, identity, expires_at, ended=False), now)
-            given.append(Given(name, value))
-            answered.outcomes[why] += 1
-            answered.timestamps.append(timestamp)
-            if task is None:
-                break
+        with self.policy.same_worker(), self.gold.same_worker():
+            for number in range(self.leases.numbers_out(source, partition, offset, count), count):
+                identity = id_of(partition, offset, number, source)
+                task, why = self._choose(name, worker, now)
+                expires_at = now + self.rules.lease_ms
+                if task is None:
+                    value = encode_refusal(name, Refusal(why), identity, now)
+                else:
+                    value = encode_lease(name, task, identity, why, now, expires_at)
+                self.leases.learn(Assignment(name, task, identity, expires_at, ended=False), now)
+                given.append(Given(name, value))
+                answered.outcomes[why] += 1
+                answered.timestamps.append(timestamp)
+                if task is None:
+                    break
 
     def _choose(self, name: str, worker: Worker | None, now: int) -> tuple[str | None, str]:
         """A task and the policy that chose it, or none and the reason."""

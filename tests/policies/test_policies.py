@@ -91,6 +91,50 @@ def test_the_choice_depends_on_how_the_tasks_stand_not_on_how_they_came_there(
     assert lived.choose(answered) is None
 
 
+requests = st.lists(
+    st.one_of(
+        st.tuples(st.just("choose"), tasks, states),
+        st.tuples(st.just("answer"), tasks, states),
+        st.tuples(st.just("update"), tasks, states),
+        st.tuples(st.just("update often"), tasks, states),  # till the heap is made anew
+        st.tuples(st.just("remove"), tasks, states),
+    ),
+    max_size=30,
+)
+
+
+@given(kinds, st.lists(requests, max_size=4))
+def test_a_worker_who_asks_for_many_gets_what_they_would_get_one_by_one(
+    kind: str, requests: list[list[tuple[str, str, State]]]
+) -> None:
+    policies = one_by_one, at_once = KINDS[kind][0](1), KINDS[kind][0](1)
+    for policy in policies:
+        for number in range(8):
+            policy.update(f"t{number}", 0, 0.0)
+    for request in requests:
+        answered: set[str] = set()
+        with at_once.same_worker():
+            for verb, task, state in request:
+                if verb == "choose":
+                    chosen = one_by_one.choose(answered)
+                    assert at_once.choose(answered) == chosen
+                    answered |= {chosen} if chosen else set()
+                elif verb == "answer":
+                    answered.add(task)
+                else:
+                    for policy in policies:
+                        for _ in range(100 if verb == "update often" else verb == "update"):
+                            policy.update(task, *state)
+                        if verb == "remove":
+                            policy.remove(task)
+        assert len(at_once) == len(one_by_one)
+    got: set[str] = set()
+    while (chosen := one_by_one.choose(got)) is not None:
+        assert at_once.choose(got) == chosen
+        got.add(chosen)
+    assert at_once.choose(got) is None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_gets_each_task_once_and_then_none(kind: str) -> None:
     policy = KINDS[kind][0](1)

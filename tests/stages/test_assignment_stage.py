@@ -115,6 +115,25 @@ def test_nobody_gets_a_task_that_they_answered_skipped_or_hold(
             assert desk.leases.in_flight(f"t{task}") == expected
 
 
+@given(
+    st.sampled_from(POLICIES),
+    st.lists(st.tuples(st.sampled_from(WORKERS), st.integers(0, 9), st.sampled_from([1, -1, 0]))),
+    st.sets(st.integers(0, 9), max_size=4),
+)
+def test_one_request_for_many_tasks_gets_what_many_requests_get(
+    name: Name, answers: list[tuple[str, int, int]], gold: set[int]
+) -> None:
+    got = []
+    for counts in ([12], [1] * 12, [5, 7]):
+        desk = registered(Desk(Rules(policy=name, seed=1, gold_rate=0.3)), 10)
+        desk.describe({"task": f"t{number}", "gold": 1} for number in gold)
+        for worker, number, label in answers:
+            desk.hand_in(worker, f"t{number}", label)
+        given = [assignment["task"] for count in counts for assignment in desk.ask("ann", count)]
+        got.append([task for task in given if task is not None])
+    assert got[0] == got[1] == got[2]
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_hundred_workers_at_the_same_moment_get_a_hundred_sensible_tasks(name: Name) -> None:
     desk = registered(Desk(Rules(policy=name)), 150)
