@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 from aiokafka import ConsumerRecord
 from orjson import loads
@@ -34,13 +35,14 @@ console = Console()
 def contestant(module: str, settings: Settings, labels: int) -> float:
     """Labels per second of a program that prints the seconds it took."""
     env = {**os.environ, "SBIC_BROKER": settings.broker, "SBIC_PREFIX": settings.prefix}
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.benchmarks.{module}", str(labels)],
-        env=env,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", f"tests.benchmarks.{module}", str(labels)],
+            env=env | {"TMPDIR": folder},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
     return labels / float(done.stdout.split()[-1])
 
 

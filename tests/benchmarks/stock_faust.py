@@ -3,6 +3,7 @@
 import os
 import sys
 from math import log
+from tempfile import mkdtemp
 from time import perf_counter
 
 import faust
@@ -30,6 +31,7 @@ app = faust.App(
     topic_disable_leader=True,
     consumer_auto_offset_reset="earliest",
     web_enabled=False,
+    datadir=mkdtemp(),  # it makes folders for tables even where they are in memory
 )
 labels = app.topic(topics.labels.name, key_type=str, value_type=Label)
 votes = app.topic(topics.workers.name, key_type=str)

@@ -1,4 +1,4 @@
-"""The README's lines for Kafka's console tools and kcat, run as they stand, do what it says."""
+"""What the README shows in Python, Kafka's console tools and kcat, run as it stands, does that."""
 
 import asyncio
 import json
@@ -8,7 +8,9 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from ast import literal_eval
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,8 @@ def for_project(lines: str, here: Project) -> str:
     """The same lines for the broker and the prefix of a test."""
     (server,) = here.settings.bootstrap_servers
     assert "127.0.0.1:9092" in lines
-    return lines.replace("127.0.0.1:9092", server).replace(" sbic.", f" {here.settings.prefix}.")
+    moved = lines.replace("127.0.0.1:9092", server)
+    return re.sub(r"([ \"])sbic\.(?=[a-z])", rf"\1{here.settings.prefix}.", moved)
 
 
 @pytest.fixture
@@ -79,6 +82,23 @@ def first_record(lines: str, tools: Path, deadline: float = 60) -> dict[str, Any
         os.close(terminal)
     read: dict[str, Any] = json.loads(record[0])
     return read
+
+
+async def test_python_does_as_well(broker: EmbeddedBroker) -> None:
+    here = await project(broker)
+    block = re.search(
+        r"^Python:\n\n```python\n(.*?)```", README.read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert block
+    with instance(broker.url, here.settings.prefix) as running:
+        running.wait_ready()
+        program = [sys.executable, "-c", for_project(block[1], here)]
+        done = await asyncio.to_thread(
+            subprocess.run, program, capture_output=True, text=True, timeout=60
+        )
+    assert done.returncode == 0, done.stderr
+    posterior = literal_eval(done.stdout)
+    assert (posterior["task"], posterior["prediction"], posterior["labels"]) == ("t1", 1, 1)
 
 
 @pytest.mark.parametrize(
