@@ -2,36 +2,135 @@
 
 import asyncio
 import os
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka.admin import AdminClient
 
 from pipeline.broker.embedded import EmbeddedBroker
 from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, project
-from tests.instances import instance
+from tests.agents.kafka import Project, project, until
+from tests.agents.recount import agree_with_a_recount
+from tests.instances import Instance, instance
 
-# `sbic worker`, but the first label of this worker is more than it can bear.
-FAILS_ONCE = """
-import sys
+IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait before they kill
+
+# `sbic worker`, changed.
+CHANGED = """
+import asyncio, sys
+from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.cli.main import main
-from pipeline.stages import worker_stage
+from pipeline.stages.worker_stage import WorkerStage
 
-take = worker_stage.WorkerStage.take
+{change}
+
+sys.argv = ["sbic", "worker", "--web-port", "0"]
+main()
+"""
+
+FAILS = """
+take = WorkerStage.take
 
 def take_or_fail(self, partition, records, taken):
     take(self, partition, records, taken)
     if any(b'"w7"' in record.value for record in records):
         raise RuntimeError("more than it can bear")
 
-worker_stage.WorkerStage.take = take_or_fail
-sys.argv = ["sbic", "worker", "--web-port", "0"]
-main()
+WorkerStage.take = take_or_fail
+"""
+
+SAYS_WHEN_IT_READS_A_TABLE = """
+restore = WorkerAgent.restore
+
+def say_and_restore(self, partition, records):
+    print("now", flush=True)
+    restore(self, partition, records)
+
+WorkerAgent.restore = say_and_restore
+"""
+
+IS_SLOW_TO_TAKE_OVER = """
+async def ready(self, partitions):
+    print("now", flush=True)
+    await asyncio.sleep(3600)
+
+WorkerAgent.ready = ready
 """
 
 
-async def all_counted_once(here: Project, labels: int) -> None:
-    posteriors = await here.until_counted(labels)
-    assert sum(posterior["labels"] for posterior in posteriors.values()) == labels
+def changed(here: Project, change: str) -> "subprocess.Popen[str]":
+    env = {
+        **os.environ,
+        "SBIC_BROKER": here.settings.broker,
+        "SBIC_PREFIX": here.settings.prefix,
+        "PYTHONPATH": os.getcwd(),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", CHANGED.format(change=change)],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+@contextmanager
+def stopped(running: Instance) -> Iterator[None]:
+    """It does nothing for a while, and says nothing to Kafka."""
+    running.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        running.process.send_signal(signal.SIGCONT)
+
+
+class Group:
+    """Kafka's own account of a project's group."""
+
+    def __init__(self, here: Project) -> None:
+        self.name = here.settings.prefix
+        self.topic = here.topics.labels.name
+        self.admin = AdminClient({"bootstrap.servers": ",".join(here.settings.bootstrap_servers)})
+
+    async def members(self) -> list[int]:
+        """How many partitions of labels each member has."""
+        described = self.admin.describe_consumer_groups([self.name])[self.name]
+        return sorted(
+            sum(tp.topic == self.topic for tp in member.assignment.topic_partitions)
+            for member in (await asyncio.wrap_future(described)).members
+        )
+
+    async def until_members(self, *expected: int) -> None:
+        """Wait until they have so many partitions."""
+
+        async def are_as_expected() -> bool:
+            return await self.members() == [*expected]
+
+        await until(are_as_expected)
+
+
+async def all_is_committed(here: Project) -> None:
+    """What the group says it has done is all there is."""
+    for topic in here.topics.labels.name, here.topics.votes.name, here.topics.requests.name:
+        ends = {record.partition: record.offset + 1 for record in await here.read(topic)}
+        assert await here.committed(topic) == ends
+
+
+async def until_not_ready(running: Instance) -> None:
+    async def is_not_ready() -> bool:
+        return (await asyncio.to_thread(running.get, "/readyz"))[0] == 503
+
+    await until(is_not_ready)
+
+
+async def ended(running: Instance) -> None:
+    """Asked to end, it does so in good order, and has left the group by then."""
+    assert await asyncio.to_thread(running.terminate, IN_TIME) == 0, running.log()
+    assert "Traceback" not in running.log()
 
 
 async def test_sigterm_under_load_loses_nothing_and_leaves_the_group_at_once(
@@ -39,36 +138,95 @@ async def test_sigterm_under_load_loses_nothing_and_leaves_the_group_at_once(
 ) -> None:
     triples = crowd(labels=12_000, tasks=400, workers=100, seed=31)
     here = await project(broker)
+    group = Group(here)
     with (
         instance(broker.url, here.settings.prefix) as first,
         instance(broker.url, here.settings.prefix) as second,
     ):
         first.wait_ready()
         second.wait_ready()
+        await group.until_members(4, 4)
         sending = asyncio.create_task(here.send(triples))
         await here.until_counted(1_000)
-        assert await asyncio.to_thread(first.terminate, 10) == 0
+        await ended(first)
+        assert len(await group.members()) == 1
+        await group.until_members(8)
         await sending
-        await all_counted_once(here, len(triples))
-        owned = [name for name in second.metrics() if "sbic_lag_records" in name]
-        assert len([name for name in owned if "labels" in name]) == here.settings.partitions
-        assert second.terminate() == 0
-    ends = {}
-    for record in await here.read(here.topics.labels.name):
-        ends[record.partition] = record.offset + 1
-    assert await here.committed(here.topics.labels.name) == ends
+        await here.until_counted(len(triples))
+        await ended(second)
+    assert await group.members() == []
+    await all_is_committed(here)
+    await agree_with_a_recount(here, triples)
 
 
-def run_until_it_fails(here: Project) -> "subprocess.CompletedProcess[str]":
-    env = {
-        **os.environ,
-        "SBIC_BROKER": here.settings.broker,
-        "SBIC_PREFIX": here.settings.prefix,
-        "PYTHONPATH": os.getcwd(),
-    }
-    return subprocess.run(
-        [sys.executable, "-c", FAILS_ONCE], env=env, capture_output=True, text=True, timeout=60
-    )
+async def test_sigterm_amid_a_rebalance_does_not_wait_for_its_end(broker: EmbeddedBroker) -> None:
+    triples = crowd(labels=2_000, tasks=100, workers=50, seed=33)
+    here = await project(broker)
+    group = Group(here)
+    with (
+        instance(broker.url, here.settings.prefix) as member,
+        instance(broker.url, here.settings.prefix) as silent,
+    ):
+        member.wait_ready()
+        silent.wait_ready()
+        await group.until_members(4, 4)
+        await here.until_dealt_with(triples, await here.send(triples))
+        with stopped(silent), instance(broker.url, here.settings.prefix) as new:
+            await group.until_members(0, 4, 4)
+            await until_not_ready(member)
+            await ended(new)  # while Kafka waits for the silent one to join again
+            await ended(member)
+            assert len(await group.members()) <= 1
+        await group.until_members(8)
+        await ended(silent)
+    assert await group.members() == []
+    await all_is_committed(here)
+    await agree_with_a_recount(here, triples)
+
+
+async def test_sigterm_while_tables_are_recovered_ends_in_good_order(
+    broker: EmbeddedBroker,
+) -> None:
+    triples = crowd(labels=3_000, tasks=100, workers=50, seed=34)
+    here = await project(broker)
+    group = Group(here)
+    with instance(broker.url, here.settings.prefix) as running:
+        await here.until_dealt_with(triples, await here.send(triples))
+        await ended(running)
+    for change in SAYS_WHEN_IT_READS_A_TABLE, IS_SLOW_TO_TAKE_OVER:
+        with changed(here, change) as recovering:
+            assert recovering.stdout is not None
+            while await asyncio.to_thread(recovering.stdout.readline) != "now\n":
+                assert recovering.poll() is None
+            recovering.terminate()
+            said, _ = await asyncio.to_thread(recovering.communicate, timeout=IN_TIME)
+        assert (recovering.returncode, "Traceback" in said) == (0, False), said
+        assert await group.members() == []
+    await all_is_committed(here)
+    await agree_with_a_recount(here, triples)
+
+
+async def test_sigterm_right_after_the_start_ends_at_once(broker: EmbeddedBroker) -> None:
+    here = await project(broker)
+    group = Group(here)
+    with instance(broker.url, here.settings.prefix) as starting:
+
+        async def listens() -> bool:
+            return (await asyncio.to_thread(starting.get, "/healthz"))[0] == 200
+
+        await until(listens)
+        await ended(starting)
+    assert await group.members() == []
+
+
+def test_sigterm_while_it_looks_for_kafka_ends_at_once() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        instance(f"kafka://127.0.0.1:{mute.getsockname()[1]}", "sbic") as starting,
+        mute.accept()[0],
+    ):
+        assert starting.terminate(IN_TIME) == 0
+        assert starting.log() == ""
 
 
 async def test_an_unexpected_error_ends_with_70_and_the_next_start_recovers(
@@ -77,9 +235,10 @@ async def test_an_unexpected_error_ends_with_70_and_the_next_start_recovers(
     triples = crowd(labels=1_000, tasks=50, workers=30, seed=32)
     here = await project(broker)
     await here.send(triples)
-    failed = await asyncio.to_thread(run_until_it_fails, here)
-    assert failed.returncode == 70, failed.stderr
-    assert "more than it can bear" in failed.stderr
-    with instance(broker.url, here.settings.prefix) as running:
-        running.wait_ready()
-        await all_counted_once(here, len(triples))
+    with changed(here, FAILS) as failing:
+        said, _ = await asyncio.to_thread(failing.communicate, timeout=60)
+    assert failing.returncode == 70, said
+    assert "more than it can bear" in said
+    with instance(broker.url, here.settings.prefix):
+        await here.until_counted(len(triples))
+    await agree_with_a_recount(here, triples)
