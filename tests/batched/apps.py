@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import faust
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from pipeline.batched.app import BatchedApp
@@ -56,6 +56,13 @@ class Place:
             offsets = await admin.list_consumer_group_offsets(self.group)
         first = offsets.get(TopicPartition(self.topic, 0))
         return 0 if first is None else first.offset
+
+    async def end(self) -> int:
+        """The offset after the last record of the first partition."""
+        first = TopicPartition(self.topic, 0)
+        async with AIOKafkaConsumer(bootstrap_servers=self.address) as consumer:
+            ends: dict[TopicPartition, int] = await consumer.end_offsets([first])
+        return ends[first]
 
     async def members(self) -> set[str]:
         """The client ids of the group's members, as Kafka has them."""
@@ -105,10 +112,13 @@ async def running(app: faust.App) -> AsyncIterator[None]:
         await until(is_ready)
         yield
     finally:
-        if isinstance(app, BatchedApp):
-            await app.leave()
-            await app._stop_children()  # which ours leaves to the end of the process
-            await app._stop_futures()
-        else:
-            await app.stop()
-        await starting
+        async with asyncio.timeout(60):
+            await (stop_all(app) if isinstance(app, BatchedApp) else app.stop())
+            await starting
+
+
+async def stop_all(app: BatchedApp) -> None:
+    """Stop what an app of ours leaves to the end of the process, too."""
+    await app.leave()
+    await app._stop_children()
+    await app._stop_futures()

@@ -12,7 +12,7 @@ from pipeline.batched.recovery import BatchRecovery
 from pipeline.batched.table import BatchTable
 
 HERE = TP("changelog", 0)
-FOR_LONG = 3600
+FOR_LONG = 60
 
 
 class SlowStates:
