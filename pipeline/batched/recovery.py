@@ -4,10 +4,11 @@ Faust 0.15.3 takes a request that timed out for the end of the service: recovery
 word, and the instance waits for it for ever. It takes a rebalance while it reads a changelog for
 the end of that changelog, and tells the tables so. And it goes on with partitions that are revoked,
 until others are assigned; what the tables do when they hear of the end of it goes on even then.
+And it says that all is read for a moment only: whoever did not wait by then would wait for ever.
 """
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
@@ -17,12 +18,27 @@ from faust.types.tables import TableManagerT
 from pipeline.batched.table import BatchTable
 
 
+class AllIsRead(asyncio.Event):
+    """What Faust sets when the changelogs are read, and clears at once."""
+
+    def __init__(self, recovery: Recovery) -> None:
+        super().__init__()
+        self.recovery = recovery
+
+    async def wait(self) -> Literal[True]:
+        """Wait until they are read; not if they are."""
+        if self.recovery.in_recovery:
+            await super().wait()
+        return True
+
+
 class BatchRecovery(Recovery):
     """Faust's recovery; Kafka's silence is an error, and a revocation is the end of it."""
 
     def __init__(self, app: AppT, tables: TableManagerT, **kwargs: Any) -> None:
         super().__init__(app, tables, **kwargs)
         self.revoked = asyncio.Event()
+        self._signal_recovery_end = AllIsRead(self)
 
     def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Stop where it is: a rebalance begins, or the end of the app."""

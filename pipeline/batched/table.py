@@ -70,7 +70,8 @@ class BatchTable(Table[Any, Any]):
         try:
             for event in batch:
                 for tp, records in batch_of(event.message).parts.items():
-                    self._apply(tp.partition, records)
+                    if tp.topic == self.changelog_topic_name:  # else Faust took it for the last's
+                        self._apply(tp.partition, records)
         except Exception as error:
             stop_at_once(error)
 

@@ -69,3 +69,16 @@ def test_a_table_reads_on_after_what_its_owner_wrote_unless_others_wrote_between
     assert table.offsets == {0: 11}
     table.wrote(outbox, {("answers", 0): 99})
     assert table.offsets == {0: 11}
+
+
+def test_a_table_applies_only_what_is_of_its_own_changelog() -> None:
+    restored: list[list[Any]] = []
+    table = BatchTable.__new__(BatchTable)
+    table.offsets = {0: -1}
+    table._changelog_topic = SimpleNamespace(get_topic_name=lambda: "answers")  # type: ignore[assignment]
+    table.states = SimpleNamespace(restore=lambda partition, some: restored.append(some))
+    for topic in "posteriors", "answers":
+        batch = Batch({TP(topic, 0): records(0)}, consumer_at(0))
+        event: Any = SimpleNamespace(message=SimpleNamespace(value=batch))
+        table.apply_changelog_batch([event])
+        assert len(restored) == (topic == "answers")

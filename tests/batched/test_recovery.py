@@ -168,6 +168,35 @@ async def test_with_faust_it_goes_on() -> None:
     await cancel_what_is_left_of(states)
 
 
+async def read_all_before_anybody_waits(recovery: Recovery) -> None:
+    """As Faust does, when what is read was fetched before."""
+    recovery._set_recovery_started()
+    recovery._set_recovery_ended()
+    recovery.signal_recovery_end.set()
+    recovery.signal_recovery_end.clear()
+    await asyncio.wait_for(recovery.signal_recovery_end.wait(), timeout=0.1)
+
+
+async def test_the_end_that_came_before_anybody_waited_is_heard_of() -> None:
+    await read_all_before_anybody_waits(recovery_of(BatchRecovery, SlowStates()))
+
+
+async def test_faust_would_wait_for_ever() -> None:
+    with pytest.raises(TimeoutError):
+        await read_all_before_anybody_waits(recovery_of(Recovery, SlowStates()))
+
+
+async def test_the_end_is_waited_for_while_there_is_more_to_read() -> None:
+    recovery = recovery_of(BatchRecovery, SlowStates())
+    recovery._set_recovery_started()
+    waiting = asyncio.create_task(recovery.signal_recovery_end.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    recovery.signal_recovery_end.set()
+    recovery.signal_recovery_end.clear()
+    await waiting
+
+
 async def cancel_what_is_left_of(states: SlowStates) -> None:
     for task in asyncio.all_tasks():
         if "on_recovery_completed" in repr(task):
