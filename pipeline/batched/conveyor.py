@@ -6,6 +6,7 @@ An agent that waited for each of its batches would wait once for every partition
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mode import Service
@@ -13,6 +14,8 @@ from mode import Service
 from pipeline.batched.batch import Batch
 from pipeline.batched.producer import BatchProducer, Offsets, Outbox
 from pipeline.batched.stop import stop_at_once
+
+TURN_SECONDS = 0.005
 
 
 class Group(Protocol):
@@ -55,6 +58,7 @@ class Conveyor(Service, Generic[G]):
         self.batches: list[Batch] = []
         self.owed: tuple[Parcel, list[Batch]] | None = None
         self.in_a_hurry = False  # what could go out later has to go out now
+        self.turn_ends = 0.0
         self.loaded = asyncio.Event()
         self.emptied = asyncio.Event()
         self.idle = asyncio.Event()
@@ -65,8 +69,13 @@ class Conveyor(Service, Generic[G]):
         await self.add_runtime_dependency(self.producer)
 
     async def room(self) -> G:
-        """The group that is being filled, once it has room; others get a turn meanwhile."""
-        await asyncio.sleep(0)
+        """The group that is being filled, once it has room; others get a turn now and then.
+
+        Not at every call: then a group would go out with the first partition of a batch alone.
+        """
+        if monotonic() > self.turn_ends:
+            await asyncio.sleep(0)
+            self.turn_ends = monotonic() + TURN_SECONDS
         while self.filling.is_full:
             self.emptied.clear()
             await self.emptied.wait()
