@@ -196,7 +196,9 @@ class BatchConsumer(Consumer):
         Nothing is known of a partition before its first fetch, and of that time before the first
         batch done.
         """
-        kafka = self._thread._ensure_consumer()
+        kafka = self._thread._consumer
+        if kafka is None:
+            return  # it is starting
         for tp in self.assignment():
             end = kafka.highwater(tp)
             if end is not None and not self._is_changelog_tp(tp):

@@ -98,3 +98,14 @@ async def test_its_counters_agree_with_what_was_sent(
     ids = {task for task, _, _ in triples} | {worker for _, worker, _ in triples}
     assert not any(f'"{name}"' in text for name in ids), "an id is a label value"
     assert complaints(text) == []
+
+
+async def test_the_metrics_are_there_while_an_instance_starts(broker: EmbeddedBroker) -> None:
+    here = await project(broker)
+    statuses = set()
+    with instance(broker.url, here.settings.prefix) as running:
+        while running.get("/readyz")[0] != 200:
+            statuses.add(running.get("/metrics")[0])
+            assert running.process.poll() is None, running.log()
+        log = running.log()
+    assert statuses == {0, 200}, log  # 0: nobody listens yet
