@@ -5,7 +5,6 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,11 +19,10 @@ import pytest
 from pipeline.broker.embedded import EmbeddedBroker
 from tests.agents import kafka_tools
 from tests.agents.kafka import Project, project
+from tests.agents.kcat import KCAT, needs_kcat
 from tests.instances import instance
 
 README = Path(__file__).parent.parent.parent / "README.md"
-KCAT = shutil.which("kcat") or shutil.which("kafkacat")
-needs_kcat = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 needs_kafka_tools = pytest.mark.skipif(
     not kafka_tools.are_fetched(), reason="Kafka's console tools are not there: run make test"
 )

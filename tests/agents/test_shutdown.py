@@ -6,8 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka.admin import AdminClient
 
@@ -130,6 +130,19 @@ async def until_not_ready(running: Instance) -> None:
     await until(is_not_ready)
 
 
+@asynccontextmanager
+async def two_members(here: Project, group: Group) -> AsyncIterator[tuple[Instance, Instance]]:
+    """Two instances that are ready, each with half of the partitions."""
+    with (
+        instance(here.settings.broker, here.settings.prefix) as one,
+        instance(here.settings.broker, here.settings.prefix) as other,
+    ):
+        one.wait_ready()
+        other.wait_ready()
+        await group.until_members(4, 4)
+        yield one, other
+
+
 async def ended(running: Instance) -> None:
     """Asked to end, it does so in good order, and has left the group by then."""
     assert await asyncio.to_thread(running.terminate, IN_TIME) == 0, running.log()
@@ -142,13 +155,7 @@ async def test_sigterm_under_load_loses_nothing_and_leaves_the_group_at_once(
     triples = crowd(labels=12_000, tasks=400, workers=100, seed=31)
     here = await project(broker)
     group = Group(here)
-    with (
-        instance(broker.url, here.settings.prefix) as first,
-        instance(broker.url, here.settings.prefix) as second,
-    ):
-        first.wait_ready()
-        second.wait_ready()
-        await group.until_members(4, 4)
+    async with two_members(here, group) as (first, second):
         sending = asyncio.create_task(here.send(triples))
         await here.until_counted(1_000)
         await ended(first)
@@ -167,13 +174,7 @@ async def test_sigterm_amid_a_rebalance_does_not_wait_for_its_end(broker: Embedd
     triples = crowd(labels=2_000, tasks=100, workers=50, seed=33)
     here = await project(broker)
     group = Group(here)
-    with (
-        instance(broker.url, here.settings.prefix) as member,
-        instance(broker.url, here.settings.prefix) as silent,
-    ):
-        member.wait_ready()
-        silent.wait_ready()
-        await group.until_members(4, 4)
+    async with two_members(here, group) as (member, silent):
         await here.until_dealt_with(triples, await here.send(triples))
         with stopped(silent), instance(broker.url, here.settings.prefix) as new:
             await group.until_members(0, 4, 4)

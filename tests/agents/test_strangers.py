@@ -3,21 +3,17 @@
 import asyncio
 import json
 import random
-import shutil
 import subprocess
 from collections.abc import Sequence
 
-import pytest
 from confluent_kafka import Consumer, Producer
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, Triple, project
+from tests.agents.kcat import KCAT, needs_kcat
 from tests.instances import instance
-
-KCAT = shutil.which("kcat") or shutil.which("kafkacat")
-needs_kcat = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 
 
 def line(triple: Triple) -> str:

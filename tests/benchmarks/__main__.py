@@ -4,8 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from statistics import median
 from tempfile import TemporaryDirectory
 
@@ -48,13 +47,12 @@ def contestant(module: str, settings: Settings, labels: int) -> float:
     return labels / float(done.stdout.split()[-1])
 
 
-@contextmanager
-def round_of(broker: EmbeddedBroker, name: str, crowd: Crowd) -> Iterator[Settings]:
+def project_with(broker: EmbeddedBroker, name: str, crowd: Crowd) -> Settings:
     """Topics of their own, with the crowd's labels on them."""
     settings = Settings(broker=broker.url, prefix=name)
     asyncio.run(ensure_topics(settings))
     asyncio.run(produce(settings, crowd.records()))
-    yield settings
+    return settings
 
 
 def throughput(broker: EmbeddedBroker) -> None:
@@ -64,11 +62,11 @@ def throughput(broker: EmbeddedBroker) -> None:
         "round", "raw loop", "pipeline", "ratio", "stock Faust", "ratio", title="labels per second"
     )
     for number in range(1, ROUNDS + 1):
-        with round_of(broker, f"throughput-{number}", crowd) as settings:
-            raw = contestant("raw_loop", settings, crowd.labels)
-            with instance(broker.url, settings.prefix) as running:
-                ours = crowd.labels / seconds_until_counted(settings, running, crowd.labels)
-            stock = contestant("stock_faust", settings, STOCK_LABELS)
+        settings = project_with(broker, f"throughput-{number}", crowd)
+        raw = contestant("raw_loop", settings, crowd.labels)
+        with instance(broker.url, settings.prefix) as running:
+            ours = crowd.labels / seconds_until_counted(settings, running, crowd.labels)
+        stock = contestant("stock_faust", settings, STOCK_LABELS)
         table.add_row(
             str(number),
             f"{raw:,.0f}",
@@ -92,7 +90,7 @@ def in_header(record: ConsumerRecord) -> list[Place]:
 
 
 def latency(broker: EmbeddedBroker) -> None:
-    """Label to posterior at a steady rate, then an echo over two hops, in each round."""
+    """An echo over two hops at a steady rate, then label to posterior, in each round."""
     # a task for each label: then its posterior has just that label's offset among its sources
     values = [
         (f"w{n % 200}", encode_label(f"t{n}", f"w{n % 200}", 1)) for n in range(RATE * SECONDS)
