@@ -6,10 +6,6 @@ busy each of these steps may wait 5 ms for the interpreter's lock.
 And when a rebalance begins while the app stops, Faust closes the connection at once, under the
 hands of whoever commits, and does not leave the group; while aiokafka 0.14, before it leaves,
 waits for the end of a rebalance, in which Kafka may be waiting for somebody else.
-
-And Faust lets Kafka hold a fetch for 1.5 s if it has nothing. aiokafka has one fetch under way, of
-the partitions whose records are used up: when all that are busy had records at the same time, the
-next one is of the quiet ones alone, and what comes to the busy ones waits for its end.
 """
 
 import asyncio
@@ -24,10 +20,10 @@ from faust.types import TP
 from mode import Service
 from mode.utils.futures import maybe_async
 
+from pipeline.batched.fetching import fetch_soon
+
 if TYPE_CHECKING:
     from pipeline.batched.consumer import BatchConsumer
-
-FETCH_MAX_WAIT_MS = 20
 
 LEAVING = "leaving"  # a connection of its own, as aiokafka has others for groups and for records
 
@@ -40,10 +36,10 @@ class NoThread(AIOKafkaConsumerThread):
     def __init__(self, consumer: "BatchConsumer", **kwargs: Any) -> None:
         super().__init__(consumer, thread_loop=consumer.loop, **kwargs)
 
-    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
-        kafka = super()._create_worker_consumer(transport)
-        kafka._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
-        return kafka
+    async def on_start(self) -> None:
+        """Connect."""
+        await super().on_start()
+        fetch_soon(self._consumer)
 
     async def start(self) -> None:
         """Start like any service."""

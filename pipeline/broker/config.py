@@ -40,5 +40,8 @@ def server_properties(port: int, controller_port: int, data: Path) -> str:
         "group.min.session.timeout.ms": 1000,
         "log.cleaner.dedupe.buffer.size": 16 << 20,
         "num.io.threads": 4,
+        # an index has this size from its first entry on: at the default of 10 MB the first 4 kB in
+        # each of the 40 partitions that a project writes to kept Kafka busy for more than a second
+        "log.index.size.max.bytes": 1 << 20,
     }
     return "".join(f"{name}={value}\n" for name, value in properties.items())

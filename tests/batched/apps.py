@@ -44,11 +44,11 @@ class Place:
         async with self.admin() as admin:
             await admin.create_topics([NewTopic(self.topic, self.partitions, 1)])
 
-    async def send(self, *values: bytes) -> None:
-        """Send records to the first partition."""
+    async def send(self, *values: bytes, partition: int = 0) -> None:
+        """Send records to a partition."""
         async with AIOKafkaProducer(bootstrap_servers=self.address) as producer:
             for value in values:
-                await producer.send_and_wait(self.topic, value, partition=0)
+                await producer.send_and_wait(self.topic, value, partition=partition)
 
     async def committed(self) -> int:
         """The offset that the group has committed of the first partition, 0 if none."""
