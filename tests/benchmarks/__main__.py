@@ -4,9 +4,11 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import IO
 
 from aiokafka import ConsumerRecord
 from orjson import loads
@@ -20,7 +22,7 @@ from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.benchmarks import assignments
-from tests.benchmarks.latency import Place, hop, milliseconds, summary
+from tests.benchmarks.latency import Place, milliseconds, summary
 from tests.benchmarks.workload import Crowd, produce, seconds_until_counted
 from tests.instances import instance
 
@@ -33,18 +35,29 @@ STOCK_LABELS = 10_000
 console = Console()
 
 
-def contestant(module: str, settings: Settings, labels: int) -> float:
-    """Labels per second of a program that prints the seconds it took."""
+@contextmanager
+def contestant(module: str, settings: Settings, *arguments: str) -> Iterator[IO[str]]:
+    """What another program prints that runs meanwhile; it is killed at the end."""
     env = {**os.environ, "SBIC_BROKER": settings.broker, "SBIC_PREFIX": settings.prefix}
     with TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", f"tests.benchmarks.{module}", str(labels)],
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"tests.benchmarks.{module}", *arguments],
             env=env | {"TMPDIR": folder},
             stdout=subprocess.PIPE,
             text=True,
-            check=True,
         )
-    return labels / float(done.stdout.split()[-1])
+        assert process.stdout
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def labels_per_second(module: str, settings: Settings, labels: int) -> float:
+    """Of a program that prints the seconds it took."""
+    with contestant(module, settings, str(labels)) as printed:
+        return labels / float(printed.readline())
 
 
 def project_with(broker: EmbeddedBroker, name: str, crowd: Crowd) -> Settings:
@@ -63,10 +76,10 @@ def throughput(broker: EmbeddedBroker) -> None:
     )
     for number in range(1, ROUNDS + 1):
         settings = project_with(broker, f"throughput-{number}", crowd)
-        raw = contestant("raw_loop", settings, crowd.labels)
+        raw = labels_per_second("raw_loop", settings, crowd.labels)
         with instance(broker.url, settings.prefix) as running:
             ours = crowd.labels / seconds_until_counted(settings, running, crowd.labels)
-        stock = contestant("stock_faust", settings, STOCK_LABELS)
+        stock = labels_per_second("stock_faust", settings, STOCK_LABELS)
         table.add_row(
             str(number),
             f"{raw:,.0f}",
@@ -110,13 +123,14 @@ def latency(broker: EmbeddedBroker) -> None:
     ]
     rounds = []
     for number, (echoing, settings) in enumerate(zip(*projects.values(), strict=True), 1):
-        echo = summary(asyncio.run(echoed(echoing, records)))
+        with contestant("echo", echoing) as printed:
+            assert printed.readline() == "ready\n"
+            end = Topics(echoing).dead_letters.name
+            echo = summary(asyncio.run(milliseconds(echoing, end, in_header, records, RATE)))
         with instance(broker.url, settings.prefix) as running:
             running.wait_ready(60)
-            posteriors = Topics(settings).posteriors.name
-            ours = summary(
-                asyncio.run(milliseconds(settings, posteriors, in_sources, records, RATE))
-            )
+            end = Topics(settings).posteriors.name
+            ours = summary(asyncio.run(milliseconds(settings, end, in_sources, records, RATE)))
         rounds.append((*echo, *ours))
         table.add_row(str(number), *compared(rounds[-1]))
     table.add_row("median", *compared([median(column) for column in zip(*rounds, strict=True)]))
@@ -128,21 +142,6 @@ def compared(milliseconds: Sequence[float]) -> list[str]:
     echo, ours = milliseconds[:2], milliseconds[2:]
     ratios = [mine / other for mine, other in zip(ours, echo, strict=True)]
     return [f"{value:.1f}" for value in milliseconds] + [f"{ratio:.2f}" for ratio in ratios]
-
-
-async def echoed(settings: Settings, records: list[tuple[bytes, bytes, int]]) -> list[float]:
-    """The echo: labels to one topic and on to another."""
-    topics = Topics(settings)
-    hops = [
-        asyncio.create_task(hop(settings, topics.labels.name, topics.workers.name)),
-        asyncio.create_task(hop(settings, topics.workers.name, topics.dead_letters.name)),
-    ]
-    await asyncio.sleep(2)  # until the hops have found the ends of their topics
-    try:
-        return await milliseconds(settings, topics.dead_letters.name, in_header, records, RATE)
-    finally:
-        for task in hops:
-            task.cancel()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From a label to its posterior at a steady rate, beside an echo over the same two hops."""
+"""From a label to the record that answers it, at a steady rate."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +8,6 @@ from time import perf_counter
 
 import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
-from orjson import loads
 
 from pipeline.settings import Settings
 from pipeline.topics import Topics
@@ -30,28 +29,6 @@ async def tail(settings: Settings, topic: str) -> AsyncIterator[AIOKafkaConsumer
         for tp in partitions:
             await consumer.position(tp)
         yield consumer
-
-
-async def hop(settings: Settings, source: str, target: str) -> None:
-    """Pass records on, as plainly as aiokafka can; each says where its label came from."""
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, acks="all", enable_idempotence=True
-    )
-    async with tail(settings, source) as consumer, producer:
-        while True:
-            for tp, records in (await consumer.getmany(timeout_ms=1000)).items():
-                for record in records:
-                    loads(record.value)
-                    headers = list(record.headers) or [
-                        ("from", b"%d:%d" % (tp.partition, record.offset))
-                    ]
-                    await producer.send(
-                        target,
-                        record.value,
-                        key=record.key,
-                        partition=tp.partition,
-                        headers=headers,
-                    )
 
 
 async def milliseconds(
