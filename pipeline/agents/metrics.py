@@ -138,7 +138,7 @@ class Metrics:
         )
         self.batch_seconds = Histogram(
             "sbic_batch_seconds",
-            "Seconds to publish what labels, votes or requests came to, by stage.",
+            "Seconds from the first of these until all that they came to was published, by stage.",
             ["stage"],
             buckets=LATENCY_BUCKETS,
             registry=registry,

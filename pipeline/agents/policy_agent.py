@@ -1,7 +1,7 @@
 """Requests to assignments: reads who is free, publishes which task each of them gets."""
 
 import asyncio
-from time import monotonic, time
+from time import time
 
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
@@ -89,13 +89,12 @@ class PolicyAgent:
         for record, worker, home in group.forwarded:
             row = (worker.encode(), record.value, record.timestamp, list(record.headers))
             outbox.add(self.topics.requests.name, home, row)
-        started = monotonic()
 
-        def published(_offsets: Offsets) -> None:
-            self.metrics.took(self.name, group.requests, monotonic() - started)
+        def published(_offsets: Offsets, seconds: float) -> None:
+            self.metrics.took(self.name, group.requests, seconds)
             self.metrics.assigned(group.requests, group.outcomes, group.timestamps)
 
-        return Parcel(outbox, Outbox(), published)
+        return Parcel(outbox, published)
 
 
 def now() -> int:

@@ -1,7 +1,6 @@
 """Votes to posteriors: reads votes and tasks, publishes the posterior of each task they changed."""
 
 from collections.abc import Callable
-from time import monotonic
 
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
@@ -180,18 +179,17 @@ class TaskAgent:
                 (posterior["task"].encode(), encode_posterior(posterior), None, NO_HEADERS)
                 for posterior in changed
             ]
-        started = monotonic()
 
-        def published(offsets: Offsets) -> None:
+        def published(offsets: Offsets, seconds: float) -> None:
             for partition, changed in posteriors.items():
                 self._learn(partition, changed, offsets[name, partition])
-            self.metrics.took(self.name, group.votes, monotonic() - started)
+            self.metrics.took(self.name, group.votes, seconds)
             self.metrics.votes.inc(group.votes)
             self.metrics.posteriors.inc(sum(map(len, posteriors.values())))
             self.metrics.dated(group.timestamps)
             self.check_budget()
 
-        return Parcel(outbox, Outbox(), published)
+        return Parcel(outbox, published)
 
     def _learn(self, partition: int, posteriors: list[Posterior], last: int) -> None:
         """Put own posteriors, published up to this offset, into the view."""

@@ -46,10 +46,11 @@ class LabelGroup(dict[int, Taken[ConsumerRecord]]):
 class WorkerAgent:
     """The loop around `WorkerStage`, and the state behind the answers table.
 
-    A group is published in two steps. First its answers, from which the next owner recovers; then
-    the votes, together with the answers of the next group. The next owner takes no label twice,
-    and sends the last votes again, in case a crash came between: the task agent's fence drops
-    what it has counted.
+    A group is published in steps. First its answers, from which the next owner recovers; then the
+    votes, together with the answers of the next group. The next owner takes no label twice, and
+    sends the last votes again, in case a crash came between: the task agent's fence drops what it
+    has counted. Of labels that were bad or forwarded the answers say nothing but that they were
+    taken, so they go out ahead: a crash may send them twice, but loses none.
     """
 
     name = "worker"
@@ -109,29 +110,28 @@ class WorkerAgent:
             self.conveyor.load(batch)
 
     def pack(self, group: LabelGroup) -> Parcel:
-        """The answers, dead letters and forwarded labels; then the votes and workers."""
-        first, then = Outbox(), Outbox()
+        """Dead letters and forwarded labels; the answers; then the votes and workers."""
+        ahead, first, then = Outbox(), Outbox(), Outbox()
         for partition, taken in group.items():
             if self.listener is not None:
                 self.listener.labels_taken(partition, taken.votes)
             value, votes = encode_answers(Answers(taken.pieces, taken.votes), partition)
             first.add(self.topics.answers.name, partition, (None, value, None, NO_HEADERS))
             for record, why in taken.rejected:
-                self.dead_letters.add(first, record, why)
-            self._add_forwarded(first, taken)
+                self.dead_letters.add(ahead, record, why)
+            self._add_forwarded(ahead, taken)
             self._add_votes(then, votes)
             if taken.workers:
                 self.changed.setdefault(partition, {}).update(taken.workers)
-        started = monotonic()
-        self._add_workers(then, started)
+        self._add_workers(then, monotonic())
 
-        def published(_offsets: Offsets) -> None:
-            self.metrics.took(self.name, group.labels, monotonic() - started)
+        def published(_offsets: Offsets, seconds: float) -> None:
+            self.metrics.took(self.name, group.labels, seconds)
             for taken in group.values():
                 for outcome, labels in taken.outcomes.items():
                     self.metrics.labels.labels(outcome).inc(labels)
 
-        return Parcel(first, then, published)
+        return Parcel(first, published, ahead, then)
 
     def _add_votes(self, outbox: Outbox, votes: dict[int, bytes]) -> None:
         for partition, value in votes.items():

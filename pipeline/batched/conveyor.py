@@ -16,6 +16,7 @@ from pipeline.batched.producer import BatchProducer, Offsets, Outbox
 from pipeline.batched.stop import stop_at_once
 
 TURN_SECONDS = 0.005
+NOTHING = Outbox()
 
 
 class Group(Protocol):
@@ -27,13 +28,15 @@ class Group(Protocol):
 class Parcel(NamedTuple):
     """A group, ready to be published.
 
-    `then` goes out after `first` is acknowledged, together with the `first` of the next parcel;
-    after that `published` is called with the offsets.
+    `first` goes out after `ahead` is acknowledged, and `then` after `first` is, together with the
+    `first` of the next parcel. At the end `published` is called with the offsets, and the seconds
+    since the group's first record was taken.
     """
 
     first: Outbox
-    then: Outbox
-    published: Callable[[Offsets], None]
+    published: Callable[[Offsets, float], None]
+    ahead: Outbox = NOTHING
+    then: Outbox = NOTHING
 
 
 G = TypeVar("G", bound=Group)
@@ -56,7 +59,8 @@ class Conveyor(Service, Generic[G]):
         self.wrote: Callable[[Outbox, Offsets], None] = lambda outbox, offsets: None
         self.filling = new_group()
         self.batches: list[Batch] = []
-        self.owed: tuple[Parcel, list[Batch]] | None = None
+        self.begun: float | None = None  # when the first record of the group was taken
+        self.owed: tuple[Parcel, list[Batch], float] | None = None
         self.in_a_hurry = False  # what could go out later has to go out now
         self.turn_ends = 0.0
         self.loaded = asyncio.Event()
@@ -79,6 +83,8 @@ class Conveyor(Service, Generic[G]):
         while self.filling.is_full:
             self.emptied.clear()
             await self.emptied.wait()
+        if self.begun is None:
+            self.begun = monotonic()
         return self.filling
 
     def load(self, batch: Batch | None = None) -> None:
@@ -111,8 +117,12 @@ class Conveyor(Service, Generic[G]):
         self.loaded.clear()
         group, self.filling = self.filling, self.new_group()
         batches, self.batches = self.batches, []
+        begun = monotonic() if self.begun is None else self.begun
+        self.begun = None
         self.emptied.set()
         parcel = self.pack(group)
+        if parcel.ahead:
+            await self.producer.publish(parcel.ahead)
         outbox = parcel.first
         owed, self.owed = self.owed, None
         if owed:
@@ -122,13 +132,13 @@ class Conveyor(Service, Generic[G]):
         if owed:
             self._finish(*owed, offsets)
         if parcel.then:
-            self.owed = parcel, batches
+            self.owed = parcel, batches, begun
         else:
-            self._finish(parcel, batches, offsets)
+            self._finish(parcel, batches, begun, offsets)
             if not self.loaded.is_set():
                 self.idle.set()
 
-    def _finish(self, parcel: Parcel, batches: list[Batch], offsets: Offsets) -> None:
-        parcel.published(offsets)
+    def _finish(self, parcel: Parcel, batches: list[Batch], begun: float, offsets: Offsets) -> None:
+        parcel.published(offsets, monotonic() - begun)
         for batch in batches:
             batch.finish()

@@ -157,7 +157,7 @@ class WorkerStage:
         for record in records:
             offset = record.offset
             if offset <= state.taken:
-                continue  # taken before a crash or a rebalance, and its votes were sent
+                continue  # taken before a crash or a rebalance, and what it came to was sent
             try:
                 task, name, label = parse_label(record.value)
             except BadRecord as bad:

@@ -113,9 +113,9 @@ class Passing:
         then = Outbox()
         for value in group.values:
             then.add(self.out, 0, (None, value, None, NO_HEADERS))
-        return Parcel(Outbox(), then, self.published)
+        return Parcel(Outbox(), self.published, then=then)
 
-    def published(self, offsets: Offsets) -> None:
+    def published(self, offsets: Offsets, seconds: float) -> None:
         pass
 
 

@@ -36,11 +36,14 @@ class Finished:
 
 
 def pack(group: Group) -> Parcel:
-    first, then = Outbox(), Outbox()
+    ahead, first, then = Outbox(), Outbox(), Outbox()
+    row = (None, b"", None, NO_HEADERS)
     for name in group.names:
-        first.add(f"answers {name}", 0, (None, b"", None, NO_HEADERS))
-        then.add(f"votes {name}", 0, (None, b"", None, NO_HEADERS))
-    return Parcel(first, then, lambda offsets: None)
+        if name.startswith("bad"):
+            ahead.add(f"dead letter {name}", 0, row)
+        first.add(f"answers {name}", 0, row)
+        then.add(f"votes {name}", 0, row)
+    return Parcel(first, lambda offsets, seconds: None, ahead, then)
 
 
 def conveyor_to(kafka: Any) -> Conveyor[Group]:
@@ -74,6 +77,20 @@ async def test_votes_go_out_after_their_answers_with_those_of_the_next_group() -
     assert kafka.requests == [["answers a"], ["answers b", "votes a"], ["votes b"]]
     assert finished.batches == [a, b]
     assert conveyor.idle.is_set()
+
+
+async def test_what_goes_ahead_is_acknowledged_before_the_answers_go_out() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    conveyor = conveyor_to(kafka)
+    await load(conveyor, "bad a", finished)
+    under_way = asyncio.create_task(conveyor._publish_next())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert kafka.requests == [["dead letter bad a"]]
+    kafka.acknowledge.release()
+    kafka.acknowledge.release()
+    await under_way
+    assert kafka.requests[1:] == [["answers bad a"]]
 
 
 async def test_what_comes_while_a_request_is_under_way_goes_out_together() -> None:
