@@ -28,7 +28,8 @@ def is_valid(kind: str, record: object) -> bool:
     return VALIDATORS[kind].is_valid(record)
 
 
-VALIDATORS = {kind: Draft202012Validator(schema(kind)) for kind in ("label", "posterior", "worker")}
+KINDS = ("assignment", "label", "posterior", "request", "task", "worker")
+VALIDATORS = {kind: Draft202012Validator(schema(kind)) for kind in KINDS}
 
 json_values = st.recursive(
     st.none()

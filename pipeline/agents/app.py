@@ -166,8 +166,8 @@ class PipelineApp(BatchedApp):
         if self._consumer is None:
             return
         consumer = cast(BatchConsumer, self._consumer)
-        for topic, partition, records, timestamp in consumer.behind():
-            seconds = max(0.0, time() - timestamp / 1000) if records and timestamp else 0.0
+        for topic, partition, records, since in consumer.behind():
+            seconds = max(0.0, time() - since / 1000) if records and since else 0.0
             yield Lag(topic, partition, records, seconds)
 
     def on_rebalance_start(self) -> None:

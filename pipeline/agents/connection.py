@@ -20,20 +20,22 @@ class Connection(Service):
         self.servers = servers
         self.consumer = consumer
         self.lost = False
-        self.made = False
 
     @Service.task
     async def _watch(self) -> None:
         while not self.should_stop:
             await self.sleep(1.0)
-            consumer = self.consumer()
-            if consumer is not None and not consumer._closed and not self.should_stop:
-                self._see(any(c.connected() for c in consumer._client._conns.values()))
+            if not self.should_stop:
+                self.look()
 
-    def _see(self, connected: bool) -> None:
-        if self.lost and connected:
-            log.info("Kafka answers again")
-        elif self.made and not self.lost and not connected:
+    def look(self) -> None:
+        """See whether a consumer that has been started, and so was connected, still is."""
+        consumer = self.consumer()
+        if consumer is None or consumer._coordinator is None or consumer._closed:
+            return
+        lost = not any(c.connected() for c in consumer._client._conns.values())
+        if lost and not self.lost:
             log.warning("Kafka at %s does not answer; trying again until it does", self.servers)
-        self.made |= connected
-        self.lost = self.made and not connected
+        elif self.lost and not lost:
+            log.info("Kafka answers again")
+        self.lost = lost

@@ -30,7 +30,7 @@ STAGES = ("worker", "task", "policy")
 
 
 class Lag(NamedTuple):
-    """How far a partition is behind: records that wait, and the age of the last dealt with."""
+    """How far a partition is behind: records that wait, and the age of the first of them."""
 
     topic: str
     partition: int
@@ -80,7 +80,7 @@ class LagCollector(Collector):
         )
         seconds = GaugeMetricFamily(
             "sbic_lag_seconds",
-            "While records wait: how long ago the last one dealt with was written.",
+            "While records wait: how long ago the first of them, or the last done, was written.",
             labels=labels,
         )
         for lag in self.lags():

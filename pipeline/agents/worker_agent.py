@@ -12,6 +12,7 @@ from pipeline.agents.metrics import Metrics
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.records.bad import BadRecord
 from pipeline.records.votes import Answers, VotesByPartition, encode_answers, parse_answers
 from pipeline.records.workers import encode_worker
 from pipeline.stages.task_view import Worker
@@ -79,7 +80,11 @@ class WorkerAgent:
     def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply records of the answers topic."""
         for record in records:
-            self.stage.restore(partition, parse_answers(record.value))
+            try:
+                answers = parse_answers(record.value)
+            except BadRecord:
+                continue  # written by a stranger
+            self.stage.restore(partition, answers)
 
     async def ready(self, partitions: set[int]) -> None:
         """Send the last votes of each partition again, and its workers of the last seconds."""

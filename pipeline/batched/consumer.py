@@ -33,7 +33,8 @@ class BatchConsumer(Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.finished: dict[TP, int] = {}  # the offset after the last batch done
-        self.newest: dict[TP, int] = {}  # the timestamp of the last record done
+        # the timestamp of the first record that waits, or of the last done before it
+        self.waiting: dict[TP, int] = {}
         self.next_offset: dict[TP, int] = {}  # after the last batch handed out
         self.sought: dict[TP, int] = {}  # where to begin once the flow is resumed
         self.left_out: set[TP] = set()  # fetched and not handed out
@@ -61,6 +62,7 @@ class BatchConsumer(Consumer):
                 return
             for tp, fetched in batch.parts.items():
                 self.next_offset[tp] = fetched[-1].offset + 1
+                self.waiting.setdefault(tp, fetched[0].timestamp)
             self.left_out.difference_update(batch.parts)
             message = message_of(batch, self.app.consumer_generation_id)
             self._read_offset[message.tp] = None  # else Faust drops what is fetched again
@@ -130,8 +132,11 @@ class BatchConsumer(Consumer):
     def finish(self, batch: Batch) -> None:
         """All of the batch is published: its end can be committed."""
         for tp, records in batch.parts.items():
-            self.finished[tp] = records[-1].offset + 1
-            self.newest[tp] = records[-1].timestamp
+            end = self.finished[tp] = records[-1].offset + 1
+            if self.next_offset.get(tp) == end:
+                self.waiting.pop(tp, None)
+            else:
+                self.waiting[tp] = records[-1].timestamp
 
     def _filter_tps_with_pending_acks(self, topics: Iterable[Any] | None = None) -> Iterator[TP]:
         return (tp for tp in self.finished if topics is None or tp in topics or tp.topic in topics)
@@ -161,6 +166,7 @@ class BatchConsumer(Consumer):
         """Before a rebalance or the end: all that was taken is published, then committed."""
         await super().wait_empty()
         await cast("BatchedApp", self.app).wait_idle()
+        await self.maybe_wait_for_commit_to_finish()  # else Faust takes that one for this
         await self.commit()
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
@@ -175,7 +181,7 @@ class BatchConsumer(Consumer):
         await super().on_partitions_revoked(revoked)
         for tp in revoked:
             self.finished.pop(tp, None)
-            self.newest.pop(tp, None)
+            self.waiting.pop(tp, None)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Let Faust recover; what an earlier recovery that is still at work has found is void."""
@@ -191,16 +197,22 @@ class BatchConsumer(Consumer):
         self.gap.clear()
 
     def behind(self) -> Iterator[tuple[str, int, int, int | None]]:
-        """Of each partition that agents read: how many records wait, when the last done was made.
+        """Of each partition that agents read: how many records wait, and since when the first does.
 
-        Nothing is known of a partition before its first fetch, and of that time before the first
-        batch done.
+        Nothing is known of a partition before its first fetch. Where all that was handed out is
+        done, what was fetched is done as well: offsets without a record, as transactions leave
+        them, do not wait.
         """
         kafka = self._thread._consumer
         if kafka is None:
             return  # it is starting
         for tp in self.assignment():
-            end = kafka.highwater(tp)
-            if end is not None and not self._is_changelog_tp(tp):
+            fetched = kafka._subscription.subscription.assignment.state_value(tp)
+            if fetched.highwater is None or self._is_changelog_tp(tp):
+                continue
+            if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
                 done = self.finished.get(tp) or self._committed_offset[tp] or 0
-                yield tp.topic, tp.partition, max(0, end - done), self.newest.get(tp)
+            else:
+                done = fetched.position
+            waiting = max(0, fetched.highwater - done)
+            yield tp.topic, tp.partition, waiting, self.waiting.get(tp)

@@ -59,6 +59,7 @@ class EmbeddedBroker:
             raise
 
     def _launch(self, java: list[str], folder: DataFolder) -> None:
+        folder.check()
         with folder.lock() as lock, folder.log.open("wb") as log:
             folder.prepare(self.port, controller_port=free_port())
             logging = f"-Dlog4j2.configurationFile={folder.log4j}"

@@ -32,6 +32,22 @@ class DataFolder:
         self.properties = self.path / "server.properties"
         self.log4j = self.path / "log4j2.properties"
 
+    def check(self) -> None:
+        """Refuse a folder with the data of another version, or of somebody else."""
+        if not self.data.exists():
+            return
+        try:
+            version = (self.data / VERSION_FILE).read_text().strip()
+        except OSError:
+            raise BadChoice(
+                f"{self.path} was not made by sbic broker; choose another folder with --data-dir"
+            ) from None
+        if version != KAFKA_VERSION:
+            raise BadChoice(
+                f"{self.path} has data of Kafka {version}, and this is Kafka {KAFKA_VERSION}: "
+                f"choose another folder with --data-dir, or remove that one"
+            )
+
     def lock(self) -> IO[str]:
         """The folder's lock, held for as long as this file is open in any process."""
         try:
@@ -47,26 +63,11 @@ class DataFolder:
         return lock
 
     def prepare(self, port: int, controller_port: int) -> None:
-        """Format the folder if it is new, refuse one of another version, write the settings."""
-        if self.data.exists():
-            self._check_version()
-        else:
+        """Format the folder if it is new, and write the settings."""
+        if not self.data.exists():
             _copy_of_formatted(self.data)
         self.properties.write_text(server_properties(port, controller_port, self.data))
         self.log4j.write_text(LOG4J)
-
-    def _check_version(self) -> None:
-        try:
-            version = (self.data / VERSION_FILE).read_text().strip()
-        except OSError:
-            raise BadChoice(
-                f"{self.path} was not made by sbic broker; choose another folder with --data-dir"
-            ) from None
-        if version != KAFKA_VERSION:
-            raise BadChoice(
-                f"{self.path} has data of Kafka {version}, and this is Kafka {KAFKA_VERSION}: "
-                f"choose another folder with --data-dir, or remove that one"
-            )
 
     def end_of_log(self, lines: int = 10) -> str:
         """The last lines that Kafka wrote, without where in its code it was."""

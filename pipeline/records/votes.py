@@ -5,10 +5,11 @@ out twice: as one record of the answers topic, from which the agent recovers, an
 the votes topic for each partition of tasks. Both hold the same rows, so each row is encoded once.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from orjson import OPT_NON_STR_KEYS, Fragment, dumps, loads
+from orjson import OPT_NON_STR_KEYS, Fragment, dumps
 
 from pipeline.records.bad import BadRecord, Reason, read_object
 
@@ -63,11 +64,28 @@ def encode_answers(answers: Answers, source: int) -> tuple[bytes, dict[int, byte
     }
 
 
-def parse_answers(value: bytes) -> Answers:
-    """The record of the answers topic that this package wrote."""
-    record = loads(value)
-    votes = {int(partition): rows for partition, rows in record["votes"].items()}
-    return Answers(record["taken"], votes)
+def parse_answers(value: bytes | None) -> Answers:
+    """The record of the answers topic; or `BadRecord` for what a stranger wrote.
+
+    >>> parse_answers(b'{"taken": [], "votes": {}}')
+    Traceback (most recent call last):
+    pipeline.records.bad.BadRecord: not a record of answers
+    """
+    record = read_object(value)
+    taken, votes = record.get("taken"), record.get("votes")
+    if type(taken) is list and taken and all(map(_is_piece, taken)) and type(votes) is dict:
+        by_partition = {int(name): rows for name, rows in votes.items() if INTEGER.fullmatch(name)}
+        are_votes = all(type(rows) is list and _are_votes(rows) for rows in by_partition.values())
+        if are_votes and len(by_partition) == len(votes):
+            return Answers(taken, by_partition)
+    raise BadRecord(Reason.BAD_FIELD, "not a record of answers")
+
+
+INTEGER = re.compile("-1|[0-9]{1,9}")
+
+
+def _is_piece(piece: Any) -> bool:
+    return type(piece) is list and len(piece) == 2 and set(map(type, piece)) == {int}
 
 
 def parse_votes(value: bytes | None) -> tuple[int, list[Vote]]:

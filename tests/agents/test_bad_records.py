@@ -113,6 +113,20 @@ STRANGE_POSTERIORS = [
     POSTERIOR.replace(b'"strange"', b'""'),
 ]
 
+ANSWERS = b'{"taken":[[1,0]],"votes":{"0":[["t","w",1,0.5,1,0,0]]}}'
+STRANGE_ANSWERS = [
+    b"not JSON",
+    b"null",
+    None,
+    b"{}",
+    ANSWERS.replace(b"[[1,0]]", b"[]"),
+    ANSWERS.replace(b"[[1,0]]", b"[[1]]"),
+    ANSWERS.replace(b"[[1,0]]", b'[["1",0]]'),
+    ANSWERS.replace(b'"0"', b'"zero"'),
+    ANSWERS.replace(b'"t"', b"7"),
+    ANSWERS.replace(b"0.5", b"null"),
+]
+
 
 @dataclass
 class Aftermath:
@@ -192,6 +206,10 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
                 await producer.send_and_wait(
                     here.topics.posteriors.name, value, key=STRANGE, partition=0
                 )
+            for value in STRANGE_ANSWERS:
+                await producer.send_and_wait(
+                    here.topics.answers.name, value, key=STRANGE, partition=0
+                )
         posteriors = await until_counted(here, expected)
 
         async def all_dead_letters() -> bool:
@@ -241,7 +259,7 @@ def test_strange_votes_go_to_the_dead_letters(aftermath: Aftermath) -> None:
     assert letters == STRANGE_VOTES
 
 
-def test_strange_votes_and_posteriors_change_nothing_even_after_a_restart(
+def test_strange_votes_posteriors_and_answers_change_nothing_even_after_a_restart(
     aftermath: Aftermath,
 ) -> None:
     around = {f"{when} {name}" for when in ("before", "after") for name in REJECTED}

@@ -3,14 +3,13 @@
 from collections import Counter
 
 import pytest
-from orjson import loads
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.algorithm import Prior
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import project
+from tests.agents.wire import agree_with_schemas
 from tests.instances import instance
-from tests.test_schemas import VALIDATORS
 
 PRIOR = Prior(alpha=3.0, beta=2.0, q=0.4)
 ENV = {"SBIC_ALPHA": "3", "SBIC_BETA": "2", "SBIC_PRIOR": "0.4"}
@@ -40,12 +39,6 @@ async def test_twenty_thousand_labels_on_one_instance(
         assert posterior["log_odds"] == pytest.approx(engine.log_odds(task), abs=1e-9)
     assert metrics['sbic_labels_total{outcome="counted"}'] == len(triples)
     assert metrics["sbic_label_to_posterior_seconds_count"] == len(triples)
-    for kind, topic in (
-        ("label", here.topics.labels.name),
-        ("posterior", here.topics.posteriors.name),
-        ("worker", here.topics.workers.name),
-    ):  # what really goes over the wire is as the schemas say
-        for record in await here.read(topic):
-            VALIDATORS[kind].validate(loads(record.value))
+    assert await agree_with_schemas(here) == {"label", "posterior", "worker"}
     ends = Counter(record.partition for record in await here.read(here.topics.labels.name))
     assert await here.committed(here.topics.labels.name) == ends

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,69 +12,105 @@ from pipeline.records.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.instances import instance
-
-BAD = b'{"task": "t1", "worker": "w1", "label": 2}'
+from tests.instances import Instance, instance
 
 
-async def send_slowly(here: Project, triples: Sequence[Triple], bad_every: int) -> int:
-    """Send labels in small pieces, a bad record after each; how many bad ones."""
-    bad = 0
-    for start in range(0, len(triples), bad_every):
-        await here.send(triples[start : start + bad_every])
-        async with here.producer() as producer:
-            await producer.send_and_wait(here.topics.labels.name, BAD, key=b"w1")
-        bad += 1
-    return bad
+class Stream:
+    """Labels that flow until told to stop, with a bad record of its own among every hundred."""
+
+    def __init__(self, here: Project, triples: Sequence[Triple]) -> None:
+        self.here = here
+        self.triples = triples
+        self.sent = 0
+        self.bad: list[bytes] = []
+
+    async def flow(self) -> None:
+        async with self.here.producer() as producer:
+            while self.sent < len(self.triples):
+                await self.here.send(self.triples[self.sent : self.sent + 100])
+                self.sent += 100
+                rubbish = b"rubbish %d" % self.sent
+                await producer.send_and_wait(self.here.topics.labels.name, rubbish)
+                self.bad.append(rubbish)
+                await asyncio.sleep(0.1)  # some hundred labels a second
+
+    async def has_sent(self, more: int) -> None:
+        """Wait until it has sent so many more labels from now on."""
+        goal = self.sent + more
+
+        async def reached() -> bool:
+            return self.sent >= goal
+
+        await until(reached)
 
 
 async def test_one_of_two_is_killed_and_later_a_third_joins(broker: EmbeddedBroker) -> None:
-    triples = crowd(labels=6_000, tasks=400, workers=100, seed=3)
+    triples = crowd(labels=40_000, tasks=2_000, workers=300, seed=3)
     here = await project(broker)
     prefix = here.settings.prefix
+    stream = Stream(here, triples)
     with instance(broker.url, prefix) as first, instance(broker.url, prefix) as second:
         first.wait_ready()
         second.wait_ready()
-        sending = asyncio.create_task(send_slowly(here, triples, bad_every=100))
+        sending = asyncio.create_task(stream.flow())
         await here.until_counted(1_000)
         second.kill()
-        await here.until_counted(2_000)
+        await until_it_owns(first, here.settings.partitions)
+        await stream.has_sent(500)
         with instance(broker.url, prefix) as third:
-            third.wait_ready()
-            bad = await sending
+            await asyncio.to_thread(third.wait_ready)
+            assert not sending.done(), "no label was under way when the third joined"
+            await stream.has_sent(500)
+            stream.triples = triples = triples[: stream.sent + 500]
+            await sending
             await here.until_counted(len(triples), deadline=90)
 
             async def caught_up() -> bool:
                 dead = await here.read(here.topics.dead_letters.name)
-                return (
-                    len({dict(record.headers)["__connect.errors.offset"] for record in dead}) == bad
-                )
+                return {record.value for record in dead} >= set(stream.bad)
 
             await until(caught_up)
             assert third.terminate() == 0
         assert first.terminate() == 0
     await agree_with_a_recount(here, triples)
     dead = await here.read(here.topics.dead_letters.name)
-    assert {record.value for record in dead} == {BAD}
+    assert {record.value for record in dead} == set(stream.bad)
 
 
-async def test_stop_everything_and_start_again(broker: EmbeddedBroker) -> None:
+async def until_it_owns(running: Instance, partitions: int) -> None:
+    """Wait until all partitions of the labels are one instance's."""
+
+    async def owns() -> bool:
+        metrics = await asyncio.to_thread(running.metrics)
+        labels = [
+            name for name in metrics if name.startswith("sbic_lag_records") and ".labels" in name
+        ]
+        return len(labels) == partitions
+
+    await until(owns)
+
+
+async def test_stop_everything_and_start_again(tmp_path: Path) -> None:
     triples = crowd(labels=3_000, tasks=100, workers=60, seed=4)
-    here = await project(broker)
-    prefix = here.settings.prefix
-    with instance(broker.url, prefix) as running:
-        running.wait_ready()
-        await here.send(triples[:2_000])
-        before = await here.until_counted(2_000)
-        assert running.terminate() == 0
-    with instance(broker.url, prefix) as running:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        here = await project(broker)
+        with instance(broker.url, here.settings.prefix) as running:
+            running.wait_ready()
+            await here.send(triples[:2_000])
+            before = await here.until_counted(2_000)
+            assert running.terminate() == 0
+    with (
+        EmbeddedBroker(port=broker.port, data_dir=tmp_path),
+        instance(broker.url, here.settings.prefix) as running,
+    ):
         running.wait_ready()
         assert await here.posteriors() == before
         await here.send(triples[2_000:])
         posteriors = await here.until_counted(3_000)
         assert running.metrics()['sbic_labels_total{outcome="counted"}'] == 1_000
         assert running.terminate() == 0
-    engine = algorithm_1(await as_taken(here), Prior())
+        taken = await as_taken(here)
+    engine = algorithm_1(taken, Prior())
     for task, posterior in posteriors.items():
         assert posterior["log_odds"] == pytest.approx(engine.log_odds(task), abs=1e-9)
 

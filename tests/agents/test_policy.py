@@ -13,8 +13,10 @@ from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.records.assignments import place_of
 from pipeline.stages.assignment_stage import policy_of
 from tests.agents.kafka import project, until
+from tests.agents.wire import agree_with_schemas
 from tests.agents.workforce import Workforce, register, workforce
 from tests.instances import instance
+from tests.test_schemas import KINDS
 
 TASKS = [f"t{number}" for number in range(100)]
 WORKERS = [f"w{number}" for number in range(50)]
@@ -60,6 +62,7 @@ async def in_step(broker: EmbeddedBroker, name: Literal["uncertainty", "uniform"
     assert metrics[f'sbic_assignments_total{{outcome="{name}"}}'] == 1000
     assert metrics["sbic_request_to_assignment_seconds_count"] == 1000
     assert metrics["sbic_leases"] == 0
+    assert await agree_with_schemas(here) == set(KINDS)
 
 
 STOP_LABELS = 5
@@ -139,6 +142,7 @@ async def test_three_hundred_workers_some_drop_out_and_an_instance_is_killed(
     leases = [r for r in records if r["task"] is not None and "ended" not in r]
     pairs = Counter((r["worker"], r["task"]) for r in leases)
     assert set(pairs.values()) == {1}
+    await agree_with_schemas(here)
 
 
 BAD = [

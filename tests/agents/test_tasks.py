@@ -14,6 +14,7 @@ from pipeline.partitioner import partition_of
 from pipeline.records.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project, until
+from tests.agents.wire import agree_with_schemas
 from tests.instances import instance
 
 
@@ -81,6 +82,7 @@ async def test_a_prior_before_and_after_labels_and_a_restart(broker: EmbeddedBro
         assert back["log_odds"] == pytest.approx(log(2), abs=1e-12)
         assert back["labels"] == 1
         assert running.terminate() == 0
+    await agree_with_schemas(here)
 
 
 async def test_gold_tells_who_is_good_and_a_restart_does_not_forget(
@@ -129,6 +131,7 @@ async def test_gold_tells_who_is_good_and_a_restart_does_not_forget(
         assert withdrawn["log_odds"] == pytest.approx(0.0, abs=1e-12)
         assert withdrawn["reason"] == "labels"
         assert running.terminate() == 0
+    await agree_with_schemas(here)
 
 
 def _interval(a: float, b: float) -> list[float]:
@@ -165,6 +168,7 @@ async def test_closing_reopening_and_late_labels_across_restarts(broker: Embedde
         await say(here, {"task": "t1", "status": "closed"})
         await until_so(here, "t1", status="closed", reason="request", reopened=None)
         assert running.terminate() == 0
+    await agree_with_schemas(here)
 
 
 async def test_the_budget_closes_the_tasks_of_every_instance(broker: EmbeddedBroker) -> None:

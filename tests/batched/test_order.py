@@ -18,7 +18,7 @@ def consumer_at(offset: int) -> BatchConsumer:
     consumer.next_offset = {HERE: offset}
     consumer.gap = {}
     consumer.finished = {}
-    consumer.newest = {}
+    consumer.waiting = {}
     return consumer
 
 

@@ -47,7 +47,7 @@ class FlowOfFaust(BatchConsumer):
     should_stop = False
 
     def __init__(self, kafka: Kafka) -> None:
-        self.finished, self.newest, self.next_offset, self.sought = {}, {}, {}, {}
+        self.finished, self.waiting, self.next_offset, self.sought = {}, {}, {}, {}
         self.left_out, self.gap = set(), {}
         self.rebalances, self.joined, self.flow_active = 0, False, False
         self.can_resume_flow, self.suspend_flow = asyncio.Event(), asyncio.Event()

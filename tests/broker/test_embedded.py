@@ -55,18 +55,22 @@ def folder_of_version(path: Path, version: str | None) -> Path:
     return path
 
 
+def everything_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
 def test_a_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
     folder = folder_of_version(tmp_path / "old", "3.9.0")
     with pytest.raises(BadChoice, match=rf"old has data of Kafka 3.9.0, .* {KAFKA_VERSION}"):
         EmbeddedBroker(data_dir=folder).start()
-    assert [path.name for path in (folder / "data").iterdir()] == [VERSION_FILE]
+    assert everything_in(folder) == {"data", f"data/{VERSION_FILE}"}
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     folder = folder_of_version(tmp_path / "mine", None)
     with pytest.raises(BadChoice, match="was not made by sbic broker"):
         EmbeddedBroker(data_dir=folder).start()
-    assert list((folder / "data").iterdir()) == []
+    assert everything_in(folder) == {"data"}
 
 
 def test_one_folder_has_one_broker(tmp_path: Path) -> None:

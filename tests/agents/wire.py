@@ -1,0 +1,17 @@
+"""Is what really goes over the wire as the schemas say?"""
+
+from orjson import loads
+
+from tests.agents.kafka import Project
+from tests.test_schemas import KINDS, VALIDATORS
+
+
+async def agree_with_schemas(here: Project) -> set[str]:
+    """Validate every record of every public topic; the kinds of which there were any."""
+    found = set()
+    for kind in KINDS:
+        for record in await here.read(f"{here.settings.prefix}.{kind}s"):
+            if record.value is not None:  # a tombstone
+                VALIDATORS[kind].validate(loads(record.value))
+                found.add(kind)
+    return found
