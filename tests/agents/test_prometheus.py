@@ -1,17 +1,23 @@
 """A real Prometheus scrapes an instance, and its counters are what was sent."""
 
+import asyncio
 import json
+import math
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.broker.ports import free_port
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
 from tests.agents.crowd import crowd
 from tests.agents.kafka import project, until
 from tests.instances import instance
@@ -19,18 +25,17 @@ from tests.instances import instance
 PROMETHEUS = shutil.which("prometheus")
 PROMTOOL = shutil.which("promtool")
 
+WAITING = 30_000  # labels: some tenths of a second
 
-def query(port: int, expression: str) -> dict[str, float]:
-    """The values of an expression, by the first label that tells them apart."""
+
+def value(port: int, expression: str) -> float:
+    """The value of an expression; not a number while there is none."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={quote(expression)}") as answer:
             found = json.load(answer)["data"]["result"]
     except (URLError, ConnectionError):
-        return {}  # it is starting
-    return {
-        row["metric"].get("outcome", row["metric"].get("reason", "")): float(row["value"][1])
-        for row in found
-    }
+        return math.nan  # it is starting
+    return float(found[0]["value"][1]) if found else math.nan
 
 
 def start(folder: Path, port: int) -> "subprocess.Popen[bytes]":
@@ -76,21 +81,37 @@ async def test_its_counters_agree_with_what_was_sent(
                 for _ in range(3):
                     await producer.send_and_wait(here.topics.labels.name, b"no label", key=b"w1")
 
+            # repeats, the skip and the rubbish are labels that were taken, too
+            taken, votes = len(triples) + 40 + 1 + 3, len(triples) + 40
+            expected: dict[str, float] = {
+                'sbic_labels_total{outcome="counted"}': len(triples),
+                'sbic_labels_total{outcome="repeated"}': 40,
+                'sbic_labels_total{outcome="skipped"}': 1,
+                'sbic_labels_total{outcome="rejected"}': 3,
+                'sbic_labels_total{outcome="forwarded"}': 0,
+                'sbic_dead_letters_total{reason="not-json"}': 3,
+                "sbic_votes_total": votes,
+                "sbic_label_to_posterior_seconds_count": votes,
+                'sbic_batch_records_sum{stage="worker"}': taken,
+                'sbic_batch_records_sum{stage="task"}': votes,
+                "sbic_tasks": len({task for task, _, _ in triples}),
+                "sbic_workers": len({worker for _, worker, _ in triples}),
+                "sbic_task_view_lag_records": 0,
+                "sum(sbic_lag_records)": 0,
+                "sum(sbic_lag_seconds)": 0,
+                "sbic_ready": 1,
+                "sbic_build_info": 1,
+            }
+
             async def agree() -> bool:
-                labels = query(port, "sbic_labels_total")
-                return (
-                    labels.get("counted") == len(triples)
-                    and labels.get("repeated") == 40
-                    and labels.get("skipped") == 1
-                    and labels.get("rejected") == 3
-                    and query(port, "sbic_dead_letters_total").get("not-json") == 3
-                    and query(port, "sbic_label_to_posterior_seconds_count").get("", 0)
-                    >= len(triples)
+                expected["sbic_posteriors_total"] = len(
+                    await here.read(here.topics.posteriors.name)
                 )
+                return all(value(port, name) == count for name, count in expected.items())
 
             await until(agree)
-            assert query(port, "sbic_ready") == {"": 1.0}
-            assert query(port, "sum(sbic_lag_records)") == {"": 0.0}
+            for seconds in ("sbic_recovery_seconds", 'sbic_batch_seconds_sum{stage="worker"}'):
+                assert value(port, seconds) > 0
         finally:
             prometheus.terminate()
             prometheus.wait(30)
@@ -98,6 +119,55 @@ async def test_its_counters_agree_with_what_was_sent(
     ids = {task for task, _, _ in triples} | {worker for _, worker, _ in triples}
     assert not any(f'"{name}"' in text for name in ids), "an id is a label value"
     assert complaints(text) == []
+
+
+async def test_a_transaction_leaves_no_lag_behind(broker: EmbeddedBroker) -> None:
+    here = await project(broker)
+    label = here.topics.labels.name
+    async with AIOKafkaProducer(
+        bootstrap_servers=here.settings.bootstrap_servers, transactional_id=here.settings.prefix
+    ) as producer:
+        with instance(broker.url, here.settings.prefix) as running:
+            running.wait_ready()
+            async with producer.transaction():
+                await producer.send(label, encode_label("t1", "ann", 1), key=b"ann")
+            await here.until_counted(1)
+
+            async def nothing_waits() -> bool:
+                metrics = await asyncio.to_thread(running.metrics)
+                lags = [name for name in metrics if name.startswith("sbic_lag_")]
+                assert lags
+                return not any(metrics[name] for name in lags)
+
+            await until(nothing_waits)
+
+
+async def test_while_labels_wait_the_lag_tells_how_many_and_for_how_long(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker)
+    topic = here.topics.labels.name
+    home = partition_of(b"ann", here.settings.partitions)
+    hour_ago = int(1000 * (time.time() - 3600))
+    async with here.producer() as producer:
+        for number in range(WAITING):
+            await producer.send(
+                topic,
+                encode_label(f"t{number}", "ann", 1),
+                key=b"ann",
+                partition=home,
+                timestamp_ms=hour_ago,
+            )
+    most = dict.fromkeys(["records", "seconds"], 0.0)
+    with instance(broker.url, here.settings.prefix) as running:
+        while running.get("/metrics")[0] != 200:
+            assert running.process.poll() is None, running.log()
+        while (metrics := running.metrics())['sbic_labels_total{outcome="counted"}'] < WAITING:
+            for what in most:
+                lag = metrics.get(f'sbic_lag_{what}{{partition="{home}",topic="{topic}"}}', 0.0)
+                most[what] = max(most[what], lag)
+    assert 0 < most["records"] <= WAITING
+    assert 3600 <= most["seconds"] < 3700
 
 
 async def test_the_metrics_are_there_while_an_instance_starts(broker: EmbeddedBroker) -> None:
