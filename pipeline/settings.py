@@ -100,13 +100,13 @@ class Settings:
     )
     labels_retention_hours: int = _setting(
         -1,
-        "How long labels are kept; -1: forever.",
+        "How long labels and their votes are kept; -1: forever.",
         "a whole number of hours, or -1 for forever",
         lambda value: value == -1 or value > 0,
     )
     retention_hours: int = _setting(
         7 * 24,
-        "How long votes and dead letters are kept; -1: forever.",
+        "How long dead letters are kept; -1: forever.",
         "a whole number of hours, or -1 for forever",
         lambda value: value == -1 or value > 0,
     )

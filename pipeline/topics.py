@@ -111,8 +111,11 @@ class Topics:
 
     @cached_property
     def votes(self) -> Topic:
-        """What labels add to tasks, a record per batch of labels and partition of tasks."""
-        config = self._for_days()
+        """What labels add to tasks, a record per batch of labels and partition of tasks.
+
+        Kept as long as labels: one that expires before a project goes on is a label lost.
+        """
+        config = _kept(self.settings.labels_retention_hours) | BY_TIME_OF_WRITING
         config["max.message.bytes"] = str(BATCH_MAX_BYTES)
         return self._topic("votes", "none", config, public=False)
 
@@ -129,7 +132,7 @@ class Topics:
     @cached_property
     def dead_letters(self) -> Topic:
         """Records that could not be used, as they came, with the reason in headers."""
-        config = self._for_days()
+        config = _kept(self.settings.retention_hours) | BY_TIME_OF_WRITING
         config["max.message.bytes"] = str(DEAD_LETTERS_MAX_BYTES)
         return self._topic("dead-letters", "as it came", config)
 
@@ -154,9 +157,6 @@ class Topics:
             config=config,
             tuning=tuning or {},
         )
-
-    def _for_days(self) -> dict[str, str]:
-        return _kept(self.settings.retention_hours) | BY_TIME_OF_WRITING
 
 
 def _kept(hours: int) -> dict[str, str]:

@@ -1,5 +1,8 @@
 """Hands an agent one event per fetch, each record once and in order, and commits what is done.
 
+All partitions of a topic that a fetch has brought come as one event: with an event for each, at a
+low rate most of the time would go into events, and groups to publish would be smaller.
+
 Faust 0.15.3 creates two asyncio tasks per event and finds the offset to commit in a list of all
 acked offsets, in which a gap can mark a record as acked too early. It acks an event when it leaves
 the agent, also when an exception or a cancellation takes it out: what was not published would be
