@@ -64,6 +64,20 @@ class Place:
             ends: dict[TopicPartition, int] = await consumer.end_offsets([first])
         return ends[first]
 
+    async def values(self) -> list[bytes]:
+        """The values of the first partition, in order."""
+        first = TopicPartition(self.topic, 0)
+        end = await self.end()
+        found: list[bytes] = []
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self.address, auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign([first])
+            while len(found) < end:
+                for records in (await consumer.getmany(timeout_ms=1000)).values():
+                    found += [record.value for record in records]
+        return found
+
     async def members(self) -> set[str]:
         """The client ids of the group's members, as Kafka has them."""
         async with self.admin() as admin:

@@ -1,0 +1,60 @@
+"""What Kafka refuses is an error here, and nothing but a line in the log with Faust's producer."""
+
+from uuid import uuid4
+
+import faust
+import pytest
+from aiokafka.admin import NewTopic
+from aiokafka.errors import MessageSizeTooLargeError
+
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
+from pipeline.broker.embedded import EmbeddedBroker
+from tests.batched.apps import Place, place
+
+TOO_LARGE = b"x" * 10_000
+
+
+async def topic_of_small_records(here: Place) -> str:
+    name = f"small-{uuid4().hex[:8]}"
+    async with here.admin() as admin:
+        config = {"max.message.bytes": "1000"}
+        await admin.create_topics([NewTopic(name, 2, 1, topic_configs=config)])
+    return name
+
+
+async def test_all_is_acknowledged_or_it_raises_what_kafka_said(broker: EmbeddedBroker) -> None:
+    here = await place(broker)
+    small = await topic_of_small_records(here)
+    producer = BatchProducer([here.address], "test")
+    async with producer:
+        outbox = Outbox()
+        outbox.add(small, 0, (None, b"1", None, NO_HEADERS), (None, b"2", None, NO_HEADERS))
+        outbox.add(small, 1, (None, b"3", None, NO_HEADERS))
+        assert await producer.publish(outbox) == {(small, 0): 1, (small, 1): 0}
+        outbox.add(small, 1, (None, TOO_LARGE, None, NO_HEADERS))
+        with pytest.raises(MessageSizeTooLargeError):
+            await producer.publish(outbox)
+
+
+async def test_what_does_not_fit_into_one_request_goes_out_in_order(broker: EmbeddedBroker) -> None:
+    here = await place(broker)
+    producer = BatchProducer([here.address], "test")
+    rows = [(None, b"%d" % number * 100_000, None, NO_HEADERS) for number in range(10)]
+    async with producer:
+        outbox = Outbox()
+        outbox.add(here.topic, 0, *rows, *rows)
+        assert await producer.publish(outbox) == {(here.topic, 0): 19}
+    assert [value[:1] for value in await here.values()] == [b"%d" % n for n in range(10)] * 2
+
+
+async def test_faust_would_flush_as_if_nothing_had_happened(broker: EmbeddedBroker) -> None:
+    here = await place(broker)
+    small = await topic_of_small_records(here)
+    app = faust.App("test", broker=f"kafka://{here.address}", web_enabled=False)
+    producer = app.producer
+    await producer.start()
+    sent = await producer.send(small, None, TOO_LARGE, 0, None, None)
+    await producer.flush()
+    with pytest.raises(MessageSizeTooLargeError):
+        await sent
+    await producer.stop()

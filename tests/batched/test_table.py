@@ -1,0 +1,65 @@
+"""Which partitions a table begins anew, and which it keeps, when the group changes."""
+
+from typing import Any
+
+from faust.types import TP
+
+from pipeline.batched.app import BatchedApp
+from pipeline.batched.table import FROM_THE_START, BatchTable
+
+
+class Kept:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+
+    def open(self, partition: int) -> None:
+        self.told.append(("open", partition))
+
+    def close(self, partition: int) -> None:
+        self.told.append(("close", partition))
+
+    def restore(self, partition: int, records: list[Any]) -> None:
+        self.told.append(("restore", partition))
+
+    async def ready(self, partitions: set[int]) -> None:
+        pass
+
+    def take(self) -> list[tuple[str, int]]:
+        told, self.told = self.told, []
+        return sorted(told)
+
+
+def table() -> tuple[BatchTable, Kept]:
+    app = BatchedApp("test", broker="batched://127.0.0.1:1")
+    states = Kept()
+    return BatchTable(app, "answers", app.topic("test.answers"), states), states
+
+
+async def rebalanced(made: BatchTable, *partitions: int, generation: int) -> None:
+    """All partitions of the table and of the labels are assigned anew."""
+    assigned = {TP(topic, p) for topic in ("test.answers", "test.labels") for p in partitions}
+    await made.on_rebalance(assigned, set(), assigned, generation)
+
+
+async def test_what_stays_is_kept_what_goes_is_forgotten_and_what_is_new_begins() -> None:
+    made, states = table()
+    await rebalanced(made, 0, 1, generation=1)
+    assert states.take() == [("open", 0), ("open", 1)]
+    made.offsets = {0: 41, 1: 42}
+    await rebalanced(made, 1, 2, generation=2)
+    assert states.take() == [("close", 0), ("open", 2)]
+    assert made.persisted_offset(TP("test.answers", 1)) == 42
+    assert made.persisted_offset(TP("test.answers", 2)) == FROM_THE_START
+    assert made.persisted_offset(TP("test.answers", 0)) is None
+
+
+async def test_whoever_missed_a_generation_begins_anew_for_somebody_else_may_have_written() -> None:
+    made, states = table()
+    await rebalanced(made, 0, generation=1)
+    states.take()
+    made.offsets = {0: 41}
+    await rebalanced(made, 0, generation=3)
+    assert states.take() == [("close", 0), ("open", 0)]
+    assert made.persisted_offset(TP("test.answers", 0)) == FROM_THE_START
