@@ -20,6 +20,7 @@ class Connection(Service):
         self.servers = servers
         self.consumer = consumer
         self.lost = False
+        self.made = False
 
     @Service.task
     async def _watch(self) -> None:
@@ -29,11 +30,13 @@ class Connection(Service):
                 self.look()
 
     def look(self) -> None:
-        """See whether a consumer that has been started, and so was connected, still is."""
+        """See whether a consumer that was connected, or it would have no partitions, still is."""
         consumer = self.consumer()
-        if consumer is None or consumer._coordinator is None or consumer._closed:
+        if consumer is None or consumer._closed:
             return
-        lost = not any(c.connected() for c in consumer._client._conns.values())
+        connected = any(c.connected() for c in consumer._client._conns.values())
+        self.made = self.made or connected or bool(consumer.assignment())
+        lost = self.made and not connected
         if lost and not self.lost:
             log.warning("Kafka at %s does not answer; trying again until it does", self.servers)
         elif self.lost and not lost:

@@ -13,7 +13,7 @@ from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
-from pipeline.batched.stop import SOFTWARE_ERROR, stop_at_once
+from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, stop_at_once
 from pipeline.settings import Settings
 
 log = logging.getLogger("sbic")
@@ -64,7 +64,7 @@ class Instance(faust.Worker):
 
     def _give_up(self) -> None:
         late = f"not all was published and committed after {STOP_SECONDS} s: is Kafka there?"
-        _end(f"{late} Nothing is lost, the next start recovers", SOFTWARE_ERROR)
+        _end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
 
 
 def _end(message: str, status: int) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.kafka.errors import ClusterError
+from pipeline.kafka.errors import ClusterError, WrongTopics
 
 T = TypeVar("T")
 
@@ -17,5 +17,12 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the error below says it all
     try:
         return asyncio.run(work)
+    except WrongTopics as wrong:
+        for mismatch in wrong.mismatches:
+            click.echo(mismatch, err=True)
+        raise click.ClickException(
+            "nothing was changed; set what the topics were made with, choose another --prefix, "
+            "or alter the topics"
+        ) from None
     except ClusterError as error:
         raise click.ClickException(str(error)) from None

@@ -14,7 +14,7 @@ Where to look next:
   sbic simulate --policy compare  this crowd, under both policies
   sbic watch --from-start         posteriors as they change
   sbic export posteriors          the current state as CSV
-  curl localhost:6066/metrics     what Prometheus sees
+  curl localhost:6066/metrics     what Prometheus sees of sbic up
   sbic --help                     everything else"""
 
 
@@ -55,6 +55,7 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
       sbic demo
       sbic demo --instances 2 --labels 100000
     """
+    from shutil import which
     from time import monotonic
 
     from rich.console import Console
@@ -95,4 +96,6 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
         raise click.ClickException(str(error)) from None
     console.print()
     console.print(summary(result))
+    if which("sbic") is None:
+        console.print("\nFor the commands below, first: . .venv/bin/activate")
     console.print(f"\n{NEXT}", markup=False, soft_wrap=True)

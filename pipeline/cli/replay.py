@@ -50,6 +50,10 @@ def command(
     With --wait it returns when every label has reached its task's posterior. That includes
     repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
 
+    Each worker's labels are taken in the order of the file. Those of different workers may be taken
+    in another, since they are spread over partitions; what an answer weighs depends on the answers
+    before it, so results differ a little from run to run. `sbic infer` keeps the order of the file.
+
     \b
     Examples:
       sbic replay labels.csv --wait
@@ -116,7 +120,7 @@ def summary(done: "Replayed") -> str:
     if done.counting_seconds is None:
         return text
     return (
-        f"{text}; all counted after {done.counting_seconds:.2f} s "
+        f"{text}; all dealt with after {done.counting_seconds:.2f} s "
         f"({done.labels / done.counting_seconds:,.0f} labels per second)"
     )
 

@@ -14,6 +14,7 @@ from pipeline.settings import Settings
     "replication",
     "labels_retention_hours",
     "retention_hours",
+    "lease_seconds",
 )
 def command(settings: Settings) -> None:
     """Create the topics that are missing, and check those that are there.
@@ -27,25 +28,11 @@ def command(settings: Settings) -> None:
       sbic topics --prefix birds --partitions 32
       SBIC_BROKER=kafka://one:9092,two:9092 sbic topics --replication 3
     """
-    import asyncio
-    import logging
-
+    from pipeline.cli.connected import run_connected
     from pipeline.kafka.admin import ensure_topics
-    from pipeline.kafka.errors import ClusterError, WrongTopics
     from pipeline.topics import Topics
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the error below says it all
-    try:
-        created = {topic.name for topic in asyncio.run(ensure_topics(settings))}
-    except WrongTopics as wrong:
-        for mismatch in wrong.mismatches:
-            click.echo(mismatch, err=True)
-        raise click.ClickException(
-            "nothing was changed; set what the topics were made with, choose another --prefix, "
-            "or alter the topics"
-        ) from None
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    created = {topic.name for topic in run_connected(ensure_topics(settings))}
     topics = list(Topics(settings))
     width = max(len(topic.name) for topic in topics)
     for topic in topics:

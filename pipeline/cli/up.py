@@ -57,6 +57,8 @@ def command(
         run_connected(ensure_topics(settings))
         kept = what_is_kept(folder)
         say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
+        if broker.url != Settings().broker:
+            say("up", f"other commands find it with: export SBIC_BROKER={broker.url}")
         commands = instances_of(settings, ports)
         run_connected(until_stopped(broker, commands, log=say, say=loudly))
 

@@ -22,8 +22,6 @@ def command(settings: Settings) -> None:
       SBIC_REPEATS=last sbic worker --web-port 6067
       sbic worker --policy uniform --lease-seconds 120 --stop-labels 5
     """
-    import asyncio
-    import logging
     import os
     import signal
 
@@ -31,12 +29,8 @@ def command(settings: Settings) -> None:
         signal.signal(ending, lambda *_: os._exit(0))
 
     from pipeline.agents.instance import run
+    from pipeline.cli.connected import run_connected
     from pipeline.kafka.admin import ensure_topics
-    from pipeline.kafka.errors import ClusterError
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the error below says it all
-    try:
-        asyncio.run(ensure_topics(settings))
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    run_connected(ensure_topics(settings))
     run(settings)

@@ -12,9 +12,9 @@ from pipeline.files.source import Source
 def read_table(source: Source, columns: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The line and the fields of these columns (two or more) of every row; blank lines are passed.
 
-    The columns may come in any order and among others.
+    The columns may come in any order and among others; spaces after a comma are passed over.
 
-    >>> list(read_table(Source("x.csv", "label,task,note\\n1,t1,\\n"), ("task", "label")))
+    >>> list(read_table(Source("x.csv", "label, task,note\\n1, t1,\\n"), ("task", "label")))
     [(2, ('t1', '1'))]
     """
     rows = numbered_rows(source)
@@ -35,7 +35,7 @@ def read_table(source: Source, columns: tuple[str, ...]) -> Iterator[tuple[int, 
 
 def numbered_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
     """Every row that is not blank, with the line on which it begins."""
-    reader = csv.reader(io.StringIO(source.text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(source.text, newline=""), strict=True, skipinitialspace=True)
     line = 1
     try:
         for row in reader:

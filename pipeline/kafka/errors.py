@@ -22,8 +22,10 @@ class MissingTopic(ClusterError):
     """A topic that a tool needs is not there."""
 
     def __init__(self, topic: str, addresses: Sequence[str]) -> None:
+        prefix = topic.rpartition(".")[0]
         super().__init__(
-            f"Kafka at {', '.join(addresses)} has no topic {topic}; create it with: sbic topics"
+            f"Kafka at {', '.join(addresses)} has no topic {topic}; "
+            f"create it with: sbic topics --prefix {prefix}"
         )
 
 

@@ -14,7 +14,8 @@ from pipeline.tools.demo import Result, Stage, Times
 from pipeline.tools.scoreboard import Scoreboard
 
 SPARKS = "▁▂▃▄▅▆▇█"
-CURVE_WIDTH = 60
+CURVE_WIDTH = 20, 60  # at least and at most
+BESIDE_CURVES = 44  # columns for the words and numbers
 LATENCIES = 500  # the last ones, of which the live screen shows the median
 LINE_SECONDS = 5  # between the lines that replace the live screen where there is no terminal
 
@@ -28,6 +29,8 @@ class Screen:
         self.live = Live(console=console, auto_refresh=False, transient=True)
         self.curves: list[tuple[float, float]] = []
         self.lined = 0.0
+        least, most = CURVE_WIDTH
+        self.width = max(least, min(most, console.width - BESIDE_CURVES))
 
     def __call__(self, stage: Stage, board: Scoreboard) -> None:
         """Show where things are."""
@@ -39,16 +42,16 @@ class Screen:
             self.console.print(line(stage, board), soft_wrap=True)
 
     def _remember(self, board: Scoreboard) -> None:
-        """A point of the curves for each 60th of the labels."""
-        while board.counted >= (len(self.curves) + 1) * self.labels / CURVE_WIDTH:
+        """A point of the curves for each column of them."""
+        while board.counted >= (len(self.curves) + 1) * self.labels / self.width:
             self.curves.append((board.error, board.majority_error))
 
     def _picture(self, stage: Stage, board: Scoreboard) -> RenderableType:
         grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="dim")
-        grid.add_column(width=CURVE_WIDTH)
-        grid.add_column(justify="right")
-        bar = ProgressBar(total=self.labels, completed=board.counted, width=CURVE_WIDTH)
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(width=self.width)
+        grid.add_column(justify="right", no_wrap=True)
+        bar = ProgressBar(total=self.labels, completed=board.counted, width=self.width)
         grid.add_row("now", stage.title, "")
         grid.add_row("labels counted", bar, f"{board.counted:,} of {self.labels:,}")
         if stage.labels:

@@ -55,5 +55,9 @@ async def simulate_policies(
             if monotonic() > deadline:
                 raise NoAnswer(f"the instances are not ready; the last they said: {log[-1:]}")
             await asyncio.sleep(0.1)
-        runs = (simulate(project, plan, advance) for project in projects)
-        return list(await asyncio.gather(*runs))
+        try:  # as a group, so that a run that fails ends the others before the instances end
+            async with asyncio.TaskGroup() as group:
+                runs = [group.create_task(simulate(each, plan, advance)) for each in projects]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        return [run.result() for run in runs]

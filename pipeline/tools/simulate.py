@@ -25,7 +25,7 @@ class TasksOfOthers(Exception):
     def __init__(self, prefix: str, count: int) -> None:
         super().__init__(
             f"{prefix} has {count:,} open tasks already, and a simulated crowd would answer them: "
-            "choose another --prefix"
+            "choose another --prefix, or give it instances of its own with --policy compare"
         )
 
 

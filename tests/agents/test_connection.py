@@ -8,25 +8,25 @@ import pytest
 from pipeline.agents.connection import Connection
 
 
-def consumer(*, started: bool, connected: bool) -> Any:
+def consumer(*, joined: bool, connected: bool) -> Any:
     connection = SimpleNamespace(connected=lambda: connected)
     client = SimpleNamespace(_conns={"one": connection})
-    coordinator = object() if started else None
-    return SimpleNamespace(_client=client, _coordinator=coordinator, _closed=False)
+    assignment = {"a partition"} if joined else set()
+    return SimpleNamespace(_client=client, assignment=lambda: assignment, _closed=False)
 
 
 def test_it_is_lost_though_it_was_never_seen_connected(caplog: pytest.LogCaptureFixture) -> None:
-    kafka = consumer(started=False, connected=False)
+    kafka = consumer(joined=False, connected=False)
     connection = Connection("here:9092", lambda: kafka)
     connection.look()
     assert not connection.lost
-    kafka = consumer(started=True, connected=False)
+    kafka = consumer(joined=True, connected=False)
     connection.look()
     connection.look()
     assert connection.lost
     assert [record.message for record in caplog.records] == [
         "Kafka at here:9092 does not answer; trying again until it does"
     ]
-    kafka = consumer(started=True, connected=True)
+    kafka = consumer(joined=True, connected=True)
     connection.look()
     assert not connection.lost

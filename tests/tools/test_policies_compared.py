@@ -1,20 +1,26 @@
 """Uncertainty sampling through Kafka is as much better than uniform sampling as it is in memory."""
 
+import asyncio
 from collections.abc import Callable
 from random import Random
 from statistics import mean, stdev
 
 import pytest
+from orjson import loads
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.fast_sbic import FastSBIC
+from pipeline.kafka.admin import ensure_topics
 from pipeline.policies.policy import Policy
 from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
 from pipeline.progress import progress
 from pipeline.tools.crowd_at_work import Plan
-from pipeline.tools.own_pipelines import simulate_policies
+from pipeline.tools.own_pipelines import project_of, simulate_policies
+from pipeline.tools.simulate import TasksOfOthers
 from pipeline.tools.simulated_workers import Turns
+from tests.agents.kafka import Project
+from tests.instances import instance
 from tests.tools.projects import new_project
 
 PLAN = Plan(tasks=300, workers=300, labels_per_task=20, at_once=30, seed=1)
@@ -72,3 +78,25 @@ async def test_through_kafka_they_differ_as_in_memory(
     for policy, error in errors.items():
         off = (error - mean(expected[policy])) / stdev(expected[policy])
         assert abs(off) < 4, (policy, error, expected[policy])
+
+
+async def test_open_tasks_under_one_policy_end_the_run_under_the_other_too(
+    broker: EmbeddedBroker,
+) -> None:
+    settings = new_project(broker)
+    project = project_of(settings, "uncertainty", PLAN)
+    await ensure_topics(project)
+    partitions = str(settings.partitions)
+    with instance(broker.url, project.prefix, SBIC_PARTITIONS=partitions) as running:
+        await asyncio.to_thread(running.wait_ready)
+        await Project(project).send([("a task of somebody's", "ann", 1)])
+        await Project(project).until_counted(1)
+        assert await asyncio.to_thread(running.terminate) == 0
+    with progress("") as advance, pytest.raises(TasksOfOthers):
+        await asyncio.wait_for(
+            simulate_policies(settings, ["uniform", "uncertainty"], PLAN, advance), 60
+        )
+    other = Project(project_of(settings, "uniform", PLAN))
+    said = [loads(record.value) for record in await other.read(other.topics.tasks.name)]
+    status = {record["task"]: record.get("status") for record in said}
+    assert set(status.values()) <= {"closed"}, "the tasks of the other run were left open"
