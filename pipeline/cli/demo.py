@@ -9,7 +9,7 @@ SPAMMERS = 0.2
 
 NEXT = """\
 Where to look next:
-  sbic up                         the same, kept running: Kafka and the pipeline on this machine
+  sbic up                         the same, kept running on this machine
   sbic replay labels.csv --wait   your own labels (columns task, worker, label)
   sbic simulate --policy compare  this crowd, under both policies
   sbic watch --from-start         posteriors as they change
