@@ -157,10 +157,13 @@ def estimated(algorithm: str, labels: "Labels", prior: "Prior", seed: int) -> "E
     """What the algorithm says of the labels in the order of the file."""
     import numpy as np
 
+    from pipeline.inference.algorithm import Estimate
     from pipeline.progress import progress
 
     with progress(f"Running {algorithm} on {len(labels):,} labels"):
-        return ALGORITHMS[algorithm].load()(labels, prior, np.random.default_rng(seed))
+        estimate = ALGORITHMS[algorithm].load()(labels, prior, np.random.default_rng(seed))
+    assert isinstance(estimate, Estimate)
+    return estimate
 
 
 def notes_on_labels(labels: "Labels") -> Iterator[str]:

@@ -24,7 +24,7 @@ from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome
 from pipeline.experiments.runner import run
 from pipeline.experiments.simulation import uncertainty_run, uniform_run
-from pipeline.inference.algorithm import Algorithm, Estimate
+from pipeline.inference.algorithm import Algorithm, AnyEstimate, Estimate
 from pipeline.inference.evaluation import standard_error
 from pipeline.inference.kos import SYNTHETIC_ITERATIONS, kos
 from pipeline.inference.online_forms import MOVE_ONE_TASK
@@ -116,7 +116,7 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
 
 def uniform(
     name: str, crowd: Crowd, sizes: Sequence[int], rng: np.random.Generator
-) -> Iterator[Estimate]:
+) -> Iterator[AnyEstimate]:
     """What the offline algorithm makes of so many labels per task, evenly spread."""
     algorithm: Algorithm = ALGORITHMS[name].load()
     if name == "kos":

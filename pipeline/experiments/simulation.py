@@ -62,7 +62,7 @@ class Simulation:
         return Labels(
             np.array(self._chosen, dtype=np.int64),
             self._crowd.worker[:given],
-            self._crowd.label[:given],
+            (self._crowd.label[:given] + 1) // 2,
             tuple(map(str, range(self._crowd.tasks))),
             tuple(map(str, range(self._crowd.workers))),
         )

@@ -67,10 +67,62 @@ class Estimate:
         return float(np.mean((1 - self.prediction[known] * truth[known]) / 2))
 
 
+TIE = -1
+
+
+@dataclass(frozen=True)
+class ClassEstimate:
+    """What an algorithm says of each task where classes have names.
+
+    `score` has a row for each task and a column for each class: probabilities where
+    `is_probability`, otherwise (majority) votes.
+    """
+
+    score: Floats
+    is_probability: bool = True
+
+    @property
+    def prediction(self) -> Ints:
+        """The number of the class with the highest score; TIE where several have it.
+
+        >>> ClassEstimate(np.array([[0.2, 0.8, 0.0], [0.5, 0.5, 0.0]])).prediction.tolist()
+        [1, -1]
+        """
+        best = self.score.max(axis=1, keepdims=True)
+        is_tie = (self.score == best).sum(axis=1) > 1
+        return np.where(is_tie, TIE, self.score.argmax(axis=1))
+
+    @property
+    def confidence(self) -> Floats:
+        """The probability of the most probable class, or its share of the votes."""
+        total = self.score.sum(axis=1)
+        best: Floats = self.score.max(axis=1) / np.where(total > 0, total, 1.0)
+        return best
+
+    def error(self, truth: Ints) -> float:
+        """The share of wrong predictions; a task of unknown truth (-1) does not count.
+
+        Of a tie between m classes each is taken with probability 1/m, as if one were drawn.
+
+        >>> score = np.array([[0.2, 0.8, 0.0], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+        >>> ClassEstimate(score).error(np.array([1, 0, -1]))
+        0.25
+        """
+        known = truth >= 0
+        score = self.score[known]
+        is_best = score == score.max(axis=1, keepdims=True)
+        right = is_best[np.arange(len(score)), truth[known]] / is_best.sum(axis=1)
+        return float(np.mean(1 - right))
+
+
+AnyEstimate = Estimate | ClassEstimate
+"""An `Estimate` of labels that are -1 and 1, a `ClassEstimate` of any others."""
+
+
 class Algorithm(Protocol):
     """Labels in, an estimate of each task out; `rng` serves those that draw at random."""
 
-    def __call__(self, labels: Labels, prior: Prior, rng: np.random.Generator) -> Estimate:
+    def __call__(self, labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
         """Estimate every task of `labels`."""
         ...
 

@@ -11,12 +11,14 @@ class Entry:
     """An algorithm, what the paper calls it, and whether it varies from run to run.
 
     `is_random` where the estimate depends on the order of the labels or on the random generator:
-    such an algorithm is judged by the mean over many runs.
+    such an algorithm is judged by the mean over many runs. `any_classes` where it takes labels of
+    any number of classes; the others need -1 and 1.
     """
 
     name: str
     title: str
     is_random: bool = False
+    any_classes: bool = False
 
     def load(self) -> Algorithm:
         """The function `a_name` of the module `a_name`, imported only when it is needed."""

@@ -28,7 +28,7 @@ def as_labels(triples: list[Triple]) -> Labels:
     """With the numbers as they are, not renumbered by first appearance."""
     task, worker, label = (np.array(column, np.int64) for column in zip(*triples, strict=True))
     names = [tuple(map(str, range(column.max() + 1))) for column in (task, worker)]
-    return Labels(task, worker, label, names[0], names[1])
+    return Labels(task, worker, (label + 1) // 2, names[0], names[1])
 
 
 def as_triples(labels: Labels) -> list[Triple]:
@@ -49,7 +49,7 @@ def random_crowd(
     worker = np.repeat(np.arange(workers), labels_per_worker)
     label = np.where(rng.random(len(task)) < accuracy, 1, -1) * truth[task]
     names = tuple(map(str, range(tasks))), tuple(map(str, range(workers)))
-    return Labels(task, worker, label, *names).in_order(rng.permutation(len(task)))
+    return Labels(task, worker, (label + 1) // 2, *names).in_order(rng.permutation(len(task)))
 
 
 def real_crowd(name: str) -> tuple[Labels, Ints]:

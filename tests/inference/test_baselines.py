@@ -1,5 +1,7 @@
 """What holds for every algorithm of the registry, SBIC included."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +22,9 @@ every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 
 
 def estimate(name: str, labels: Labels, prior: Prior | None = None) -> Estimate:
-    return ALGORITHMS[name].load()(labels, prior or Prior(), np.random.default_rng(7))
+    result = ALGORITHMS[name].load()(labels, prior or Prior(), np.random.default_rng(7))
+    assert isinstance(result, Estimate)
+    return result
 
 
 def good_crowd(tasks: int = 60, workers: int = 9, seed: int = 3) -> tuple[Labels, list[int]]:
@@ -67,9 +71,7 @@ def test_the_opposite_labels_give_the_opposite_scores(
 def test_the_numbers_of_the_workers_do_not_matter(name: str) -> None:
     labels, _ = good_crowd()
     other = np.random.default_rng(5).permutation(labels.workers)
-    renumbered = Labels(
-        labels.task, other[labels.worker], labels.label, labels.task_names, labels.worker_names
-    )
+    renumbered = replace(labels, worker=other[labels.worker])
     np.testing.assert_allclose(
         estimate(name, renumbered).score, estimate(name, labels).score, rtol=1e-9
     )

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_mean_field_goes_on_from_its_last_weights_for_four_iterations() -> None:
 
 
 def mirrored(labels: Labels) -> Labels:
-    return Labels(labels.task, labels.worker, -labels.label, labels.task_names, labels.worker_names)
+    return replace(labels, answer=1 - labels.answer)
 
 
 @pytest.mark.parametrize("name", [name for name in ONLINE_FORMS if name != "mc"])
