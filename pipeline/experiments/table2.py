@@ -17,7 +17,8 @@ from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome, text_table
 from pipeline.experiments.runner import run
 from pipeline.files.errors import BadFile
-from pipeline.files.labels import read_labels, read_truth, truth_of
+from pipeline.files.labels import read_labels
+from pipeline.files.truth import read_truth, truth_of
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.evaluation import shuffled_error, standard_error
 from pipeline.inference.labels import Ints, Labels
@@ -101,7 +102,7 @@ def crowd(data: str, name: str) -> tuple[Labels, Ints]:
     """The labels of a set and the truth of its tasks."""
     labels_path, truth_path = paths(Path(data), name)
     labels = read_labels(str(labels_path))
-    return labels, truth_of(labels, read_truth(str(truth_path)))
+    return labels, truth_of(labels, read_truth(str(truth_path), labels.classes))
 
 
 def measure(data: str, case: Case, rng: np.random.Generator) -> Result:

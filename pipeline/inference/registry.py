@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from pipeline.inference.algorithm import Algorithm
+from pipeline.inference.labels import Labels
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Entry:
 ALGORITHMS: dict[str, Entry] = {
     entry.name: entry
     for entry in (
-        Entry("majority", "MAJ"),
+        Entry("majority", "MAJ", any_classes=True),
         Entry("em", "EM"),
         Entry("amf", "AMF"),
         Entry("kos", "KOS"),
@@ -41,3 +42,15 @@ ALGORITHMS: dict[str, Entry] = {
         Entry("te", "TE"),
     )
 }
+
+SIGNS_DEFAULT = "fast-sbic"
+CLASSES_DEFAULT = next(name for name in ("settled", "majority") if name in ALGORITHMS)
+
+
+def default_algorithm(labels: Labels) -> str:
+    """The algorithm to take when nobody chose one: it depends on the classes.
+
+    >>> default_algorithm(Labels.of([("t1", "ann", 1)]))
+    'fast-sbic'
+    """
+    return SIGNS_DEFAULT if labels.are_signs else CLASSES_DEFAULT
