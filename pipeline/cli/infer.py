@@ -171,7 +171,7 @@ def check_classes(algorithm: str, labels: "Labels") -> None:
     """Refuse classes that the algorithm does not take, and say what does."""
     if labels.are_signs or ALGORITHMS[algorithm].any_classes:
         return
-    able = ", ".join(entry.name for entry in ALGORITHMS.values() if entry.any_classes)
+    able = " or ".join(entry.name for entry in ALGORITHMS.values() if entry.any_classes)
     raise BadInput(
         f"{algorithm} needs labels that are -1 and 1, and these are {listed(labels.classes)}: make"
         f" two of them that with --positive and --negative, or take --algorithm {able}"

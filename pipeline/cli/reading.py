@@ -68,10 +68,10 @@ def reading_options(
             "--columns",
             type=Columns(fields),
             metavar="FIELD=COLUMN,...",
-            help=f"Columns with other names than {', '.join(fields)}: {example}.",
+            help=f"The columns of {', '.join(fields)} that have other names, say {example}.",
         ),
-        click.option("--positive", metavar="LABEL", help="What stands for 1: yes."),
-        click.option("--negative", metavar="LABEL", help="What stands for -1: no."),
+        click.option("--positive", metavar="LABEL", help="The label that stands for 1, say yes."),
+        click.option("--negative", metavar="LABEL", help="The label that stands for -1, say no."),
     ]
     if classes:
         options += [
@@ -79,13 +79,13 @@ def reading_options(
                 "--classes",
                 type=Listed(),
                 metavar="LABEL,...",
-                help="All classes in order: cat,dog,bird. Any other label is an error.",
+                help="All classes in order, say cat,dog,bird. Any other label is an error.",
             ),
             click.option(
                 "--skip",
                 type=Listed(),
                 metavar="LABEL,...",
-                help="Labels that are no answer: 0. An empty one never is.",
+                help="Labels that are no answer, say 0 or unsure. An empty label never is one.",
             ),
         ]
 

@@ -26,7 +26,8 @@ def csv_fields(
     >>> list(csv_fields(source, [Field("task"), Field("label")], {}))
     [(2, ('t1', '1'))]
     """
-    rows = csv_rows(source, delimiter_of(source.text))
+    delimiter = delimiter_of(source.text)
+    rows = csv_rows(source, delimiter)
     header_line, header = next(rows, (1, None))
     if header is None:
         needed = ", ".join(field.name for field in fields)
@@ -41,11 +42,21 @@ def csv_fields(
     has_absent = None in found.of_fields
     for line, row in rows:
         if len(row) != width:
-            count = "1 field" if len(row) == 1 else f"{len(row)} fields"
-            raise BadFile(source.name, f"has {count}, but the header has {width}", line)
+            raise BadFile(source.name, other_width(len(row), width, delimiter), line)
         if has_absent:
             row.append("")
         yield line, selected(row)
+
+
+def other_width(fields: int, width: int, delimiter: str) -> str:
+    """What is wrong with a row that has more fields than the header, or fewer.
+
+    >>> other_width(1, 3, ";")
+    "has 1 field, but the header has 3 (separated by ';')"
+    """
+    count = "1 field" if fields == 1 else f"{fields} fields"
+    separated = "" if delimiter == "," else f" (separated by {delimiter!r})"
+    return f"has {count}, but the header has {width}{separated}"
 
 
 def csv_rows(source: Source, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:

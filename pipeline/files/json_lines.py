@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
@@ -10,16 +11,17 @@ from pipeline.files.columns import Field, NumberedFields, places
 from pipeline.files.errors import BadFile
 from pipeline.files.source import Source
 
+OBJECT = re.compile(r"\s*(\[\s*)?\{")
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
 
 def is_json_lines(source: Source) -> bool:
-    """Whether a file is JSON Lines, by its name or its first character.
+    """Whether a file is JSON Lines, or would be but for an array around it.
 
     >>> is_json_lines(Source("labels.txt", '{"task": "t1"}')), is_json_lines(Source("x", "task"))
     (True, False)
     """
-    return source.name.lower().endswith(SUFFIXES) or source.text[:4096].lstrip().startswith("{")
+    return source.name.lower().endswith(SUFFIXES) or bool(OBJECT.match(source.text))
 
 
 def json_fields(
@@ -56,7 +58,7 @@ def parsed(text: str) -> dict[str, Any]:
     except (json.JSONDecodeError, RecursionError):
         raise ValueError("is not JSON; each line must be an object by itself") from None
     if not isinstance(record, dict):
-        raise ValueError("is not a JSON object, as each line must be")
+        raise ValueError("is not a JSON object, as each line must be; jq -c '.[]' unpacks an array")
     return record
 
 
@@ -83,9 +85,14 @@ def as_text(value: Any) -> str:
         return "true" if value else "false"
     if not isinstance(value, str):
         raise ValueError("has a list or an object where a string or a number must be")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ValueError("has a surrogate without its other half, which is not text") from None
+    if not is_text(value):
+        raise ValueError("has a string that is not text: a NUL or half of a surrogate pair")
     return value
+
+
+def is_text(value: str) -> bool:
+    """Whether a string can be in a file of text, which JSON's escapes do not ensure."""
+    try:
+        return "\0" not in value and (value.isascii() or bool(value.encode()))
+    except UnicodeEncodeError:
+        return False

@@ -39,22 +39,26 @@ def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
     spellings: dict[str, str] = {}  # each label as it is in the file, and as it is compared
     lines: dict[str, int] = {}  # where each label was first seen
     tasks, workers, labels = [], [], []
-    for line, (task, worker, label) in read_table(source, fields).rows:
-        if task not in names or worker not in names:
-            if not (task + worker + label).strip():
-                continue  # a blank line of a spreadsheet has its delimiters
-            for field, text in (("task", task), ("worker", worker)):
-                if not (stripped := text.strip()):
-                    raise BadFile(source.name, f"the {field} is empty", line)
-                names[text] = names.setdefault(stripped, stripped)
-        if label not in spellings:
-            spelled = spellings[label] = as_label(label)
-            lines.setdefault(spelled, line)
+    for line, (task_text, worker_text, label_text) in read_table(source, fields).rows:
+        task, worker = names.get(task_text), names.get(worker_text)
+        label = spellings.get(label_text)
+        if task is None or worker is None:
+            task, worker = task_text.strip(), worker_text.strip()
+            if not (task and worker):
+                if not (task or worker or label_text.strip()):
+                    continue  # a blank line of a spreadsheet has its delimiters
+                problem = f"the {'worker' if task else 'task'} is empty"
+                raise BadFile(source.name, problem, line)
+            task = names[task_text] = names.setdefault(task, task)
+            worker = names[worker_text] = names.setdefault(worker, worker)
+        if label is None:
+            label = spellings[label_text] = as_label(label_text)
+            lines.setdefault(label, line)
             if len(lines) > MAX_CLASSES and reading.answers is None:
                 raise BadFile(source.name, too_many(label), line)
-        tasks.append(names[task])
-        workers.append(names[worker])
-        labels.append(spellings[label])
+        tasks.append(task)
+        workers.append(worker)
+        labels.append(label)
     if not labels:
         raise BadFile(source.name, "has no labels: nothing follows the header")
     classes, answers = meaning_of(lines, reading, source.name)

@@ -29,6 +29,10 @@ def read_truth(
     truth: dict[str, int] = {}
     for line, (task_text, text) in read_table(source, fields).rows:
         task = task_text.strip()
+        if not task:
+            if not text.strip():
+                continue  # a blank line of a spreadsheet has its delimiters
+            raise BadFile(source.name, "the task is empty", line)
         answer = known.get(as_label(text))
         if answer is None and may_be_other:
             answer = len(labels_classes)

@@ -6,8 +6,7 @@ import pytest
 
 from pipeline.files.errors import BadFile
 from pipeline.files.labels import read_labels
-from pipeline.files.truth import read_truth, truth_of
-from pipeline.inference.labels import SIGNS, Labels
+from pipeline.inference.labels import Labels
 
 HEADER = "task,worker,label\n"
 
@@ -88,25 +87,3 @@ def test_repeats_and_skips_are_counted(tmp_path: Path) -> None:
     labels = labels_from(tmp_path, HEADER + "t1,ann,1\nt1,ann,-1\nt1,ann,1\nt2,ann,0\n")
     assert labels.label.tolist() == [1]
     assert (labels.repeats, labels.skips, labels.task_names) == (2, 1, ("t1", "t2"))
-
-
-def test_truths_are_matched_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "truth.csv"
-    path.write_text("truth,task\n-1,t2\n0,t3\n1,other\n-1,t2\n")
-    labels = Labels.of([("t1", "ann", 1), ("t2", "ann", 1), ("t3", "ann", 1)])
-    assert truth_of(labels, read_truth(str(path), SIGNS)).tolist() == [0, -1, 0]
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ("task,truth\nt1,2\n", "line 2: a truth is 1, -1, or 0 if unknown, not '2'"),
-        ("task,truth\nt1,1\nt1,-1\n", "line 3: the task 't1' had another truth before"),
-        ("task,label\nt1,1\n", "line 1: the column 'truth' is missing"),
-    ],
-)
-def test_a_bad_truth_is_told_with_its_line(tmp_path: Path, content: str, problem: str) -> None:
-    path = tmp_path / "truth.csv"
-    path.write_text(content)
-    with pytest.raises(BadFile, match=problem):
-        read_truth(str(path), SIGNS)

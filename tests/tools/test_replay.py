@@ -1,6 +1,7 @@
 """`sbic replay`: every label of a file reaches the topic, and --wait knows when it is counted."""
 
 import csv
+import gzip
 import io
 from pathlib import Path
 from random import Random
@@ -124,11 +125,28 @@ def test_labels_come_from_standard_input_too(project: Settings) -> None:
     assert (ended.returncode, ended.stderr[:14]) == (0, "labels sent: 1")
 
 
+async def test_other_columns_and_labels_are_sent_as_the_topic_has_them(
+    project: Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "answers.csv.gz"
+    path.write_bytes(
+        gzip.compress("HIT;Worker;Label\nt1; ann ;yes\nt1;bob;no\nt2;bob;?\n".encode("utf-16"))
+    )
+    options = ["--columns", "task=HIT", "--positive", "yes", "--negative", "no", "--skip", "?"]
+    ended = sbic(project, "replay", str(path), *options)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.endswith("skips: 1\n")
+    rows: list[Row] = [("t1", "ann", 1), ("t1", "bob", -1), ("t2", "bob", 0)]
+    assert await sent(project) == by_partition(rows)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("task,worker,label\nt1,ann,1\nt1,bob\n", "line 3: has 2 fields, but the header has 3"),
         ("task,worker,label\n", "has no labels"),
+        ("task,worker,label\nt1,ann,0\nt2,ann,1\n", "--positive 1 --negative 0"),
+        ("task,worker,label\nt1,ann,yes\nt2,ann,no\n", "with --positive and --negative"),
         (f"task,worker,label\nt1,ann,1\n{'é' * 150},ann,1\n", "300 bytes, more than 256"),
     ],
 )

@@ -40,6 +40,19 @@ async def test_a_file_is_registered(project: Settings, tmp_path: Path) -> None:
     }
 
 
+async def test_other_columns_and_golds_are_registered(project: Settings) -> None:
+    lines = '{"HITId": 7, "Prior": 0.3, "gold": "yes"}\n{"HITId": "t2", "gold": "no", "truth": 1}\n'
+    options = ["--columns", "task=HITId", "--positive", "yes", "--negative", "no"]
+    ended = sbic(project, "tasks", "import", "-", *options, stdin=lines)
+    warning, registered = ended.stderr.splitlines()
+    assert warning.startswith("warning: columns that are not read: 'truth' (only task, prior and")
+    assert registered == "tasks registered: 2 (1 with a prior, 2 gold)"
+    assert await sent(project) == {
+        "7": [{"task": "7", "prior": 0.3, "gold": 1}],
+        "t2": [{"task": "t2", "gold": -1}],
+    }
+
+
 async def test_close_open_and_reopen(project: Settings) -> None:
     for arguments in (["close", "t1", "t2"], ["open", "t1"], ["reopen", "t2"]):
         assert sbic(project, "tasks", *arguments).returncode == 0
@@ -59,6 +72,7 @@ async def test_close_open_and_reopen(project: Settings) -> None:
         ("task,prior\nt1,0.5\nt2,1\n", "line 3: a prior is between 0 and 1, not '1'"),
         ("task,prior\nt1,nan\n", "line 2: a prior is between 0 and 1, not 'nan'"),
         ("task,gold\nt1,0\n", "line 2: gold is 1, -1, or nothing if it is not known, not '0'"),
+        ("task;gold\nt1;yes\n", "(to map others: --positive and --negative)"),
         ("task,gold\n,1\n", "line 2: the task is empty"),
         ("task\nt1\nt2\nt1\n", "line 4: the task 't1' is on line 2 already"),
         ("task,gold\nt1\n", "line 2: has 1 field, but the header has 2"),

@@ -1,0 +1,151 @@
+"""`sbic infer` on labels that are not 1 and -1."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.inference.labels import Labels
+from pipeline.inference.registry import ALGORITHMS, default_algorithm
+from tests.cli.conftest import LABELS, Sbic
+
+PETS = "task,worker,label\nt1,ann,dog\nt1,bob,dog\nt1,cy,cat\nt2,ann,cat\nt2,bob,dog\nt3,cy,\n"
+ANSWERS = LABELS.replace(",-1\n", ",no\n").replace(",1\n", ",yes\n")
+
+
+def test_classes_get_a_prediction_a_confidence_and_a_share_for_each(sbic: Sbic) -> None:
+    Path("pets.csv").write_text(PETS)
+    ended = sbic("infer", "pets.csv", "--algorithm", "majority", "--classes", "dog,cat,bird")
+    assert ended.status == 0
+    assert ended.out.splitlines() == [
+        "task,prediction,confidence,p:dog,p:cat,p:bird",
+        f"t1,dog,{2 / 3},{2 / 3},{1 / 3},0.0",
+        "t2,,0.5,0.5,0.5,0.0",
+        "t3,,,,,",
+    ]
+    assert ended.err.splitlines() == ["classes: dog, cat, bird (algorithm: majority)", "skips: 1"]
+
+
+def test_the_default_depends_on_the_classes(sbic: Sbic) -> None:
+    Path("pets.csv").write_text(PETS)
+    chosen = default_algorithm(Labels.of_answers([("t1", "ann", 0)], ("cat", "dog")))
+    assert ALGORITHMS[chosen].any_classes
+    ended = sbic("infer", "pets.csv")
+    assert ended.status == 0
+    assert ended.err.startswith(f"classes: cat, dog (algorithm: {chosen})\n")
+    assert ended.out == sbic("infer", "pets.csv", "--algorithm", chosen).out
+    signs = sbic("infer", "labels.csv")
+    assert signs == sbic("infer", "labels.csv", "--algorithm", "fast-sbic")
+
+
+@pytest.mark.parametrize("name", [e.name for e in ALGORITHMS.values() if not e.any_classes])
+def test_what_needs_1_and_minus_1_says_so_and_how_to_have_them(sbic: Sbic, name: str) -> None:
+    Path("pets.csv").write_text(PETS)
+    ended = sbic("infer", "pets.csv", "--algorithm", name)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"sbic: {name} needs labels that are -1 and 1, and these are cat, dog:")
+    assert "--positive" in line
+    assert "--negative" in line
+    assert "--algorithm majority" in line
+
+
+def test_positive_and_negative_give_what_1_and_minus_1_give(sbic: Sbic) -> None:
+    Path("answers.csv").write_text(ANSWERS)
+    Path("answers.truth.csv").write_text("HIT,Gold\nt1,yes\nt2,no\nt3,no\n")
+    truth = ("--truth", "answers.truth.csv", "--columns", "truth=Gold,task=HIT")
+    Path("answers.csv").write_text(ANSWERS.replace("task", "HIT"))
+    ended = sbic("infer", "answers.csv", "--positive", "yes", "--negative", "no", *truth)
+    assert ended == sbic("infer", "labels.csv", "--truth", "truth.csv")
+
+
+def test_zeros_and_ones_are_refused_until_it_is_said_what_they_are(sbic: Sbic) -> None:
+    content = b"task,worker,label\nt1,ann,0\nt1,bob,0\nt2,ann,1\n"
+    refused = sbic("infer", "-", stdin=content)
+    assert (refused.status, refused.out) == (2, "")
+    (line,) = refused.err.splitlines()
+    assert "--classes 0,1" in line
+    assert "--skip 0" in line
+    classes = sbic("infer", "-", "--classes", "0,1", "--algorithm", "majority", stdin=content)
+    assert classes.out.splitlines()[1:] == ["t1,0,1.0,1.0,0.0", "t2,1,1.0,0.0,1.0"]
+    skips = sbic("infer", "-", "--skip", "0", stdin=content)
+    assert (skips.status, skips.err) == (0, "skips: 2\n")
+    signs = sbic("infer", "-", "--positive", "1", "--negative", "0", stdin=content)
+    assert [row[-2:] for row in signs.out.splitlines()[1:]] == ["-1", ",1"]
+
+
+def test_the_error_of_classes_is_told(sbic: Sbic) -> None:
+    Path("pets.csv").write_text(PETS.replace("t3,cy,", "t3,cy,cat"))
+    Path("truth.csv").write_text("task,truth\nt1,dog\nt2,cat\nt3,bird\nt4,cat\n")
+    pets = ("infer", "pets.csv", "--algorithm", "majority", "--truth", "truth.csv")
+    assert sbic(*pets, "--shuffles", "2").err.splitlines() == [
+        "classes: cat, dog (algorithm: majority)",
+        "truths of tasks without labels, not in the error: 1",
+        "truths that no label has, all in the error: 1",
+        "error: 0.5000 (tasks: 3)",
+        "error over random orders: mean 0.5000, standard error 0.0000 (orders: 2)",
+    ]
+    Path("truth.csv").write_text("task,truth\nt1,dog\nt2,\n")
+    assert sbic(*pets).err.splitlines()[1:] == [
+        "tasks without a truth, not in the error: 2",
+        "error: 0.0000 (tasks: 1)",
+    ]
+    Path("truth.csv").write_text("task,truth\nt1,\n")
+    assert "has the truth of none of the tasks" in sbic(*pets).err
+    Path("truth.csv").write_text("task,truth\nt1,dog\nt3,bird\n")
+    refused = sbic(*pets, "--classes", "cat,dog")
+    assert refused.status == 2
+    assert "truth.csv, line 3: a truth is one of cat, dog" in refused.err
+
+
+def test_the_truth_may_be_a_column_of_the_labels(sbic: Sbic) -> None:
+    Path("both.csv").write_text("task;worker;label;gold\nt1;ann;1;1\nt1;bob;1;1\nt2;ann;1;-1\n")
+    ended = sbic("infer", "both.csv", "--truth", "both.csv", "--columns", "truth=gold")
+    assert ended.err == "error: 0.5000 (tasks: 2)\n"
+
+
+def test_names_with_commas_are_quoted_in_options_as_in_files(sbic: Sbic) -> None:
+    Path("odd.csv").write_text('task,worker,"label, final"\nt1,ann,"yes, sure"\nt2,ann,no\n')
+    columns = ("--columns", '"label=label, final"')
+    ended = sbic("infer", "odd.csv", *columns, "--classes", 'no,"yes, sure"')
+    assert ended.status == 0, ended.err
+    assert ended.out.startswith('task,prediction,confidence,p:no,"p:yes, sure"\n')
+
+
+def test_gzip_and_json_lines_come_from_standard_input_too(sbic: Sbic) -> None:
+    lines = "".join(
+        '{{"task": "{}", "worker": "{}", "label": {}}}\n'.format(*row.split(","))
+        for row in LABELS.splitlines()[1:]
+    )
+    expected = sbic("infer", "labels.csv")
+    assert sbic("infer", "-", stdin=gzip.compress(lines.encode())) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--columns", "label"], "'label' is not FIELD=COLUMN"),
+        (["--columns", "lable=Answer"], "with a field of task, worker, label, truth"),
+        (["--columns", "label="], "'label=' is not FIELD=COLUMN"),
+        (["--columns", "label=a,label=b"], "the field 'label' is there twice"),
+        (["--columns", '"label=a'], "is not a list of names"),
+        (["--columns", "truth=gold"], "--columns truth=... needs --truth"),
+        (["--columns", "label=Answer"], "labels.csv, line 1: the column 'Answer' is missing"),
+        (["--classes", ""], "there must be two classes or more"),
+        (["--classes", "a,,b"], "'a,,b' has an empty name"),
+        (["--classes", "a"], "there must be two classes or more"),
+        (["--classes", "a,b,a"], "'a' is there twice"),
+        (["--classes", "1,2"], "labels.csv, line 4: the label '-1' is none of 1, 2"),
+        (["--positive", "1"], "--positive and --negative need each other"),
+        (["--positive", "1", "--negative", "1.0"], "'1' is there twice"),
+        (["--classes", "a,b", "--skip", "b"], "'b' is a class and a skip"),
+        (["--classes", "a,b", "--positive", "a", "--negative", "b"], "--classes does not go with"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    sbic: Sbic, options: list[str], message: str
+) -> None:
+    ended = sbic("infer", "labels.csv", *options)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert message in line

@@ -1,0 +1,190 @@
+"""The same labels in every form in which people have them."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.files.errors import BadFile
+from pipeline.files.labels import read_labels
+from pipeline.files.reading import DEFAULT, Reading
+from pipeline.inference.labels import Labels
+
+PLAIN = "task,worker,label\nt 1,ann,1\nt2,bob,-1\n"
+
+
+def labels_from(
+    folder: Path, content: str | bytes, reading: Reading = DEFAULT, name: str = "labels.csv"
+) -> Labels:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_labels(str(path), reading)
+
+
+def problem_of(
+    folder: Path, content: str | bytes, reading: Reading = DEFAULT, name: str = "labels.csv"
+) -> str:
+    with pytest.raises(BadFile) as caught:
+        labels_from(folder, content, reading, name)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix(f"{folder}/{name}")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PLAIN,
+        "Task,WORKER,Label\nt 1,ann,1\nt2,bob,-1\n",
+        "task;worker;label\nt 1;ann;1\nt2;bob;-1\n",
+        "task\tworker\tlabel\nt 1\tann\t1\nt2\tbob\t-1\n",
+        '"a, b, c, d";task;worker;label\n"x;y";t 1;ann;1\n;t2;bob;-1\n',
+        '"two\nlines, or three";task;worker;label\n;t 1;ann;1\n;t2;bob;-1\n',
+        " task , worker,label \n t 1 ,ann  ,1 \nt2, bob,-1\t\n",
+        "task,worker,label\nt 1,ann,+1\nt2,bob,-1.0\n",
+        "task;worker;label\r\nt 1;ann;1\r\n;;\r\nt2;bob;-1\r\n;;\r\n",
+        gzip.compress(PLAIN.encode()),
+        gzip.compress(PLAIN.encode()[:20]) + gzip.compress(PLAIN.encode()[20:]),
+        b"\xff\xfe" + PLAIN.encode("utf-16-le"),
+        b"\xfe\xff" + PLAIN.encode("utf-16-be"),
+        gzip.compress(PLAIN.encode("utf-16")),
+        '{"task": "t 1", "worker": "ann", "label": 1}\n{"label": -1, "task":"t2", "worker":"bob"}',
+        '\n{"Task":" t 1","worker":"ann","label":"1"}\r\n \r\n'
+        '{"task":"t2","WORKER":"bob","label":-1.0,"more":{"x":[1]}}\r\n',
+    ],
+    ids=[
+        "plain",
+        "any case",
+        "semicolons",
+        "tabs",
+        "commas in quotes",
+        "a header of two lines",
+        "blanks around",
+        "+1 and -1.0",
+        "the blank lines of a spreadsheet",
+        "gzip",
+        "gzip in two parts",
+        "UTF-16, little end first",
+        "UTF-16, big end first",
+        "UTF-16 in gzip",
+        "JSON Lines",
+        "JSON Lines, other cases, CRLF, more fields",
+    ],
+)
+def test_the_same_labels_are_read_from_every_form(tmp_path: Path, content: str | bytes) -> None:
+    labels = labels_from(tmp_path, content)
+    assert labels.task_names == ("t 1", "t2")
+    assert labels.worker_names == ("ann", "bob")
+    assert labels.label.tolist() == [1, -1]
+    assert labels.skips == 0
+
+
+def test_the_same_name_with_and_without_blanks_is_one_name(tmp_path: Path) -> None:
+    labels = labels_from(tmp_path, "task,worker,label\nt1,ann,1\n t1 , ann,1\n\u00a0t1,bob,1\n")
+    assert (labels.task_names, labels.worker_names) == (("t1",), ("ann", "bob"))
+    assert labels.repeats == 1
+
+
+class TestColumns:
+    MTURK = "HITId,WorkerId,Task,Answer.label,task\nt1,ann,x,1,y\n"
+    COLUMNS = {"task": "HITId", "worker": "workerid", "label": "Answer.label"}  # noqa: RUF012
+
+    def test_a_column_can_have_any_name(self, tmp_path: Path) -> None:
+        labels = labels_from(tmp_path, self.MTURK, Reading(columns=self.COLUMNS))
+        assert (labels.task_names, labels.worker_names) == (("t1",), ("ann",))
+
+    def test_a_field_of_json_can_have_any_name(self, tmp_path: Path) -> None:
+        line = '{"HITId": "t1", "WorkerID": "ann", "Answer.label": 1}'
+        labels = labels_from(tmp_path, line, Reading(columns=self.COLUMNS))
+        assert (labels.task_names, labels.worker_names) == (("t1",), ("ann",))
+
+    def test_of_two_that_differ_in_case_the_one_that_is_named_is_taken(
+        self, tmp_path: Path
+    ) -> None:
+        columns = {**self.COLUMNS, "task": "Task"}
+        assert labels_from(tmp_path, self.MTURK, Reading(columns=columns)).task_names == ("x",)
+        columns = {**self.COLUMNS, "task": "task"}
+        assert labels_from(tmp_path, self.MTURK, Reading(columns=columns)).task_names == ("y",)
+        columns = {**self.COLUMNS, "task": "TASK"}
+        assert problem_of(tmp_path, self.MTURK, Reading(columns=columns)) == (
+            ", line 1: the column 'TASK' appears twice, as Task and task;"
+            " --columns task=NAME takes one"
+        )
+
+    def test_a_named_column_that_is_missing_is_told(self, tmp_path: Path) -> None:
+        problem = problem_of(tmp_path, PLAIN, Reading(columns={"task": "HITId"}))
+        assert problem.startswith(", line 1: the column 'HITId' is missing")
+
+    def test_all_that_is_missing_is_in_the_hint(self, tmp_path: Path) -> None:
+        assert problem_of(tmp_path, "HITId,Worker,Answer\n") == (
+            ", line 1: the column 'task' is missing; the header has: HITId, Worker, Answer"
+            " (to name columns: --columns task=NAME,label=NAME)"
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"task":"t1","worker":"a","label":1}\n{"task":"t1","worker":"a"}', "line 2: the field"),
+        ('{"task":"t1","worker":"a","label":1}\n[1]', "line 2: is not a JSON object"),
+        ('{"task":"t1","worker":"a","label":1}\n{"task":\n', "line 2: is not JSON"),
+        ('[{"task":"t1","worker":"a","label":1}]', "line 1: is not a JSON object"),
+        ('[\n  {"task":"t1","worker":"a","label":1}\n]', "line 1: is not JSON"),
+        ('{"task":"t1","worker":"a","label":' + "[" * 100_000, "line 1: is not JSON"),
+        ('{"task":["t1"],"worker":"a","label":1}', "line 1: has a list or an object"),
+        ('{"task":"t1","Task":"t2","worker":"a","label":1}', "line 1: the field 'task' appears"),
+        ('{"task":null,"worker":"a","label":1}', "line 1: the task is empty"),
+        ('{"task":"t1","worker":" ","label":1}', "line 1: the worker is empty"),
+        ('{"task":"\\ud800","worker":"a","label":1}', "line 1: has a string that is not text"),
+        ('{"task":"a\\u0000","worker":"a","label":1}', "line 1: has a string that is not text"),
+    ],
+)
+def test_what_is_wrong_in_json_is_told_with_its_line(
+    tmp_path: Path, content: str, problem: str
+) -> None:
+    assert problem_of(tmp_path, content).startswith(f", {problem}")
+
+
+def test_numbers_of_json_are_taken_as_they_are_written(tmp_path: Path) -> None:
+    lines = '{"task":12345678901234567890123,"worker":7,"label":1}\n'
+    labels = labels_from(tmp_path, lines)
+    assert (labels.task_names, labels.worker_names) == (("12345678901234567890123",), ("7",))
+
+
+def test_a_file_that_is_named_jsonl_is_that(tmp_path: Path) -> None:
+    problem = problem_of(tmp_path, PLAIN, name="labels.jsonl")
+    assert problem.startswith(", line 1: is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (gzip.compress(PLAIN.encode() * 100)[:-20], ": is not whole: its gzip ends too early"),
+        (gzip.compress(PLAIN.encode())[:-8] + b"12345678", ": is damaged: its gzip"),
+        (gzip.compress(PLAIN.encode()) + b"more", ": is damaged: its gzip"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\0" + b"\xff" * 50, ": is damaged: its gzip"),
+        (PLAIN.encode(), ": is not gzip, as its name says"),
+        (b"PK\x03\x04...", ": is a ZIP archive or a workbook"),
+    ],
+)
+def test_what_cannot_be_unpacked_is_told(tmp_path: Path, content: bytes, problem: str) -> None:
+    assert problem_of(tmp_path, content, name="labels.csv.gz").startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (PLAIN.encode("utf-16-le"), ", line 1: is not text: it has a NUL byte"),
+        (PLAIN.encode("utf-16")[:-1], ", line 3: is not text in UTF-16"),
+        (PLAIN.encode("utf-32"), ", line 1: is not text: it has a NUL byte"),
+        (PLAIN.replace("bob", "zoé").encode("latin-1"), ", line 3: is not text in UTF-8"),
+    ],
+)
+def test_an_encoding_that_is_not_read_is_told(tmp_path: Path, content: bytes, problem: str) -> None:
+    assert problem_of(tmp_path, content).startswith(problem)
+
+
+def test_a_row_with_another_delimiter_is_told(tmp_path: Path) -> None:
+    assert problem_of(tmp_path, "task;worker;label\nt1,ann,1\n") == (
+        ", line 2: has 1 field, but the header has 3 (separated by ';')"
+    )
