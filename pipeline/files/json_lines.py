@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -13,6 +13,8 @@ from pipeline.files.source import Source
 
 OBJECT = re.compile(r"\s*(\[\s*)?\{")
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+
+Selection = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 def is_json_lines(source: Source) -> bool:
@@ -35,7 +37,7 @@ def json_fields(
     >>> list(json_fields(source, [Field("task"), Field("label")], {}))
     [(1, ('t1', '-1'))]
     """
-    selections: dict[tuple[str, ...], Any] = {}  # of each set of keys, in their order
+    selections: dict[tuple[str, ...], Selection] = {}  # of each set of keys, in their order
     for line, text in enumerate(io.StringIO(source.text, newline="\n"), start=1):
         if not text.strip():
             continue
@@ -62,13 +64,13 @@ def parsed(text: str) -> dict[str, Any]:
     return record
 
 
-def selected(keys: tuple[str, ...], fields: Sequence[Field], unread: dict[str, None]) -> Any:
+def selected(keys: tuple[str, ...], fields: Sequence[Field], unread: dict[str, None]) -> Selection:
     """What takes the fields from the values of these keys, which an empty one precedes."""
     try:
         found = places(keys, fields)
     except ValueError as error:
-        problem = str(error).replace("the column", "the field").replace("the header", "the line")
-        raise ValueError(problem) from error
+        problem = str(error).replace("the column", "the field", 1)
+        raise ValueError(problem.replace("the header has", "the line has", 1)) from error
     unread.update(dict.fromkeys(found.unread))
     return itemgetter(*(0 if at is None else at + 1 for at in found.of_fields))
 

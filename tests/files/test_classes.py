@@ -1,11 +1,14 @@
 """What the labels of a file mean: 1 and -1, or classes of any names."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from pipeline.files.labels import read_labels
 from pipeline.files.meaning import MAX_CLASSES
 from pipeline.files.reading import Reading
+from pipeline.files.truth import read_truth, truth_of
 from pipeline.inference.labels import SIGNS, Labels
 from tests.files.test_forms import labels_from, problem_of
 
@@ -146,3 +149,22 @@ def test_a_reading_that_contradicts_itself_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=problem):
         Reading(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "size"),
+    [
+        ("birds", SIGNS, 4212),
+        ("rte", SIGNS, 8000),
+        ("dog", ("0", "1", "2", "3"), 8070),
+        ("face", ("0", "1", "2", "3"), 5242),
+    ],
+)
+def test_the_real_crowds_are_read(name: str, classes: tuple[str, ...], size: int) -> None:
+    folder = os.environ.get("SBIC_DATA")
+    if not folder:
+        pytest.skip("SBIC_DATA does not name the folder of the real crowds")
+    labels = read_labels(f"{folder}/{name}.labels.csv")
+    assert (labels.classes, len(labels), labels.skips) == (classes, size, 0)
+    truth = truth_of(labels, read_truth(f"{folder}/{name}.truth.csv", labels.classes))
+    assert set(truth.tolist()) == ({1, -1} if classes == SIGNS else {0, 1, 2, 3})
