@@ -27,8 +27,10 @@ class Places(NamedTuple):
     unread: tuple[str, ...]
 
 
-def places(header: Sequence[str], fields: Sequence[Field]) -> Places:
+def places(header: Sequence[str], fields: Sequence[Field], *, of_all_rows: bool = True) -> Places:
     """Find the fields among the names of the columns; ValueError says which is not there.
+
+    Where these are `of_all_rows`, a column that the person named must be one of them.
 
     >>> places(["Worker", "HITId", "note"], [Field("task", "HITId"), Field("worker")])
     Places(of_fields=(1, 0), unread=('note',))
@@ -38,7 +40,7 @@ def places(header: Sequence[str], fields: Sequence[Field]) -> Places:
     missing = [
         field
         for field, at in zip(fields, found, strict=True)
-        if at is None and (field.is_required or field.column is not None)
+        if at is None and (field.is_required or (of_all_rows and field.column is not None))
     ]
     if missing:
         first = missing[0].column or missing[0].name

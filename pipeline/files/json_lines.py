@@ -67,7 +67,7 @@ def parsed(text: str) -> dict[str, Any]:
 def selected(keys: tuple[str, ...], fields: Sequence[Field], unread: dict[str, None]) -> Selection:
     """What takes the fields from the values of these keys, which an empty one precedes."""
     try:
-        found = places(keys, fields)
+        found = places(keys, fields, of_all_rows=False)
     except ValueError as error:
         problem = str(error).replace("the column", "the field", 1)
         raise ValueError(problem.replace("the header has", "the line has", 1)) from error

@@ -48,6 +48,11 @@ def test_a_column_that_was_named_must_be_there() -> None:
         rows("task,gold\nt1,1\n", Reading(columns={"prior": "score"}))
 
 
+def test_a_line_of_json_may_leave_out_a_field_that_was_named() -> None:
+    lines = '{"task": "t1", "truth": 1}\n{"task": "t2"}\n'
+    assert rows(lines, Reading(columns={"gold": "truth"})) == [("t1", None, 1), ("t2", None, None)]
+
+
 def test_a_task_is_the_same_with_blanks_around_it() -> None:
     with pytest.raises(BadFile, match="line 3: the task 't1' is on line 2 already"):
         rows("task\nt1\n t1 \n")
