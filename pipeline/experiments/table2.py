@@ -21,14 +21,14 @@ from pipeline.files.labels import read_labels, read_truth, truth_of
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.evaluation import shuffled_error, standard_error
 from pipeline.inference.labels import Ints, Labels
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.inference.registry import IN_PAPER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Table 2 of the paper, in the order of the registry.
+# Table 2 of the paper, in the order of IN_PAPER.
 PAPER: Mapping[str, Mapping[str, float]] = {
-    name: dict(zip(ALGORITHMS, errors, strict=True))
+    name: dict(zip(IN_PAPER, errors, strict=True))
     for name, errors in {
         "birds": (0.241, 0.278, 0.278, 0.278, 0.341, 0.260, 0.298, 0.194),
         "ducks": (0.306, 0.412, 0.412, 0.396, 0.412, 0.400, 0.405, 0.408),
@@ -78,7 +78,7 @@ def all_cases(data: Path, sets: Sequence[str], shuffles: int) -> list[Case]:
     return [
         {"set": name, "files": fingerprint(data, name), "algorithm": entry.name, "run": number}
         for name in sets
-        for entry in ALGORITHMS.values()
+        for entry in IN_PAPER.values()
         for number in range(shuffles if entry.is_random else 1)
     ]
 
@@ -107,7 +107,7 @@ def crowd(data: str, name: str) -> tuple[Labels, Ints]:
 def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
     """The error of one algorithm on one set, in a random order if that matters to it."""
     labels, truth = crowd(data, str(case["set"]))
-    entry = ALGORITHMS[str(case["algorithm"])]
+    entry = IN_PAPER[str(case["algorithm"])]
     if entry.is_random:
         return {"error": shuffled_error(entry.load(), labels, Prior(), truth, rng)}
     return {"error": entry.load()(labels, Prior(), rng).error(truth)}
@@ -133,7 +133,7 @@ def as_text(cells: Sequence[Cell]) -> str:
         own = [cell for cell in cells if cell.set == name]
         rows.append((name, "ours", *(f"{cell.error:.4f}" for cell in own)))
         rows.append(("", "paper", *(f"{cell.paper:.3f}" for cell in own)))
-    table = text_table(("", "", *(entry.title for entry in ALGORITHMS.values())), rows)
+    table = text_table(("", "", *(entry.title for entry in IN_PAPER.values())), rows)
     absent = ", ".join(name for name in PAPER if name not in sets)
     left_out = f"\nLeft out, for there are no files of it here: {absent}." if absent else ""
     return f"Table 2: the share of wrong predictions\n\n{table}\n\n{NOTES}{left_out}"
@@ -143,8 +143,8 @@ def draw(cells: Sequence[Cell], figure: "Figure") -> None:
     """A bar for each of our errors, a mark for the paper's."""
     sets = list(dict.fromkeys(cell.set for cell in cells))
     axes = figure.subplots()
-    width = 0.8 / len(ALGORITHMS)
-    for place, entry in enumerate(ALGORITHMS.values()):
+    width = 0.8 / len(IN_PAPER)
+    for place, entry in enumerate(IN_PAPER.values()):
         own = [cell for cell in cells if cell.algorithm == entry.name]
         x = [sets.index(cell.set) + (place + 0.5) * width - 0.4 for cell in own]
         spread = [cell.standard_error or 0 for cell in own]

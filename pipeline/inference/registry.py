@@ -8,7 +8,7 @@ from pipeline.inference.algorithm import Algorithm
 
 @dataclass(frozen=True)
 class Entry:
-    """An algorithm, what the paper calls it, and whether it varies from run to run.
+    """An algorithm, what it is called in tables, and whether it varies from run to run.
 
     `is_random` where the estimate depends on the order of the labels or on the random generator:
     such an algorithm is judged by the mean over many runs. `any_classes` where it takes labels of
@@ -27,17 +27,21 @@ class Entry:
         return algorithm
 
 
+def by_name(*entries: Entry) -> dict[str, Entry]:
+    """The entries in their order."""
+    return {entry.name: entry for entry in entries}
+
+
 # In the order of the paper's Table 2.
-ALGORITHMS: dict[str, Entry] = {
-    entry.name: entry
-    for entry in (
-        Entry("majority", "MAJ"),
-        Entry("em", "EM"),
-        Entry("amf", "AMF"),
-        Entry("kos", "KOS"),
-        Entry("mc", "MC", is_random=True),
-        Entry("fast-sbic", "Fast SBIC", is_random=True),
-        Entry("sorted-sbic", "Sorted SBIC", is_random=True),
-        Entry("te", "TE"),
-    )
-}
+IN_PAPER = by_name(
+    Entry("majority", "MAJ"),
+    Entry("em", "EM"),
+    Entry("amf", "AMF"),
+    Entry("kos", "KOS"),
+    Entry("mc", "MC", is_random=True),
+    Entry("fast-sbic", "Fast SBIC", is_random=True),
+    Entry("sorted-sbic", "Sorted SBIC", is_random=True),
+    Entry("te", "TE"),
+)
+
+ALGORITHMS = IN_PAPER
