@@ -44,4 +44,6 @@ IN_PAPER = by_name(
     Entry("te", "TE"),
 )
 
-ALGORITHMS = IN_PAPER
+ALGORITHMS = IN_PAPER | by_name(
+    Entry("dawid-skene", "Dawid-Skene", any_classes=True),
+)
