@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pipeline.experiments.outcome import MissingExtra, save_csv, save_png
+from pipeline.experiments.real_crowds import measure
 from pipeline.experiments.runner import generator
-from pipeline.experiments.table2 import Cell, all_cases, measure, summary, table2
+from pipeline.experiments.table2 import Cell, all_cases, summary, table2
 from pipeline.files.errors import BadFile
 from pipeline.inference.registry import IN_PAPER
 
