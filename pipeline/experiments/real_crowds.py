@@ -13,11 +13,22 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.experiments.journal import Case, Result
+from pipeline.files.errors import BadFile
 from pipeline.files.labels import read_labels, read_truth, truth_of
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.evaluation import shuffled_error
 from pipeline.inference.labels import Ints, Labels
 from pipeline.inference.registry import ALGORITHMS, Entry
+
+LABELS, TRUTH = ".labels.csv", ".truth.csv"
+
+
+def names_in(data: Path) -> list[str]:
+    """The names of all crowds of a folder, from A to Z."""
+    names = sorted(path.name.removesuffix(LABELS) for path in data.glob(f"?*{LABELS}"))
+    if not names:
+        raise BadFile(str(data), f"has no NAME{LABELS}")
+    return names
 
 
 class RealCrowd(NamedTuple):
@@ -32,12 +43,15 @@ def real_crowd(data: str, name: str) -> RealCrowd:
     """The crowd of this name, read once in each process."""
     labels_path, truth_path = paths(Path(data), name)
     labels = read_labels(str(labels_path))
-    return RealCrowd(labels, truth_of(labels, read_truth(str(truth_path))))
+    truth = truth_of(labels, read_truth(str(truth_path)))
+    if not truth.any():
+        raise BadFile(str(truth_path), "has the truth of none of the tasks that have labels")
+    return RealCrowd(labels, truth)
 
 
 def paths(data: Path, name: str) -> tuple[Path, Path]:
     """The two files of a crowd."""
-    return data / f"{name}.labels.csv", data / f"{name}.truth.csv"
+    return data / f"{name}{LABELS}", data / f"{name}{TRUTH}"
 
 
 def fingerprint(data: Path, name: str) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from pipeline.inference.algorithm import Algorithm
+from pipeline.inference.labels import Labels
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,15 @@ class Entry:
     title: str
     is_random: bool = False
     any_classes: bool = False
+
+    def takes(self, labels: Labels) -> bool:
+        """Whether it can run on labels of these classes.
+
+        >>> pets = Labels.of_answers([("t1", "ann", 2)], ("cat", "dog", "bird"))
+        >>> ALGORITHMS["dawid-skene"].takes(pets), ALGORITHMS["em"].takes(pets)
+        (True, False)
+        """
+        return self.any_classes or labels.are_signs
 
     def load(self) -> Algorithm:
         """The function `a_name` of the module `a_name`, imported only when it is needed."""
