@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from pipeline.cli.errors import BadInput
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.cli.reading import reading_options
+from pipeline.files.reading import Reading
+from pipeline.inference.registry import (
+    ALGORITHMS,
+    CLASSES_DEFAULT,
+    SIGNS_DEFAULT,
+    default_algorithm,
+)
 
 if TYPE_CHECKING:
-    from pipeline.inference.algorithm import Estimate, Prior
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pipeline.inference.algorithm import AnyEstimate, Prior
     from pipeline.inference.labels import Ints, Labels
 
 
@@ -19,8 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--algorithm",
     type=click.Choice(tuple(ALGORITHMS)),
-    default="fast-sbic",
-    show_default=True,
+    help=f"[default: {SIGNS_DEFAULT} for -1 and 1, {CLASSES_DEFAULT} for other classes]",
 )
 @click.option("--alpha", type=float, default=2.0, show_default=True)
 @click.option("--beta", type=float, default=1.0, show_default=True)
@@ -42,9 +51,13 @@ if TYPE_CHECKING:
     help="With --truth: also the mean error over N random orders and its standard error.",
 )
 @click.option("-o", "--output", metavar="OUT.csv", help="Write there, not to standard output.")
+@reading_options(
+    "task", "worker", "label", "truth", example="task=HITId,worker=WorkerId,label=Answer"
+)
 def command(
     labels_path: str,
-    algorithm: str,
+    reading: Reading,
+    algorithm: str | None,
     alpha: float,
     beta: float,
     q: float,
@@ -55,33 +68,49 @@ def command(
 ) -> None:
     """Estimate every task of a file of labels; `-` is standard input.
 
-    LABELS.csv has the columns task, worker and label in any order; a label is 1 or -1, and 0 is a
-    skip. Of a worker's several labels for one task the first counts. A worker's accuracy is taken
-    to be Beta(alpha, beta).
+    LABELS.csv has the columns task, worker and label, in any order and any case. Commas, semicolons
+    or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. Of a worker's several
+    labels for one task the first counts.
 
-    The output has task, log_odds, probability (of +1) and prediction (1, -1, or 0 for a tie), in
-    order of first appearance. majority, kos and te have no log_odds and no probability.
+    Labels are 1 and -1, and 0 for a skip, or any others (cat, dog; 0, 1, 2), which are then the
+    classes; an empty label is a skip. A file with no labels but 0 and 1 is refused until --classes
+    0,1 or --skip 0 says which it is. Most algorithms take only 1 and -1: --positive yes --negative
+    no makes two labels that.
 
-    TRUTH.csv has the columns task and truth. The error counts a tie half.
+    For 1 and -1 the output has task, log_odds, probability (of +1) and prediction (1, -1, or 0 for
+    a tie), in order of first appearance. majority, kos and te have no log_odds and no probability.
+    A worker's accuracy is taken to be Beta(alpha, beta).
+
+    For other classes it has task, prediction (empty for a tie), confidence (the probability of the
+    prediction) and p:CLASS for each class in order. Of majority, which has no probabilities, these
+    are the shares of the votes, and empty for a task without votes.
+
+    TRUTH.csv has the columns task and truth (0 or empty where it is not known; with other classes,
+    empty). The error counts a tie as if one of the tied were drawn.
 
     \b
     Examples:
       sbic infer labels.csv
       sbic infer labels.csv --algorithm sorted-sbic -o estimates.csv
       sbic infer labels.csv --truth truth.csv --shuffles 100 -o estimates.csv
+      sbic infer answers.csv.gz --positive yes --negative no
+      sbic infer batch.csv --columns task=HITId,worker=WorkerId,label=Answer
+      sbic infer pets.jsonl --classes cat,dog,bird --skip unsure
     """
     from pipeline.files.errors import BadFile
 
     prior = prior_of(alpha, beta, q)
-    check_usage(labels_path, truth_path, shuffles)
+    check_usage(labels_path, truth_path, shuffles, reading)
     try:
         target = target_of(output, inputs=(labels_path, truth_path))
-        labels = read(labels_path)
-        truth = known_truth(labels, truth_path) if truth_path else None
+        labels = read(labels_path, reading)
+        algorithm = algorithm or default_algorithm(labels)
+        check_classes(algorithm, labels)
+        truth = known_truth(labels, truth_path, reading) if truth_path else None
         estimate = estimated(algorithm, labels, prior, seed)
-        notes = [*notes_on_labels(labels)]
+        notes = [*notes_on_labels(labels, algorithm)]
         if truth:
-            notes += notes_on_error(estimate, truth)
+            notes += notes_on_error(estimate, truth, labels)
             if shuffles:
                 notes.append(
                     shuffles_note(algorithm, labels, prior, truth.of_tasks, seed, shuffles)
@@ -103,8 +132,12 @@ def prior_of(alpha: float, beta: float, q: float) -> "Prior":
         raise click.UsageError(str(error)) from error
 
 
-def check_usage(labels_path: str, truth_path: str | None, shuffles: int | None) -> None:
+def check_usage(
+    labels_path: str, truth_path: str | None, shuffles: int | None, reading: Reading
+) -> None:
     """Refuse options that do not go together."""
+    if "truth" in reading.columns and not truth_path:
+        raise click.UsageError("--columns truth=... needs --truth: it is a column of that file")
     if shuffles and not truth_path:
         raise click.UsageError("--shuffles needs --truth: it tells the error over random orders")
     if labels_path == truth_path == "-":
@@ -125,62 +158,84 @@ def target_of(output: str | None, inputs: tuple[str | None, ...]) -> Path | None
     return target
 
 
-def read(path: str) -> "Labels":
+def read(path: str, reading: Reading) -> "Labels":
     """The labels, behind a progress bar."""
     from pipeline.files.labels import read_labels
     from pipeline.progress import progress
 
     with progress("Reading"):
-        return read_labels(path)
+        return read_labels(path, reading)
+
+
+def check_classes(algorithm: str, labels: "Labels") -> None:
+    """Refuse classes that the algorithm does not take, and say what does."""
+    if labels.are_signs or ALGORITHMS[algorithm].any_classes:
+        return
+    able = ", ".join(entry.name for entry in ALGORITHMS.values() if entry.any_classes)
+    raise BadInput(
+        f"{algorithm} needs labels that are -1 and 1, and these are {listed(labels.classes)}: make"
+        f" two of them that with --positive and --negative, or take --algorithm {able}"
+    )
+
+
+def listed(classes: tuple[str, ...]) -> str:
+    """The first of the classes, and how many more there are."""
+    from pipeline.files.errors import shortened
+
+    more = f" and {len(classes) - 10} more" if len(classes) > 10 else ""
+    return ", ".join(map(shortened, classes[:10])) + more
 
 
 class Truth(NamedTuple):
-    """The truth of each task (0 where it is not known), and how many more the file has."""
+    """The truth of each task, whether it is known, and how many more the file has."""
 
     of_tasks: "Ints"
+    is_known: "NDArray[np.bool_]"
     without_labels: int
 
 
-def known_truth(labels: "Labels", path: str) -> Truth:
+def known_truth(labels: "Labels", path: str, reading: Reading) -> Truth:
     """What the file says of the tasks that have labels."""
     from pipeline.files.errors import BadFile
-    from pipeline.files.labels import read_truth, truth_of
+    from pipeline.files.truth import read_truth, truth_of
 
-    truth = read_truth(path)
+    truth = read_truth(path, labels.classes, reading)
     of_tasks = truth_of(labels, truth)
-    if not of_tasks.any():
+    is_known = of_tasks != 0 if labels.are_signs else of_tasks >= 0
+    if not is_known.any():
         raise BadFile(path, "has the truth of none of the tasks that have labels")
-    return Truth(of_tasks, len(truth.keys() - set(labels.task_names)))
+    return Truth(of_tasks, is_known, len(truth.keys() - set(labels.task_names)))
 
 
-def estimated(algorithm: str, labels: "Labels", prior: "Prior", seed: int) -> "Estimate":
+def estimated(algorithm: str, labels: "Labels", prior: "Prior", seed: int) -> "AnyEstimate":
     """What the algorithm says of the labels in the order of the file."""
     import numpy as np
 
-    from pipeline.inference.algorithm import Estimate
     from pipeline.progress import progress
 
     with progress(f"Running {algorithm} on {len(labels):,} labels"):
-        estimate = ALGORITHMS[algorithm].load()(labels, prior, np.random.default_rng(seed))
-    assert isinstance(estimate, Estimate)
-    return estimate
+        return ALGORITHMS[algorithm].load()(labels, prior, np.random.default_rng(seed))
 
 
-def notes_on_labels(labels: "Labels") -> Iterator[str]:
-    """What was in the file and not counted."""
+def notes_on_labels(labels: "Labels", algorithm: str) -> Iterator[str]:
+    """What was found in the file, and what was not counted."""
+    if not labels.are_signs:
+        yield f"classes: {listed(labels.classes)} (algorithm: {algorithm})"
     if labels.repeats:
         yield f"repeats not counted (a worker's first label for a task counts): {labels.repeats}"
     if labels.skips:
         yield f"skips: {labels.skips}"
 
 
-def notes_on_error(estimate: "Estimate", truth: Truth) -> Iterator[str]:
+def notes_on_error(estimate: "AnyEstimate", truth: Truth, labels: "Labels") -> Iterator[str]:
     """The error, and how many tasks are not in it."""
-    known = int((truth.of_tasks != 0).sum())
-    if known < len(truth.of_tasks):
-        yield f"tasks without a truth, not in the error: {len(truth.of_tasks) - known}"
+    known = int(truth.is_known.sum())
+    if known < labels.tasks:
+        yield f"tasks without a truth, not in the error: {labels.tasks - known}"
     if truth.without_labels:
         yield f"truths of tasks without labels, not in the error: {truth.without_labels}"
+    if never_given := int((truth.of_tasks >= len(labels.classes)).sum()):
+        yield f"truths that no label has, all in the error: {never_given}"
     yield f"error: {estimate.error(truth.of_tasks):.4f} (tasks: {known})"
 
 
@@ -207,7 +262,7 @@ def shuffles_note(
     return f"error over random orders: mean {fmean(errors):.4f}{tail} (orders: {shuffles})"
 
 
-def write(labels: "Labels", estimate: "Estimate", target: Path | None) -> None:
+def write(labels: "Labels", estimate: "AnyEstimate", target: Path | None) -> None:
     """The estimate as CSV, whole or not at all."""
     from pipeline.files.atomic import write_atomically
     from pipeline.files.estimates import estimate_csv

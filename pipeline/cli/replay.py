@@ -6,6 +6,8 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import settings_options
+from pipeline.cli.reading import reading_options
+from pipeline.files.reading import Reading
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="For --wait: give up when no label was counted for so long.  [default: never]",
 )
+@reading_options("task", "worker", "label", example="task=HITId,worker=WorkerId,label=Answer")
 @settings_options("broker", "prefix")
 def command(
     settings: Settings,
+    reading: Reading,
     path: str,
     rate: float | None,
     shuffle: bool,
@@ -44,8 +48,10 @@ def command(
 ) -> None:
     """Send the labels of a file to the pipeline; `-` is standard input.
 
-    LABELS.csv has the columns task, worker and label in any order; a label is 1 or -1, and 0 is a
-    skip. Nothing is sent if anything in the file is wrong.
+    LABELS.csv has the columns task, worker and label, in any order and any case. Commas, semicolons
+    or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. A label is 1 or -1,
+    and 0 or nothing is a skip; --positive yes --negative no makes two others that. Nothing is sent
+    if anything in the file is wrong.
 
     With --wait it returns when every label has reached its task's posterior. That includes
     repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
@@ -58,6 +64,7 @@ def command(
     Examples:
       sbic replay labels.csv --wait
       sbic replay labels.csv --rate 500 --shuffle --seed 7
+      sbic replay answers.csv.gz --positive yes --negative no --skip unsure
       printf 'task,worker,label\\nt1,ann,1\\n' | sbic replay - --wait
     """
     from pipeline.cli.connected import run_connected
@@ -69,7 +76,7 @@ def command(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait: it says when to give up waiting")
     try:
-        labels = labels_of(path)
+        labels = labels_of(path, reading)
     except BadFile as error:
         raise BadInput(str(error)) from None
     if shuffle:
@@ -87,28 +94,32 @@ def command(
         note(f"skips: {skips}")
 
 
-def labels_of(path: str) -> list["Label"]:
+def labels_of(path: str, reading: Reading) -> list["Label"]:
     """Every row of the file, in order; all of it is checked."""
-    from pipeline.files.errors import BadFile
-    from pipeline.files.labels import shortened, triples
+    from pipeline.files.errors import BadFile, shortened
+    from pipeline.files.labels import label_rows
     from pipeline.files.source import read_source
+    from pipeline.inference.labels import SIGNS
     from pipeline.progress import progress
     from pipeline.records.bad import ID_MAX_BYTES
 
     with progress("Reading"):
         source = read_source(path)
-        names: dict[str, str] = {}  # one copy of each name, however often it appears
-        labels = [
-            (names.setdefault(task, task), names.setdefault(worker, worker), label)
-            for task, worker, label in triples(source)
-        ]
-    if not labels:
-        raise BadFile(source.name, "has no labels: nothing follows the header")
-    for name in names:
+        rows = label_rows(source, reading)
+    if rows.classes != SIGNS:
+        some = ", ".join(map(shortened, rows.classes[:5])) + (", ..." if rows.classes[5:] else "")
+        problem = (
+            f"has the classes {some}, but the pipeline takes 1 and -1 only: make two of them that"
+            f" with --positive and --negative (and leave others out with --skip)"
+        )
+        raise BadFile(source.name, problem)
+    for name in {*rows.tasks, *rows.workers}:
         if (size := len(name.encode())) > ID_MAX_BYTES:
             problem = f"the id '{shortened(name)}' has {size} bytes, more than {ID_MAX_BYTES}"
             raise BadFile(source.name, problem)
-    return labels
+    label_of = {0: -1, 1: 1, None: 0}
+    labels = map(label_of.__getitem__, rows.answers)
+    return list(zip(rows.tasks, rows.workers, labels, strict=True))
 
 
 def summary(done: "Replayed") -> str:

@@ -6,6 +6,8 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import settings_options
+from pipeline.cli.reading import reading_options
+from pipeline.files.reading import Reading
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,17 +25,20 @@ def command() -> None:
 
 @command.command("import", short_help="Register the tasks of a file.")
 @click.argument("path", metavar="TASKS.csv")
+@reading_options("task", "prior", "gold", example="task=HITId,prior=score", classes=False)
 @settings_options("broker", "prefix")
-def import_tasks(settings: Settings, path: str) -> None:
+def import_tasks(settings: Settings, reading: Reading, path: str) -> None:
     """Register the tasks of a file, with priors and gold; `-` is standard input.
 
     TASKS.csv has the column task, and may have prior (the probability of +1, between 0 and 1: say,
-    the score of a model) and gold (the truth where it is known, 1 or -1). An empty field leaves a
-    task as it is. Nothing is sent if anything in the file is wrong.
+    the score of a model) and gold (the truth where it is known, 1 or -1), in any order and any
+    case. Commas, semicolons or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read
+    too. An empty field leaves a task as it is. Nothing is sent if anything in the file is wrong.
 
     \b
     Examples:
       sbic tasks import tasks.csv
+      sbic tasks import batch.csv --columns task=HITId,gold=truth --positive yes --negative no
       printf 'task,prior,gold\\nt1,0.3,\\nt2,,1\\n' | sbic tasks import -
     """
     from pipeline.cli.connected import run_connected
@@ -41,9 +46,11 @@ def import_tasks(settings: Settings, path: str) -> None:
     from pipeline.tools.describing import describe
 
     try:
-        descriptions = descriptions_of(path)
+        descriptions, unread = descriptions_of(path, reading)
     except BadFile as error:
         raise BadInput(str(error)) from None
+    if unread:
+        click.echo(unread_note(unread), err=True)
     run_connected(describe(settings, descriptions))
     priors = sum("prior" in description for description in descriptions)
     gold = sum("gold" in description for description in descriptions)
@@ -53,17 +60,18 @@ def import_tasks(settings: Settings, path: str) -> None:
     )
 
 
-def descriptions_of(path: str) -> list["Description"]:
-    """Every row of the file; all of it is checked."""
+def descriptions_of(path: str, reading: Reading) -> tuple[list["Description"], list[str]]:
+    """Every row of the file, all of it checked, and the columns that were not read."""
     from pipeline.files.errors import BadFile
     from pipeline.files.source import read_source
-    from pipeline.files.tasks import task_rows
+    from pipeline.files.tasks import task_table
     from pipeline.records.bad import BadRecord
     from pipeline.records.tasks import encode_task, parse_task
 
     source = read_source(path)
+    table = task_table(source, reading)
     found = []
-    for line, (task, prior, gold) in task_rows(source):
+    for line, (task, prior, gold) in table.rows:
         fields = {"task": task, "prior": prior, "gold": gold}
         description = {name: value for name, value in fields.items() if value is not None}
         try:
@@ -72,7 +80,19 @@ def descriptions_of(path: str) -> list["Description"]:
             raise BadFile(source.name, bad.message, line) from None
     if not found:
         raise BadFile(source.name, "has no tasks: nothing follows the header")
-    return found
+    return found, list(table.unread)
+
+
+def unread_note(columns: list[str]) -> str:
+    """What was passed over in the file, in case it was meant to be something else."""
+    from pipeline.files.errors import shortened
+
+    names = ", ".join(repr(shortened(name)) for name in columns[:10])
+    more = f" and {len(columns) - 10} more" if len(columns) > 10 else ""
+    return (
+        f"warning: columns that are not read: {names}{more}"
+        " (only task, prior and gold are; --columns gold=NAME reads another as gold)"
+    )
 
 
 @command.command("close", short_help="Assign tasks no more.")

@@ -14,7 +14,8 @@ import numpy as np
 
 from pipeline.experiments.journal import Case, Result
 from pipeline.files.errors import BadFile
-from pipeline.files.labels import read_labels, read_truth, truth_of
+from pipeline.files.labels import read_labels
+from pipeline.files.truth import read_truth, truth_of
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.evaluation import shuffled_error
 from pipeline.inference.labels import Ints, Labels
@@ -43,8 +44,9 @@ def real_crowd(data: str, name: str) -> RealCrowd:
     """The crowd of this name, read once in each process."""
     labels_path, truth_path = paths(Path(data), name)
     labels = read_labels(str(labels_path))
-    truth = truth_of(labels, read_truth(str(truth_path)))
-    if not truth.any():
+    truth = truth_of(labels, read_truth(str(truth_path), labels.classes))
+    is_known = truth != 0 if labels.are_signs else truth >= 0
+    if not is_known.any():
         raise BadFile(str(truth_path), "has the truth of none of the tasks that have labels")
     return RealCrowd(labels, truth)
 

@@ -14,3 +14,13 @@ class BadFile(Exception):
     def __str__(self) -> str:
         name, problem, line = self.args
         return f"{name}: {problem}" if line is None else f"{name}, line {line}: {problem}"
+
+
+def shortened(field: str) -> str:
+    """A field as it fits into a message of one line.
+
+    >>> shortened("x" * 50)
+    'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
+    """
+    line = " ".join(field.split())
+    return line if len(line) <= 40 else f"{line[:40]}..."

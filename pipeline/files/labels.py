@@ -1,65 +1,69 @@
-"""Files of labels (`task,worker,label`) and of truths (`task,truth`)."""
+"""Files of labels: `task`, `worker`, `label`."""
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
-import numpy as np
-
-from pipeline.files.errors import BadFile
+from pipeline.files.columns import Field
+from pipeline.files.errors import BadFile, shortened
+from pipeline.files.meaning import MAX_CLASSES, meaning_of
+from pipeline.files.reading import DEFAULT, Reading, as_label
 from pipeline.files.source import Source, read_source
 from pipeline.files.table import read_table
-from pipeline.inference.labels import Ints, Labels
+from pipeline.inference.labels import Labels
 
-ANSWERS = {"1": 1, "-1": -1, "0": 0}
+FIELDS = ("task", "worker", "label")
 
 
-def read_labels(path: str) -> Labels:
+class LabelRows(NamedTuple):
+    """Every row of a file in order: task, worker, and the number of the class (None: a skip)."""
+
+    tasks: list[str]
+    workers: list[str]
+    answers: list[int | None]
+    classes: tuple[str, ...]
+
+
+def read_labels(path: str, reading: Reading = DEFAULT) -> Labels:
     """The labels of a file; `-` is standard input."""
-    source = read_source(path)
-    labels = Labels.of(triples(source))
-    if labels.tasks == 0:
-        raise BadFile(source.name, "has no labels: nothing follows the header")
-    return labels
+    rows = label_rows(read_source(path), reading)
+    return Labels.of_answers(zip(rows.tasks, rows.workers, rows.answers, strict=True), rows.classes)
 
 
-def triples(source: Source) -> Iterator[tuple[str, str, int]]:
-    """Task, worker and label of every row."""
-    for line, (task, worker, label) in read_table(source, ("task", "worker", "label")):
-        if not task or task.isspace():
-            raise BadFile(source.name, "the task is empty", line)
-        if not worker or worker.isspace():
-            raise BadFile(source.name, "the worker is empty", line)
-        answer = ANSWERS.get(label)
-        if answer is None and (answer := ANSWERS.get(label.strip())) is None:
-            problem = f"a label is 1, -1, or 0 for a skip, not '{shortened(label)}'"
-            raise BadFile(source.name, problem, line)
-        yield task, worker, answer
+def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
+    """All rows, and what their labels mean, which is known when all have been seen.
 
-
-def read_truth(path: str) -> dict[str, int]:
-    """The truth of each task in a file: 1, -1, or 0 where it is not known."""
-    source = read_source(path)
-    truth: dict[str, int] = {}
-    for line, (task, value) in read_table(source, ("task", "truth")):
-        answer = ANSWERS.get(value.strip())
-        if answer is None:
-            problem = f"a truth is 1, -1, or 0 if unknown, not '{shortened(value)}'"
-            raise BadFile(source.name, problem, line)
-        if truth.setdefault(task, answer) != answer:
-            problem = f"the task '{shortened(task)}' had another truth before"
-            raise BadFile(source.name, problem, line)
-    return truth
-
-
-def truth_of(labels: Labels, truth: dict[str, int]) -> Ints:
-    """The truth of each task of these labels, 0 where it is not known."""
-    return np.array([truth.get(name, 0) for name in labels.task_names], dtype=np.int64)
-
-
-def shortened(field: str) -> str:
-    """A field as it fits into a message of one line.
-
-    >>> shortened("x" * 50)
-    'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
+    >>> label_rows(Source("x.csv", "task,worker,label\\nt1,ann,dog\\nt1,bob,cat\\n"))
+    LabelRows(tasks=['t1', 't1'], workers=['ann', 'bob'], answers=[1, 0], classes=('cat', 'dog'))
     """
-    line = " ".join(field.split())
-    return line if len(line) <= 40 else f"{line[:40]}..."
+    fields = [Field(name, reading.columns.get(name)) for name in FIELDS]
+    names: dict[str, str] = {}  # each name as it is in the file, and stripped: one copy of each
+    spellings: dict[str, str] = {}  # each label as it is in the file, and as it is compared
+    lines: dict[str, int] = {}  # where each label was first seen
+    tasks, workers, labels = [], [], []
+    for line, (task, worker, label) in read_table(source, fields).rows:
+        if task not in names or worker not in names:
+            if not (task + worker + label).strip():
+                continue  # a blank line of a spreadsheet has its delimiters
+            for field, text in (("task", task), ("worker", worker)):
+                if not (stripped := text.strip()):
+                    raise BadFile(source.name, f"the {field} is empty", line)
+                names[text] = names.setdefault(stripped, stripped)
+        if label not in spellings:
+            spelled = spellings[label] = as_label(label)
+            lines.setdefault(spelled, line)
+            if len(lines) > MAX_CLASSES and reading.answers is None:
+                raise BadFile(source.name, too_many(label), line)
+        tasks.append(names[task])
+        workers.append(names[worker])
+        labels.append(spellings[label])
+    if not labels:
+        raise BadFile(source.name, "has no labels: nothing follows the header")
+    classes, answers = meaning_of(lines, reading, source.name)
+    return LabelRows(tasks, workers, list(map(answers.__getitem__, labels)), classes)
+
+
+def too_many(label: str) -> str:
+    """Why there cannot be so many classes."""
+    return (
+        f"has more than {MAX_CLASSES:,} different labels, as '{shortened(label)}': is it another"
+        " column? (--columns label=NAME)"
+    )

@@ -1,55 +1,67 @@
 """Files of tasks: `task`, and if wanted `prior` and `gold`."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from pipeline.files.errors import BadFile
-from pipeline.files.labels import shortened
+from pipeline.files.columns import Field, NumberedFields
+from pipeline.files.errors import BadFile, shortened
+from pipeline.files.reading import DEFAULT, Reading, as_label
 from pipeline.files.source import Source
-from pipeline.files.table import counted, numbered_rows, positions
+from pipeline.files.table import read_table
 
-COLUMNS = ("task", "prior", "gold")
-GOLD = {"1": 1, "-1": -1}
+FIELDS = ("task", "prior", "gold")
 
 TaskRow = tuple[str, float | None, int | None]
 """Task, prior and gold; None where the file says nothing."""
 
 
-def task_rows(source: Source) -> Iterator[tuple[int, TaskRow]]:
-    """The line and the task, prior and gold of every row; no task may come twice.
+class TaskTable(NamedTuple):
+    """The line and the row of every task; `unread`, complete after the last, has other columns."""
 
-    >>> list(task_rows(Source("tasks.csv", "task,gold\\nt1,\\nt2,-1\\n")))
-    [(2, ('t1', None, None)), (3, ('t2', None, -1))]
+    rows: Iterator[tuple[int, TaskRow]]
+    unread: dict[str, None]
+
+
+def task_table(source: Source, reading: Reading = DEFAULT) -> TaskTable:
+    """The tasks of a file, none of which may come twice.
+
+    >>> table = task_table(Source("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
+    >>> list(table.rows), list(table.unread)
+    ([(2, ('t1', None, None)), (3, ('t2', None, -1))], ['note'])
     """
-    rows = numbered_rows(source)
-    header_line, header = next(rows, (1, None))
-    if header is None:
-        raise BadFile(source.name, "is empty; it needs a header with task, prior, gold")
-    names = [field.strip() for field in header]
-    columns = tuple(name for name in COLUMNS if name == "task" or name in names)
-    try:
-        places = dict(zip(columns, positions(header, columns), strict=True))
-    except ValueError as error:
-        raise BadFile(source.name, str(error), header_line) from error
+    fields = [Field(name, reading.columns.get(name), name == "task") for name in FIELDS]
+    table = read_table(source, fields)
+    return TaskTable(_task_rows(source.name, table.rows, _signs(reading)), table.unread)
+
+
+def _task_rows(
+    name: str, rows: Iterator[NumberedFields], signs: dict[str, int]
+) -> Iterator[tuple[int, TaskRow]]:
     lines: dict[str, int] = {}
-    for line, row in rows:
-        if len(row) != len(header):
-            problem = f"has {counted(len(row))}, but the header has {len(header)}"
-            raise BadFile(source.name, problem, line)
-        fields = {name: row[place] for name, place in places.items()}
+    for line, (task, prior, gold) in rows:
+        if not (task + prior + gold).strip():
+            continue  # a blank line of a spreadsheet has its delimiters
         try:
-            task = _task(fields["task"], lines)
-            lines[task] = line
-            yield line, (task, _prior(fields.get("prior", "")), _gold(fields.get("gold", "")))
+            row = _task(task.strip(), lines), _prior(prior), _gold(gold, signs)
         except ValueError as error:
-            raise BadFile(source.name, str(error), line) from None
+            raise BadFile(name, str(error), line) from None
+        lines[row[0]] = line
+        yield line, row
 
 
-def _task(text: str, lines: dict[str, int]) -> str:
-    if not text or text.isspace():
+def _signs(reading: Reading) -> dict[str, int]:
+    """What each gold is."""
+    if reading.positive is None or reading.negative is None:
+        return {"1": 1, "-1": -1}
+    return {as_label(reading.positive): 1, as_label(reading.negative): -1}
+
+
+def _task(task: str, lines: dict[str, int]) -> str:
+    if not task:
         raise ValueError("the task is empty")
-    if text in lines:
-        raise ValueError(f"the task '{shortened(text)}' is on line {lines[text]} already")
-    return text
+    if task in lines:
+        raise ValueError(f"the task '{shortened(task)}' is on line {lines[task]} already")
+    return task
 
 
 def _prior(text: str) -> float | None:
@@ -64,9 +76,14 @@ def _prior(text: str) -> float | None:
     return prior
 
 
-def _gold(text: str) -> int | None:
+def _gold(text: str, signs: dict[str, int]) -> int | None:
     if not text.strip():
         return None
-    if text.strip() not in GOLD:
-        raise ValueError(f"gold is 1, -1, or nothing if it is not known, not '{shortened(text)}'")
-    return GOLD[text.strip()]
+    gold = signs.get(as_label(text))
+    if gold is None:
+        known = ", ".join(map(shortened, signs))
+        way_out = "" if "1" not in signs else " (to map others: --positive and --negative)"
+        raise ValueError(
+            f"gold is {known}, or nothing if it is not known, not '{shortened(text)}'{way_out}"
+        )
+    return gold

@@ -102,16 +102,20 @@ class ClassEstimate:
     def error(self, truth: Ints) -> float:
         """The share of wrong predictions; a task of unknown truth (-1) does not count.
 
-        Of a tie between m classes each is taken with probability 1/m, as if one were drawn.
+        Of a tie between m classes each is taken with probability 1/m, as if one were drawn. A truth
+        that is none of the classes has a number beyond them, and every prediction is wrong.
 
         >>> score = np.array([[0.2, 0.8, 0.0], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
         >>> ClassEstimate(score).error(np.array([1, 0, -1]))
         0.25
+        >>> ClassEstimate(score).error(np.array([1, 3, -1]))
+        0.5
         """
         known = truth >= 0
         score = self.score[known]
         is_best = score == score.max(axis=1, keepdims=True)
-        right = is_best[np.arange(len(score)), truth[known]] / is_best.sum(axis=1)
+        is_right = is_best & (truth[known, np.newaxis] == np.arange(score.shape[1]))
+        right = is_right.sum(axis=1) / is_best.sum(axis=1)
         return float(np.mean(1 - right))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from pipeline.inference.algorithm import AnyEstimate, Prior, estimate_from_logs, softmax
 from pipeline.inference.grouping import summed_rows
 from pipeline.inference.labels import Floats, Labels
+from pipeline.inference.majority import votes
 
 SMOOTHING = 0.01
 TOLERANCE = 1e-6
@@ -94,10 +95,8 @@ def vote_shares(labels: Labels) -> Floats:
     >>> vote_shares(Labels.of([("t1", "ann", 1), ("t1", "bob", -1), ("t2", "bob", 1)])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
-    size = labels.tasks, len(labels.classes)
-    votes = np.bincount(labels.task * size[1] + labels.answer, minlength=size[0] * size[1])
-    votes = votes.reshape(size)
-    shares: Floats = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1)
+    count = votes(labels)
+    shares: Floats = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
     return shares
 
 

@@ -44,7 +44,7 @@ def by_name(*entries: Entry) -> dict[str, Entry]:
 
 # In the order of the paper's Table 2.
 IN_PAPER = by_name(
-    Entry("majority", "MAJ"),
+    Entry("majority", "MAJ", any_classes=True),
     Entry("em", "EM"),
     Entry("amf", "AMF"),
     Entry("kos", "KOS"),
@@ -57,3 +57,15 @@ IN_PAPER = by_name(
 ALGORITHMS = IN_PAPER | by_name(
     Entry("dawid-skene", "Dawid-Skene", any_classes=True),
 )
+
+SIGNS_DEFAULT = "fast-sbic"
+CLASSES_DEFAULT = next(name for name in ("settled", "majority") if name in ALGORITHMS)
+
+
+def default_algorithm(labels: Labels) -> str:
+    """The algorithm to take when nobody chose one: it depends on the classes.
+
+    >>> default_algorithm(Labels.of([("t1", "ann", 1)]))
+    'fast-sbic'
+    """
+    return SIGNS_DEFAULT if labels.are_signs else CLASSES_DEFAULT

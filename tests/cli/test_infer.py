@@ -122,15 +122,15 @@ def test_mc_depends_on_the_seed_alone(sbic: Sbic) -> None:
 
 def test_standard_input(sbic: Sbic) -> None:
     assert sbic("infer", "-", stdin=LABELS.encode()) == sbic("infer", "labels.csv")
-    bad = sbic("infer", "-", stdin=b"task,worker,label\nt1,ann,2\n")
+    bad = sbic("infer", "-", stdin=b"task,worker,label\nt1,ann\n")
     assert bad.status == 2
-    assert bad.err.startswith("sbic: standard input, line 2: a label is")
+    assert bad.err.startswith("sbic: standard input, line 2: has 2 fields")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bad.csv"], "bad.csv, line 3: a label is 1, -1, or 0 for a skip, not '2'"),
+        (["bad.csv"], "bad.csv, line 3: has 2 fields, but the header has 3"),
         (["none.csv"], "none.csv: cannot be read: No such file or directory"),
         (["labels.csv", "--algorithm", "magic"], "'magic' is not one of 'majority'"),
         (["labels.csv", "--alpha", "0"], "alpha and beta must be positive numbers, not 0 and 1"),
@@ -151,7 +151,7 @@ def test_standard_input(sbic: Sbic) -> None:
 def test_bad_input_gets_one_line_and_status_2_and_nothing_is_written(
     sbic: Sbic, arguments: list[str], message: str
 ) -> None:
-    Path("bad.csv").write_text("task,worker,label\nt1,ann,1\nt2,ann,2\n")
+    Path("bad.csv").write_text("task,worker,label\nt1,ann,1\nt2,ann\n")
     Path("foreign.csv").write_text("task,truth\nelsewhere,1\n")
     before = {path: Path(path).read_text() for path in os.listdir()}
     arguments = arguments if "-o" in arguments else [*arguments, "-o", "out.csv"]
@@ -165,7 +165,7 @@ def test_bad_input_gets_one_line_and_status_2_and_nothing_is_written(
 
 def test_a_bad_file_leaves_the_last_estimates_alone(sbic: Sbic) -> None:
     Path("out.csv").write_text("precious")
-    Path("labels.csv").write_text(LABELS + "t4,ann,7\n")
+    Path("labels.csv").write_text(LABELS + "t4,ann\n")
     assert sbic("infer", "labels.csv", "-o", "out.csv").status == 2
     assert Path("out.csv").read_text() == "precious"
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.files.errors import BadFile
-from pipeline.files.labels import read_labels, read_truth, truth_of
-from pipeline.inference.labels import Labels
+from pipeline.files.labels import read_labels
+from pipeline.files.truth import read_truth, truth_of
+from pipeline.inference.labels import SIGNS, Labels
 
 HEADER = "task,worker,label\n"
 
@@ -50,24 +51,19 @@ def test_ids_may_be_any_text(tmp_path: Path) -> None:
         ("\n \n", ": is empty"),
         (HEADER, ": has no labels"),
         ("task,label\nt1,1\n", ", line 1: the column 'worker' is missing"),
-        ("\n\ntask;worker;label\n", ", line 3: the column 'task' is missing"),
+        ("\n\ntask|worker|label\n", ", line 3: the column 'task' is missing"),
         ("task,worker,label,task\n", ", line 1: the column 'task' appears twice"),
-        (HEADER + "t1,ann,1\nt1,bob,2\n", ", line 3: a label is 1, -1, or 0 for a skip, not '2'"),
-        (HEADER + "t1,ann,\n", ", line 2: a label is"),
-        (HEADER + "t1,ann,1.0\n", ", line 2: a label is"),
-        (HEADER + "t1,ann,yes" + "!" * 99, ", line 2: a label is"),
         (HEADER + "\n\nt1,ann,1\n,bob,1\n", ", line 5: the task is empty"),
         (HEADER + "t1, ,1\n", ", line 2: the worker is empty"),
         (HEADER + "t1,1\n", ", line 2: has 2 fields, but the header has 3"),
         (HEADER + "t1\n", ", line 2: has 1 field, but the header has 3"),
         (HEADER + "t,1,ann,1\n", ", line 2: has 4 fields, but the header has 3"),
-        (HEADER + '"two\nlines",ann,1\nt2,ann,3\n', ", line 4: a label is"),
+        (HEADER + '"two\nlines",ann,1\nt2,ann\n', ", line 4: has 2 fields"),
         (HEADER + 't1,ann,1\nt2,"ann,1\nt3,ann,1\n', ", line 3: is not CSV: unexpected end"),
         (HEADER + "t1,ann,1\n" + "x" * 200_000 + ",ann,1\n", ", line 3: is not CSV: field larger"),
         (b"task,worker,label\nt1,ann,1\nt\0,ann,1\n", ", line 3: is not text"),
         (b"task,worker,label\nt1,ann,1\nt2,caf\xe9,1\n", ", line 3: is not text in UTF-8"),
         (b"\x7fELF\x02\x01\x01\x00\x00\xff\xfe", ", line 1: is not text"),
-        ("task,worker,label\nt1,ann,1\n".encode("utf-16"), ", line 1: is not text"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(
@@ -98,7 +94,7 @@ def test_truths_are_matched_by_name(tmp_path: Path) -> None:
     path = tmp_path / "truth.csv"
     path.write_text("truth,task\n-1,t2\n0,t3\n1,other\n-1,t2\n")
     labels = Labels.of([("t1", "ann", 1), ("t2", "ann", 1), ("t3", "ann", 1)])
-    assert truth_of(labels, read_truth(str(path))).tolist() == [0, -1, 0]
+    assert truth_of(labels, read_truth(str(path), SIGNS)).tolist() == [0, -1, 0]
 
 
 @pytest.mark.parametrize(
@@ -113,4 +109,4 @@ def test_a_bad_truth_is_told_with_its_line(tmp_path: Path, content: str, problem
     path = tmp_path / "truth.csv"
     path.write_text(content)
     with pytest.raises(BadFile, match=problem):
-        read_truth(str(path))
+        read_truth(str(path), SIGNS)

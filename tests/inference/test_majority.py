@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from pipeline.inference.algorithm import Prior
+from pipeline.inference.algorithm import TIE, ClassEstimate, Estimate, Prior
 from pipeline.inference.labels import Labels
 from pipeline.inference.majority import majority
 
@@ -11,7 +12,23 @@ def test_the_score_is_the_balance_of_the_votes_and_a_tie_is_a_tie() -> None:
         (task, str(worker), label) for task in answers for worker, label in enumerate(answers[task])
     )
     result = majority(labels, Prior(q=0.9), np.random.default_rng())
+    assert isinstance(result, Estimate)
     assert result.score.tolist() == [1, 0, -3]
     assert result.prediction.tolist() == [1, 0, -1]
     assert result.probability is None
     assert result.error(np.array([1, 1, 1])) == 0.5
+
+
+def test_of_any_classes_the_one_with_the_most_votes_is_taken() -> None:
+    answers = {"dog": (1, 1, 2), "tie": (0, 2, None), "nothing": (None, None, None)}
+    labels = Labels.of_answers(
+        ((task, str(worker), a) for task in answers for worker, a in enumerate(answers[task])),
+        ("cat", "dog", "bird"),
+    )
+    result = majority(labels, Prior(), np.random.default_rng())
+    assert isinstance(result, ClassEstimate)
+    assert not result.is_probability
+    assert result.score.tolist() == [[0, 2, 1], [1, 0, 1], [0, 0, 0]]
+    assert result.prediction.tolist() == [1, TIE, TIE]
+    # one right, one of two tied, one of three
+    assert result.error(np.array([1, 0, 0])) == pytest.approx((0 + 1 / 2 + 2 / 3) / 3)

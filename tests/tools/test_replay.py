@@ -127,7 +127,7 @@ def test_labels_come_from_standard_input_too(project: Settings) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("task,worker,label\nt1,ann,1\nt1,bob,2\n", "line 3: a label is 1, -1, or 0"),
+        ("task,worker,label\nt1,ann,1\nt1,bob\n", "line 3: has 2 fields, but the header has 3"),
         ("task,worker,label\n", "has no labels"),
         (f"task,worker,label\nt1,ann,1\n{'é' * 150},ann,1\n", "300 bytes, more than 256"),
     ],

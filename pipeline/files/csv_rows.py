@@ -1,0 +1,72 @@
+"""The rows of a CSV file, whatever separates its fields."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+from pipeline.files.columns import Field, NumberedFields, places
+from pipeline.files.errors import BadFile
+from pipeline.files.source import Source
+
+DELIMITERS = ",;\t"
+QUOTED = re.compile(r'(?<![^,;\s])"(?:[^"]|"")*"')  # where a field begins, and to its end
+HEADER_CHARACTERS = 1 << 17  # enough to tell the delimiter
+
+
+def csv_fields(
+    source: Source, fields: Sequence[Field], unread: dict[str, None]
+) -> Iterator[NumberedFields]:
+    """The line and the fields (two or more) of every row; blank lines are passed over.
+
+    The columns may come in any order and among others, which are added to `unread`.
+
+    >>> source = Source("x.csv", "Label; task;note\\n1; t1;\\n")
+    >>> list(csv_fields(source, [Field("task"), Field("label")], {}))
+    [(2, ('t1', '1'))]
+    """
+    rows = csv_rows(source, delimiter_of(source.text))
+    header_line, header = next(rows, (1, None))
+    if header is None:
+        needed = ", ".join(field.name for field in fields)
+        raise BadFile(source.name, f"is empty; it needs a header with {needed}")
+    try:
+        found = places(header, fields)
+    except ValueError as error:
+        raise BadFile(source.name, str(error), header_line) from error
+    unread.update(dict.fromkeys(found.unread))
+    width = len(header)
+    selected = itemgetter(*(width if at is None else at for at in found.of_fields))
+    has_absent = None in found.of_fields
+    for line, row in rows:
+        if len(row) != width:
+            count = "1 field" if len(row) == 1 else f"{len(row)} fields"
+            raise BadFile(source.name, f"has {count}, but the header has {width}", line)
+        if has_absent:
+            row.append("")
+        yield line, selected(row)
+
+
+def csv_rows(source: Source, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Every row that is not blank, with the line on which it begins."""
+    text = io.StringIO(source.text, newline="")
+    reader = csv.reader(text, delimiter=delimiter, strict=True, skipinitialspace=True)
+    line = 1
+    try:
+        for row in reader:
+            if len(row) > 1 or "".join(row).strip():
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise BadFile(source.name, f"is not CSV: {error}", line) from error
+
+
+def delimiter_of(text: str) -> str:
+    """What there is most of in the header, outside quotes: commas, semicolons or tabs.
+
+    >>> delimiter_of('task;"a, b, c";label\\n'), delimiter_of("task\\n")
+    (';', ',')
+    """
+    lines = QUOTED.sub("", text[:HEADER_CHARACTERS].lstrip()).splitlines()
+    return max(DELIMITERS, key=lines[0].count) if lines else DELIMITERS[0]

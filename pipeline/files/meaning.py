@@ -1,0 +1,90 @@
+"""What the labels of a file mean: which classes there are, and which of them each label is."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pipeline.files.errors import BadFile, shortened
+from pipeline.files.reading import Reading, as_label
+from pipeline.inference.labels import SIGNS
+
+MAX_CLASSES = 1000  # found by themselves: more of them are surely another column
+
+
+class Meaning(NamedTuple):
+    """The classes, and the number of the class of each label; None where it is a skip."""
+
+    classes: tuple[str, ...]
+    answers: dict[str, int | None]
+
+
+def meaning_of(found: Mapping[str, int], reading: Reading, name: str) -> Meaning:
+    """What labels mean, given each with the line on which it was first seen.
+
+    >>> from pipeline.files.reading import DEFAULT
+    >>> meaning_of({"1": 2, "0": 3, "-1": 4}, DEFAULT, "labels.csv")
+    Meaning(classes=('-1', '1'), answers={'1': 1, '0': None, '-1': 0})
+    >>> meaning_of({"2": 2, "10": 3, "0": 4, "": 5}, DEFAULT, "labels.csv")
+    Meaning(classes=('0', '2', '10'), answers={'2': 1, '10': 2, '0': 0, '': None})
+    """
+    skips = {"", *map(as_label, reading.skip)}
+    labels = [label for label in found if label not in skips]
+    if reading.answers is not None:
+        classes, numbers = named(reading)
+        for label in labels:
+            if label not in numbers:
+                raise BadFile(name, outside(label, reading.answers), found[label])
+    elif "0" in labels and set(labels) <= {"0", "1"}:
+        raise BadFile(name, ZERO_OR_SKIP)
+    else:
+        classes = SIGNS if set(labels) <= {"0", *SIGNS} else tuple(in_order(labels))
+        numbers = numbered(classes)
+    return Meaning(classes, {label: numbers.get(label) for label in found})
+
+
+ZERO_OR_SKIP = (
+    "has no labels but 0 and 1: if 0 is an answer, add --classes 0,1 (or --positive 1 --negative 0,"
+    " which makes them 1 and -1); if it is a skip, add --skip 0"
+)
+
+
+def named(reading: Reading) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The classes that the person named, and the number of each label.
+
+    The order of -1 and 1 is always that of `SIGNS`.
+
+    >>> named(Reading(positive="yes", negative="no"))
+    (('-1', '1'), {'no': 0, 'yes': 1})
+    """
+    labels = tuple(map(as_label, reading.answers or ()))
+    if reading.positive is not None:
+        return SIGNS, numbered(labels)
+    classes = SIGNS if set(labels) == set(SIGNS) else labels
+    return classes, numbered(classes)
+
+
+def numbered(labels: tuple[str, ...]) -> dict[str, int]:
+    """Each label with its place."""
+    return {label: number for number, label in enumerate(labels)}
+
+
+def in_order(labels: list[str]) -> list[str]:
+    """The labels as numbers where all are, otherwise by the alphabet.
+
+    >>> in_order(["10", "9", "-1"]), in_order(["10", "9", "b"])
+    (['-1', '9', '10'], ['10', '9', 'b'])
+    """
+    try:
+        return sorted(labels, key=int)
+    except ValueError:
+        return sorted(labels)
+
+
+def outside(label: str, answers: tuple[str, ...]) -> str:
+    """What is wrong with a label that is none of those that were named.
+
+    >>> outside("bird", ("cat", "dog"))
+    "the label 'bird' is none of cat, dog (to take it for a skip: --skip bird)"
+    """
+    names = ", ".join([*map(shortened, answers[:10]), *(["..."] if answers[10:] else [])])
+    short = shortened(label)
+    return f"the label '{short}' is none of {names} (to take it for a skip: --skip {short})"

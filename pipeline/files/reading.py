@@ -1,0 +1,67 @@
+"""How a file is to be read where it does not say so itself."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+WHOLE_NUMBER = re.compile(r"\+?(-?(?:0|[1-9][0-9]{0,17}))(?:\.0*)?")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the person who has the file says of it.
+
+    `columns` has the column of a field whose name is another (`{"task": "HITId"}`), `classes` the
+    only labels there may be, in order, `skip` the labels that are no answer, `positive` and
+    `negative` the labels that stand for 1 and -1.
+
+    >>> Reading(classes=("cat", "dog"), skip=("cat",))
+    Traceback (most recent call last):
+    ValueError: 'cat' is a class and a skip
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[str, ...] | None = None
+    positive: str | None = None
+    negative: str | None = None
+    skip: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.positive is None) != (self.negative is None):
+            raise ValueError("--positive and --negative need each other")
+        if self.classes is not None and self.positive is not None:
+            raise ValueError("--classes does not go with --positive and --negative")
+        answers = self.answers or ()
+        if "" in map(str.strip, answers):
+            raise ValueError("a class without a name: an empty label is a skip")
+        spelled = [as_label(answer) for answer in answers]
+        for answer in spelled:
+            if spelled.count(answer) > 1:
+                raise ValueError(f"'{answer}' is there twice, but classes must differ")
+            if answer in map(as_label, self.skip):
+                raise ValueError(f"'{answer}' is a class and a skip")
+        if self.classes is not None and len(self.classes) < 2:
+            raise ValueError("there must be two classes or more")
+
+    @property
+    def answers(self) -> tuple[str, ...] | None:
+        """The labels that are answers, as the file has them; None if the file is to say so."""
+        if self.positive is not None and self.negative is not None:
+            return (self.negative, self.positive)
+        return self.classes
+
+
+DEFAULT = Reading()
+
+
+def as_label(text: str) -> str:
+    """A label as it is compared: without blanks around it, whole numbers in one spelling.
+
+    >>> [as_label(text) for text in (" cat", "+1", "1.0", "-1.", "-0", "01", "1.5")]
+    ['cat', '1', '1', '-1', '0', '01', '1.5']
+    """
+    text = text.strip()
+    match = WHOLE_NUMBER.fullmatch(text)
+    if not match:
+        return text
+    return "0" if match[1] == "-0" else match[1]
