@@ -59,8 +59,12 @@ def crowds(
         partial(measure, str(data)), cases, seed=seed, jobs=jobs, journal=journal, title="Crowds"
     )
     cells = summary(data, cases, results)
-    picture = partial(draw, algorithms, cells)
-    return Outcome("crowds", Cell._fields, cells, as_text(algorithms, cells), picture)
+    text = as_text(algorithms, cells)
+    if left_out := set(names_in(data)) - {cell.crowd for cell in cells}:
+        text += (
+            f"\nLeft out, for no algorithm here takes their classes: {', '.join(sorted(left_out))}"
+        )
+    return Outcome("crowds", Cell._fields, cells, text, partial(draw, algorithms, cells))
 
 
 def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case]:
@@ -71,7 +75,7 @@ def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case
         labels = real_crowd(str(data), name).labels
         cases += cases_of(data, name, [e for e in entries if e.takes(labels)], shuffles)
     if not cases:
-        problem = f"has no crowd with the classes -1 and 1, which {', '.join(algorithms)} needs"
+        problem = f"has no crowd with the classes -1 and 1; no others fit {', '.join(algorithms)}"
         raise BadFile(str(data), problem)
     return cases
 

@@ -51,6 +51,15 @@ def real_crowd(data: str, name: str) -> RealCrowd:
     return RealCrowd(labels, truth)
 
 
+def crowd_of_signs(data: str, name: str) -> RealCrowd:
+    """The crowd of this name, for what takes no classes but -1 and 1."""
+    crowd = real_crowd(data, name)
+    if not crowd.labels.are_signs:
+        path, _ = paths(Path(data), name)
+        raise BadFile(str(path), "has other classes than -1 and 1")
+    return crowd
+
+
 def paths(data: Path, name: str) -> tuple[Path, Path]:
     """The two files of a crowd."""
     return data / f"{name}{LABELS}", data / f"{name}{TRUTH}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome, text_table
-from pipeline.experiments.real_crowds import cases_of, errors_by_place, measure, real_crowd
+from pipeline.experiments.real_crowds import cases_of, crowd_of_signs, errors_by_place, measure
 from pipeline.experiments.runner import run
 from pipeline.files.errors import BadFile
 from pipeline.inference.evaluation import standard_error
@@ -58,7 +58,7 @@ def table2(data: Path, out: Path, *, seed: int, jobs: int, shuffles: int) -> Out
     if not sets:
         raise BadFile(str(data), f"has no NAME.labels.csv for any of {', '.join(PAPER)}")
     for name in sets:
-        real_crowd(str(data), name)  # so that a bad file is found before the work begins
+        crowd_of_signs(str(data), name)  # so that a bad file is found before the work begins
     cases = all_cases(data, sets, shuffles)
     journal = out / "table2.jsonl"
     results = run(

@@ -114,3 +114,16 @@ def test_a_bad_file_among_the_data_is_told_with_its_line(data: Path, tmp_path: P
     assert (status, text) == (2, "")
     assert notes.startswith(f"sbic: {data / 'rte.truth.csv'}, line 3: a truth is")
     assert len(notes.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("table2",), ("stopping", "--runs", "1")])
+def test_what_needs_the_classes_of_the_paper_refuses_others_in_one_line(
+    data: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (data / "rte.labels.csv").write_text("task,worker,label\nt0,w0,cat\nt0,w1,dog\n")
+    (data / "rte.truth.csv").write_text("task,truth\nt0,cat\n")
+    status, text, notes = sbic(
+        "experiment", *arguments, "--data", str(data), "--out", str(tmp_path)
+    )
+    assert (status, text) == (2, "")
+    assert notes == f"sbic: {data / 'rte.labels.csv'}: has other classes than -1 and 1\n"

@@ -60,6 +60,30 @@ def test_the_table_has_a_row_for_each_crowd_and_a_column_for_each_algorithm(
     assert len(lines[5].split()) == 1 + len(ALGORITHMS)
 
 
+def test_crowds_of_other_classes_are_for_the_algorithms_that_take_them(
+    data: Path, tmp_path: Path
+) -> None:
+    write_crowd(data, "ants", ("red", "black", "wood"))
+    result = outcome(data, tmp_path)
+    ants = next(line for line in result.text.splitlines() if line.startswith("ants"))
+    assert [text == "–" for text in ants.split()[5:]] == [False, True, True, False]
+    assert ants.split()[4] == "3"
+    assert "– needs the classes -1 and 1: em, fast-sbic\n" in result.text
+    assert "mean: of the crowds that every algorithm takes: bees, moths\n" in result.text
+    assert [row[5] for row in result.rows if row[0] == "ants"] == ["majority", "dawid-skene"]
+    assert save_png(result, tmp_path).exists()
+
+
+def test_a_crowd_that_no_algorithm_takes_is_told(data: Path, tmp_path: Path) -> None:
+    write_crowd(data, "ants", ("red", "black", "wood"))
+    text = outcome(data, tmp_path, ["em", "te"]).text
+    assert text.endswith("Left out, for no algorithm here takes their classes: ants")
+    for path in (*data.glob("bees.*"), *data.glob("moths.*")):
+        path.unlink()
+    with pytest.raises(BadFile, match="has no crowd with the classes -1 and 1; no others fit em"):
+        outcome(data, tmp_path, ["em", "te"])
+
+
 def test_the_csv_has_every_error_and_does_not_depend_on_the_jobs(
     data: Path, tmp_path: Path
 ) -> None:
