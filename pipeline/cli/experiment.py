@@ -1,7 +1,7 @@
-"""`sbic experiment`: the tables and figures of the paper."""
+"""`sbic experiment`: the tables and figures of the paper, and others like them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Reproduce a table or a figure of the paper.
+    """Reproduce a table or a figure of the paper, or compare the algorithms on other crowds.
 
     Each writes a CSV and a PNG to --out and prints the numbers, with the paper's beside them where
     the paper has numbers. Results are saved as they come: a run that was stopped goes on where it
@@ -58,22 +58,38 @@ def data_option(files: str) -> Callable[[Function], Function]:
 
 
 class AlgorithmNames(click.ParamType):
-    """Names with commas between them; all of them must have an online form."""
+    """Names with commas between them, of those that `choices` gives when it is called."""
 
     name = "names"
+
+    def __init__(self, choices: Callable[[], Iterable[str]]) -> None:
+        self._choices = choices
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         """The names in the order given, or a usage error."""
-        from pipeline.inference.online_forms import ONLINE_FORMS
-
+        choices = tuple(self._choices())
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         for name in names:
-            if name not in ONLINE_FORMS:
-                choices = ", ".join(ONLINE_FORMS)
-                self.fail(f"there is no algorithm {name!r} here; choose from {choices}", param, ctx)
+            if name not in choices:
+                known = ", ".join(choices)
+                self.fail(f"there is no algorithm {name!r} here; choose from {known}", param, ctx)
         return names
+
+
+def with_online_form() -> Iterable[str]:
+    """The algorithms that take one label after the other."""
+    from pipeline.inference.online_forms import ONLINE_FORMS
+
+    return ONLINE_FORMS
+
+
+def in_registry() -> Iterable[str]:
+    """All algorithms."""
+    from pipeline.inference.registry import ALGORITHMS
+
+    return ALGORITHMS
 
 
 def crowd_options(function: Function) -> Function:
@@ -81,7 +97,7 @@ def crowd_options(function: Function) -> Function:
     return in_order(
         click.option(
             "--algorithms",
-            type=AlgorithmNames(),
+            type=AlgorithmNames(with_online_form),
             help="Comma-separated, of majority, em, amf, kos, mc, fast-sbic, sorted-sbic.",
         ),
         click.option("--tasks", type=click.IntRange(min=1), default=1000, show_default=True),
@@ -120,7 +136,7 @@ def present(make: Callable[[], "Outcome"], out: Path) -> None:
     click.echo(f"\nSaved {' and '.join(map(str, saved))}", err=True)
 
 
-@command.command(short_help="The error of every algorithm on real crowds.")
+@command.command(short_help="The error of the paper's algorithms on its real crowds.")
 @data_option(
     "NAME.labels.csv and NAME.truth.csv for birds, ducks, rte, temp, trec (those it has are used)"
 )
@@ -133,7 +149,7 @@ def present(make: Callable[[], "Outcome"], out: Path) -> None:
 )
 @run_options()
 def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
-    """Table 2: the error of every algorithm on real crowds.
+    """Table 2: the error of the paper's algorithms on its real crowds.
 
     \b
     Example:
@@ -144,6 +160,49 @@ def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
         from pipeline.experiments.table2 import table2
 
         return table2(data, out, seed=seed, jobs=jobs, shuffles=shuffles)
+
+    present(make, out)
+
+
+@command.command(short_help="The error of every algorithm on all crowds of a folder.")
+@data_option("NAME.labels.csv and NAME.truth.csv, of any names")
+@click.option(
+    "--algorithms",
+    type=AlgorithmNames(in_registry),
+    help="Comma-separated; `sbic infer --help` lists them.  [default: all]",
+)
+@click.option(
+    "--shuffles",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Random orders for Fast and Sorted SBIC, seeds for MC.",
+)
+@run_options()
+def crowds(
+    data: Path,
+    algorithms: tuple[str, ...] | None,
+    shuffles: int,
+    out: Path,
+    seed: int,
+    jobs: int,
+) -> None:
+    """The error of every algorithm on all crowds of a folder.
+
+    The crowds may be of any classes; an algorithm that needs -1 and 1 is left out where there are
+    others.
+
+    \b
+    Examples:
+      sbic experiment crowds --data crowds
+      sbic experiment crowds --data crowds --algorithms majority,dawid-skene
+    """
+
+    def make() -> "Outcome":
+        from pipeline.experiments.crowds import crowds
+
+        names = algorithms or tuple(in_registry())
+        return crowds(data, out, algorithms=names, seed=seed, jobs=jobs, shuffles=shuffles)
 
     present(make, out)
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome, text_table
+from pipeline.experiments.real_crowds import crowd_of_signs, fingerprint
 from pipeline.experiments.runner import run
-from pipeline.experiments.table2 import crowd, fingerprint
 from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.evaluation import standard_error
 from pipeline.inference.fast_sbic import FastSBIC, fast_sbic
@@ -53,7 +53,7 @@ def stopping(
     jobs: int,
 ) -> Outcome:
     """Run what is not yet in the journal, and lay out the table."""
-    total = len(crowd(str(data), name)[0])
+    total = len(crowd_of_signs(str(data), name).labels)
     files = fingerprint(data, name)
     cases: list[Case] = [
         {"set": name, "files": files, "confidence": confidence, "run": number}
@@ -76,7 +76,7 @@ def stopping(
 
 def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
     """The labels asked for and the errors, on one random order."""
-    labels, truth = crowd(data, str(case["set"]))
+    labels, truth = crowd_of_signs(data, str(case["set"]))
     shuffled = labels.in_order(rng.permutation(len(labels)))
     asked, estimate = stopped(shuffled, Prior(), float(case["confidence"]))
     even = shuffled.in_order(evenly(shuffled, len(asked)))

@@ -5,31 +5,25 @@ chance (MC) is the mean over many shuffles and seeds, 100 in the paper.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
-from hashlib import sha256
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome, text_table
+from pipeline.experiments.real_crowds import cases_of, crowd_of_signs, errors_by_place, measure
 from pipeline.experiments.runner import run
 from pipeline.files.errors import BadFile
-from pipeline.files.labels import read_labels
-from pipeline.files.truth import read_truth, truth_of
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.evaluation import shuffled_error, standard_error
-from pipeline.inference.labels import Ints, Labels
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.inference.evaluation import standard_error
+from pipeline.inference.registry import IN_PAPER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Table 2 of the paper, in the order of the registry.
+# Table 2 of the paper, in the order of IN_PAPER.
 PAPER: Mapping[str, Mapping[str, float]] = {
-    name: dict(zip(ALGORITHMS, errors, strict=True))
+    name: dict(zip(IN_PAPER, errors, strict=True))
     for name, errors in {
         "birds": (0.241, 0.278, 0.278, 0.278, 0.341, 0.260, 0.298, 0.194),
         "ducks": (0.306, 0.412, 0.412, 0.396, 0.412, 0.400, 0.405, 0.408),
@@ -64,7 +58,7 @@ def table2(data: Path, out: Path, *, seed: int, jobs: int, shuffles: int) -> Out
     if not sets:
         raise BadFile(str(data), f"has no NAME.labels.csv for any of {', '.join(PAPER)}")
     for name in sets:
-        crowd(str(data), name)  # so that a bad file is found before the work begins
+        crowd_of_signs(str(data), name)  # so that a bad file is found before the work begins
     cases = all_cases(data, sets, shuffles)
     journal = out / "table2.jsonl"
     results = run(
@@ -75,54 +69,18 @@ def table2(data: Path, out: Path, *, seed: int, jobs: int, shuffles: int) -> Out
 
 
 def all_cases(data: Path, sets: Sequence[str], shuffles: int) -> list[Case]:
-    """One case for each run of each algorithm on each set, with the fingerprint of the files."""
-    return [
-        {"set": name, "files": fingerprint(data, name), "algorithm": entry.name, "run": number}
-        for name in sets
-        for entry in ALGORITHMS.values()
-        for number in range(shuffles if entry.is_random else 1)
-    ]
-
-
-def fingerprint(data: Path, name: str) -> str:
-    """Tells apart the results of files that were changed between two runs."""
-    digest = sha256()
-    for path in paths(data, name):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def paths(data: Path, name: str) -> tuple[Path, Path]:
-    """The two files of a set."""
-    return data / f"{name}.labels.csv", data / f"{name}.truth.csv"
-
-
-@cache
-def crowd(data: str, name: str) -> tuple[Labels, Ints]:
-    """The labels of a set and the truth of its tasks."""
-    labels_path, truth_path = paths(Path(data), name)
-    labels = read_labels(str(labels_path))
-    return labels, truth_of(labels, read_truth(str(truth_path), labels.classes))
-
-
-def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
-    """The error of one algorithm on one set, in a random order if that matters to it."""
-    labels, truth = crowd(data, str(case["set"]))
-    entry = ALGORITHMS[str(case["algorithm"])]
-    if entry.is_random:
-        return {"error": shuffled_error(entry.load(), labels, Prior(), truth, rng)}
-    return {"error": entry.load()(labels, Prior(), rng).error(truth)}
+    """One case for each run of each of the paper's algorithms on each set."""
+    algorithms = IN_PAPER.values()
+    return [case for name in sets for case in cases_of(data, name, algorithms, shuffles)]
 
 
 def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Cell]:
     """The mean error of every algorithm on every set."""
-    errors: dict[tuple[str, str], list[float]] = {}
-    for case, result in zip(cases, results, strict=True):
-        place = str(case["set"]), str(case["algorithm"])
-        errors.setdefault(place, []).append(result["error"])
     return [
-        Cell(name, algorithm, fmean(runs), standard_error(runs), len(runs), PAPER[name][algorithm])
-        for (name, algorithm), runs in errors.items()
+        Cell(
+            *place, fmean(runs), standard_error(runs), len(runs), PAPER[place.set][place.algorithm]
+        )
+        for place, runs in errors_by_place(cases, results).items()
     ]
 
 
@@ -134,7 +92,7 @@ def as_text(cells: Sequence[Cell]) -> str:
         own = [cell for cell in cells if cell.set == name]
         rows.append((name, "ours", *(f"{cell.error:.4f}" for cell in own)))
         rows.append(("", "paper", *(f"{cell.paper:.3f}" for cell in own)))
-    table = text_table(("", "", *(entry.title for entry in ALGORITHMS.values())), rows)
+    table = text_table(("", "", *(entry.title for entry in IN_PAPER.values())), rows)
     absent = ", ".join(name for name in PAPER if name not in sets)
     left_out = f"\nLeft out, for there are no files of it here: {absent}." if absent else ""
     return f"Table 2: the share of wrong predictions\n\n{table}\n\n{NOTES}{left_out}"
@@ -144,8 +102,8 @@ def draw(cells: Sequence[Cell], figure: "Figure") -> None:
     """A bar for each of our errors, a mark for the paper's."""
     sets = list(dict.fromkeys(cell.set for cell in cells))
     axes = figure.subplots()
-    width = 0.8 / len(ALGORITHMS)
-    for place, entry in enumerate(ALGORITHMS.values()):
+    width = 0.8 / len(IN_PAPER)
+    for place, entry in enumerate(IN_PAPER.values()):
         own = [cell for cell in cells if cell.algorithm == entry.name]
         x = [sets.index(cell.set) + (place + 0.5) * width - 0.4 for cell in own]
         spread = [cell.standard_error or 0 for cell in own]

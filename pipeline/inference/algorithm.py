@@ -140,3 +140,31 @@ def sigmoid(x: Floats) -> Floats:
     tail = np.exp(-np.abs(x))
     result: Floats = np.where(x >= 0, 1 / (1 + tail), tail / (1 + tail))
     return result
+
+
+def softmax(log_score: Floats) -> Floats:
+    """Each row as probabilities, from logs that may lack a common term, without overflow.
+
+    >>> softmax(np.array([[1000.0, 1000.0], [-2000.0, 0.0]])).tolist()
+    [[0.5, 0.5], [0.0, 1.0]]
+    """
+    weight = np.exp(log_score - log_score.max(axis=1, keepdims=True))
+    result: Floats = weight / weight.sum(axis=1, keepdims=True)
+    return result
+
+
+def estimate_from_logs(labels: Labels, log_score: Floats) -> AnyEstimate:
+    """The estimate where an algorithm has log probabilities, up to a term common to all classes.
+
+    `log_score` has a row for each task and a column for each class.
+
+    >>> signs = Labels.of([("t1", "ann", 1)])
+    >>> estimate_from_logs(signs, np.array([[-3.0, -1.0]])).score.tolist()
+    [2.0]
+    >>> pets = Labels.of_answers([("t1", "ann", 0)], ("cat", "dog"))
+    >>> estimate_from_logs(pets, np.log([[6.0, 2.0]])).score.round(9).tolist()
+    [[0.75, 0.25]]
+    """
+    if labels.are_signs:
+        return Estimate(log_score[:, 1] - log_score[:, 0])
+    return ClassEstimate(softmax(log_score))

@@ -16,6 +16,15 @@ def summed(key: Ints, values: Floats | Ints | NDArray[np.bool_], groups: int) ->
     return sums
 
 
+def summed_rows(key: Ints, rows: Floats, groups: int) -> Floats:
+    """The sum of the rows of each group; zeros for a group without any.
+
+    >>> summed_rows(np.array([1, 0, 1]), np.array([[1.0, 2.0], [0.5, 0.0], [3.0, 4.0]]), 2).tolist()
+    [[0.5, 0.0], [4.0, 6.0]]
+    """
+    return np.stack([summed(key, column, groups) for column in rows.T], axis=1)
+
+
 def grouped(key: Ints, groups: int) -> tuple[Ints, Ints]:
     """The positions of the labels group by group, and where each group starts (and the last ends).
 

@@ -9,7 +9,7 @@ from pipeline.inference.labels import Labels
 
 @dataclass(frozen=True)
 class Entry:
-    """An algorithm, what the paper calls it, and whether it varies from run to run.
+    """An algorithm, what it is called in tables, and whether it varies from run to run.
 
     `is_random` where the estimate depends on the order of the labels or on the random generator:
     such an algorithm is judged by the mean over many runs. `any_classes` where it takes labels of
@@ -21,6 +21,15 @@ class Entry:
     is_random: bool = False
     any_classes: bool = False
 
+    def takes(self, labels: Labels) -> bool:
+        """Whether it can run on labels of these classes.
+
+        >>> pets = Labels.of_answers([("t1", "ann", 2)], ("cat", "dog", "bird"))
+        >>> ALGORITHMS["dawid-skene"].takes(pets), ALGORITHMS["em"].takes(pets)
+        (True, False)
+        """
+        return self.any_classes or labels.are_signs
+
     def load(self) -> Algorithm:
         """The function `a_name` of the module `a_name`, imported only when it is needed."""
         module = self.name.replace("-", "_")
@@ -28,20 +37,26 @@ class Entry:
         return algorithm
 
 
+def by_name(*entries: Entry) -> dict[str, Entry]:
+    """The entries in their order."""
+    return {entry.name: entry for entry in entries}
+
+
 # In the order of the paper's Table 2.
-ALGORITHMS: dict[str, Entry] = {
-    entry.name: entry
-    for entry in (
-        Entry("majority", "MAJ", any_classes=True),
-        Entry("em", "EM"),
-        Entry("amf", "AMF"),
-        Entry("kos", "KOS"),
-        Entry("mc", "MC", is_random=True),
-        Entry("fast-sbic", "Fast SBIC", is_random=True),
-        Entry("sorted-sbic", "Sorted SBIC", is_random=True),
-        Entry("te", "TE"),
-    )
-}
+IN_PAPER = by_name(
+    Entry("majority", "MAJ", any_classes=True),
+    Entry("em", "EM"),
+    Entry("amf", "AMF"),
+    Entry("kos", "KOS"),
+    Entry("mc", "MC", is_random=True),
+    Entry("fast-sbic", "Fast SBIC", is_random=True),
+    Entry("sorted-sbic", "Sorted SBIC", is_random=True),
+    Entry("te", "TE"),
+)
+
+ALGORITHMS = IN_PAPER | by_name(
+    Entry("dawid-skene", "Dawid-Skene", any_classes=True),
+)
 
 SIGNS_DEFAULT = "fast-sbic"
 CLASSES_DEFAULT = next(name for name in ("settled", "majority") if name in ALGORITHMS)

@@ -48,6 +48,48 @@ def test_table2_prints_the_table_and_saves_csv_png_and_the_results_so_far(
     assert (out / "table2.jsonl").read_text() == journal, "nothing was run a second time"
 
 
+def test_crowds_prints_the_table_and_saves_csv_png_and_the_results_so_far(
+    data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "results"
+    arguments = ("experiment", "crowds", "--data", str(data), "--out", str(out), "--shuffles", "2")
+    status, text, notes = sbic(*arguments, "--algorithms", "te, fast-sbic", "--jobs", "1")
+    assert status == 0, notes
+    assert text.startswith("The share of wrong predictions")
+    assert text.index("TE") < text.index("Fast SBIC")
+    assert "MAJ" not in text
+    assert notes == f"\nSaved {out / 'crowds.csv'} and {out / 'crowds.png'}\n"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "crowds.csv",
+        "crowds.jsonl",
+        "crowds.png",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("removed", "arguments", "message"),
+    [
+        ("rte.truth.csv", (), "rte.truth.csv: cannot be read"),
+        ("rte.labels.csv", (), "data: has no NAME.labels.csv"),
+        (None, ("--algorithms", "em,best"), "there is no algorithm 'best' here; choose from maj"),
+        (None, ("--shuffles", "0"), "0 is not in the range x>=1"),
+    ],
+)
+def test_crowds_that_cannot_be_compared_are_told_in_one_line(
+    data: Path, tmp_path: Path, removed: str | None, arguments: tuple[str, ...], message: str
+) -> None:
+    if removed:
+        (data / removed).unlink()
+    out = tmp_path / "results"
+    status, text, notes = sbic(
+        "experiment", "crowds", "--data", str(data), "--out", str(out), *arguments
+    )
+    assert (status, text) == (2, "")
+    assert message in notes
+    assert len(notes.splitlines()) == 1
+    assert not out.exists()
+
+
 def test_without_the_research_extra_all_but_the_picture_is_made(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
     status, text, notes = sbic(
@@ -72,3 +114,16 @@ def test_a_bad_file_among_the_data_is_told_with_its_line(data: Path, tmp_path: P
     assert (status, text) == (2, "")
     assert notes.startswith(f"sbic: {data / 'rte.truth.csv'}, line 3: a truth is")
     assert len(notes.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [("table2",), ("stopping", "--runs", "1")])
+def test_what_needs_the_classes_of_the_paper_refuses_others_in_one_line(
+    data: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (data / "rte.labels.csv").write_text("task,worker,label\nt0,w0,cat\nt0,w1,dog\n")
+    (data / "rte.truth.csv").write_text("task,truth\nt0,cat\n")
+    status, text, notes = sbic(
+        "experiment", *arguments, "--data", str(data), "--out", str(tmp_path)
+    )
+    assert (status, text) == (2, "")
+    assert notes == f"sbic: {data / 'rte.labels.csv'}: has other classes than -1 and 1\n"

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from pipeline.experiments.outcome import MissingExtra, save_csv, save_png
+from pipeline.experiments.real_crowds import measure
 from pipeline.experiments.runner import generator
-from pipeline.experiments.table2 import Cell, all_cases, measure, summary, table2
+from pipeline.experiments.table2 import Cell, all_cases, summary, table2
 from pipeline.files.errors import BadFile
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.inference.registry import IN_PAPER
 
 
 @pytest.fixture
@@ -55,10 +56,10 @@ def test_the_same_seed_gives_the_same_csv_whatever_the_jobs(data: Path, tmp_path
         files.append(save_csv(table2(data, out, seed=1, jobs=jobs, shuffles=2), out).read_text())
     assert files[0] == files[1]
     rows = list(csv.DictReader(files[0].splitlines()))
-    assert [row["algorithm"] for row in rows] == [*ALGORITHMS, *ALGORITHMS]
+    assert [row["algorithm"] for row in rows] == [*IN_PAPER, *IN_PAPER]
     for row in rows:
         assert (row["standard_error"] == "") == (row["runs"] == "1")
-        assert (row["runs"] == "2") == ALGORITHMS[row["algorithm"]].is_random
+        assert (row["runs"] == "2") == IN_PAPER[row["algorithm"]].is_random
 
 
 def test_a_changed_file_is_run_anew(data: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -53,15 +54,24 @@ def random_crowd(
 
 
 def real_crowd(name: str) -> tuple[Labels, Ints]:
-    """One of the sets of the paper's Table 2 and its truth; the test is skipped without them."""
+    """One of the real crowds and its truth; the test is skipped without them."""
     folder = os.environ.get("SBIC_DATA")
     if not folder:
         pytest.skip("SBIC_DATA does not name the folder of the real crowds")
-    with (Path(folder) / f"{name}.labels.csv").open() as file:
-        labels = Labels.of((r["task"], r["worker"], int(r["label"])) for r in csv.DictReader(file))
-    with (Path(folder) / f"{name}.truth.csv").open() as file:
-        truth = {row["task"]: int(row["truth"]) for row in csv.DictReader(file)}
-    return labels, np.array([truth[task] for task in labels.task_names])
+    rows = [*read(Path(folder) / f"{name}.labels.csv")]
+    truth = {row["task"]: row["truth"] for row in read(Path(folder) / f"{name}.truth.csv")}
+    classes = tuple(sorted({row["label"] for row in rows}))
+    labels = Labels.of_answers(
+        ((row["task"], row["worker"], classes.index(row["label"])) for row in rows), classes
+    )
+    signs = labels.are_signs
+    number = {name: int(name) if signs else k for k, name in enumerate(classes)}
+    return labels, np.array([number[truth[task]] for task in labels.task_names])
+
+
+def read(path: Path) -> Iterator[dict[str, str]]:
+    with path.open() as file:
+        yield from csv.DictReader(file)
 
 
 def mean_error(algorithm: Algorithm, name: str, shuffles: int) -> float:

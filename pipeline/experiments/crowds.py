@@ -1,0 +1,196 @@
+"""The error of every algorithm on every crowd of a folder, whatever its classes.
+
+What depends on the order of the labels or on chance is the mean over several shuffles and seeds.
+An algorithm that needs the classes -1 and 1 is left out where a crowd has others.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.experiments.journal import Case, Result
+from pipeline.experiments.outcome import Outcome, text_table
+from pipeline.experiments.real_crowds import (
+    cases_of,
+    errors_by_place,
+    measure,
+    names_in,
+    real_crowd,
+)
+from pipeline.experiments.runner import run
+from pipeline.files.errors import BadFile
+from pipeline.inference.evaluation import standard_error
+from pipeline.inference.registry import ALGORITHMS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "The share of wrong predictions on real crowds"
+BEST, ABSENT = "*", "–"
+
+
+class Cell(NamedTuple):
+    """The error of one algorithm on one crowd; the standard error where there are several runs."""
+
+    crowd: str
+    tasks: int
+    workers: int
+    labels: int
+    classes: int
+    algorithm: str
+    error: float
+    standard_error: float | None
+    runs: int
+
+
+Errors = Mapping[str, float]
+"""By algorithm; those that do not fit are not in it."""
+
+
+def crowds(
+    data: Path, out: Path, *, algorithms: Sequence[str], seed: int, jobs: int, shuffles: int
+) -> Outcome:
+    """Run what is not yet in the journal, and lay out the table."""
+    cases = all_cases(data, algorithms, shuffles)
+    journal = out / "crowds.jsonl"
+    results = run(
+        partial(measure, str(data)), cases, seed=seed, jobs=jobs, journal=journal, title="Crowds"
+    )
+    cells = summary(data, cases, results)
+    text = as_text(algorithms, cells)
+    if left_out := set(names_in(data)) - {cell.crowd for cell in cells}:
+        text += (
+            f"\nLeft out, for no algorithm here takes their classes: {', '.join(sorted(left_out))}"
+        )
+    return Outcome("crowds", Cell._fields, cells, text, partial(draw, algorithms, cells))
+
+
+def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case]:
+    """One case for each run of each algorithm on each crowd whose classes it takes."""
+    entries = [ALGORITHMS[name] for name in algorithms]
+    cases = []
+    for name in names_in(data):
+        labels = real_crowd(str(data), name).labels
+        cases += cases_of(data, name, [e for e in entries if e.takes(labels)], shuffles)
+    if not cases:
+        problem = f"has no crowd with the classes -1 and 1; no others fit {', '.join(algorithms)}"
+        raise BadFile(str(data), problem)
+    return cases
+
+
+def summary(data: Path, cases: Sequence[Case], results: Sequence[Result]) -> list[Cell]:
+    """The mean error of every algorithm on every crowd."""
+    cells = []
+    for place, runs in errors_by_place(cases, results).items():
+        labels = real_crowd(str(data), place.set).labels
+        size = labels.tasks, labels.workers, len(labels), len(labels.classes)
+        error = fmean(runs), standard_error(runs), len(runs)
+        cells.append(Cell(place.set, *size, place.algorithm, *error))
+    return cells
+
+
+def as_text(algorithms: Sequence[str], cells: Sequence[Cell]) -> str:
+    """A row for each crowd, and under them the means over the crowds that all algorithms take."""
+    by_crowd = crowd_by_crowd(cells)
+    rows = [
+        (name, *map(str, own[0][1:5]), *error_texts(algorithms, errors_of(own)))
+        for name, own in by_crowd.items()
+    ]
+    shared = [name for name, own in by_crowd.items() if len(own) == len(algorithms)]
+    if shared:
+        means = {
+            algorithm: fmean(errors_of(by_crowd[name])[algorithm] for name in shared)
+            for algorithm in algorithms
+        }
+        rows.append(("mean", "", "", "", "", *error_texts(algorithms, means)))
+    titles = [f"{ALGORITHMS[name].title} " for name in algorithms]
+    table = text_table(("", *Cell._fields[1:5], *titles), rows)
+    return f"{TITLE}\n\n{table}\n\n{notes(algorithms, cells, shared)}"
+
+
+def notes(algorithms: Sequence[str], cells: Sequence[Cell], shared: Sequence[str]) -> str:
+    """What the marks mean, and what the means are taken over."""
+    lines = [f"{BEST} the lowest of its row"]
+    needing_signs = [name for name in algorithms if not ALGORITHMS[name].any_classes]
+    if len({cell.crowd for cell in cells}) > len(shared):
+        lines.append(f"{ABSENT} needs the classes -1 and 1: {', '.join(needing_signs)}")
+    if shared:
+        lines.append(f"mean: of the crowds that every algorithm takes: {', '.join(shared)}")
+    else:
+        lines.append("There is no crowd that every algorithm takes, and so no mean.")
+    drawn = {cell.algorithm: cell.runs for cell in cells if ALGORITHMS[cell.algorithm].is_random}
+    if drawn:
+        count = max(drawn.values())
+        lines.append(f"Over {count} random orders and seeds: {', '.join(drawn)}")
+    return "\n".join(lines)
+
+
+def crowd_by_crowd(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """The cells of each crowd."""
+    by_crowd: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_crowd.setdefault(cell.crowd, []).append(cell)
+    return by_crowd
+
+
+def errors_of(cells: Sequence[Cell]) -> Errors:
+    """The errors on one crowd."""
+    return {cell.algorithm: cell.error for cell in cells}
+
+
+def error_texts(algorithms: Sequence[str], errors: Errors) -> list[str]:
+    """A row of the table: the lowest marked, a dash for an algorithm that does not fit.
+
+    >>> error_texts(["em", "kos", "te"], {"em": 0.25, "te": 0.125})
+    ['0.2500 ', '– ', '0.1250*']
+    """
+    least = min(errors.values())
+    return [
+        f"{errors[name]:.4f}{BEST if errors[name] == least else ' '}"
+        if name in errors
+        else f"{ABSENT} "
+        for name in algorithms
+    ]
+
+
+def draw(algorithms: Sequence[str], cells: Sequence[Cell], figure: "Figure") -> None:
+    """The bars of each crowd side by side, a star over the lowest."""
+    axes = figure.subplots()
+    width = 0.86 / len(algorithms)
+    by_crowd = crowd_by_crowd(cells)
+    x = {
+        cell: middle + (number - (len(own) - 1) / 2) * width
+        for middle, own in enumerate(by_crowd.values())
+        for number, cell in enumerate(own)
+    }
+    for name in algorithms:
+        bars = [cell for cell in cells if cell.algorithm == name]
+        if not bars:
+            continue
+        height, spread = [cell.error for cell in bars], [cell.standard_error or 0 for cell in bars]
+        title = ALGORITHMS[name].title
+        axes.bar([x[cell] for cell in bars], height, width, yerr=spread, label=title)
+    best = [cell for own in by_crowd.values() for cell in lowest(own)]
+    above = [cell.error + (cell.standard_error or 0) + 0.01 for cell in best]
+    axes.plot([x[cell] for cell in best], above, "k*", markersize=6, label="the lowest")
+    axes.set_xticks(range(len(by_crowd)), [size(own[0]) for own in by_crowd.values()])
+    axes.tick_params(axis="x", labelsize="small")
+    axes.set_ylabel("share of wrong predictions")
+    axes.set_title(f"{TITLE}, with the standard error of the mean")
+    figure.legend(loc="outside lower center", ncols=6)
+
+
+def lowest(cells: Sequence[Cell]) -> list[Cell]:
+    """The cell with the lowest error, or several where they are equal."""
+    least = min(cell.error for cell in cells)
+    return [cell for cell in cells if cell.error == least]
+
+
+def size(cell: Cell) -> str:
+    """A crowd and its size, in three short lines."""
+    return (
+        f"{cell.crowd}\n{cell.tasks} tasks, {cell.workers} workers\n"
+        f"{cell.labels} labels, {cell.classes} classes"
+    )
