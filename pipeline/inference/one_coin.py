@@ -1,12 +1,16 @@
 """A worker as one coin: right with the same probability p on every task, p ~ Beta(α, β)."""
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp
 
 import numpy as np
 
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.beta_interval import beta_interval
+from pipeline.inference.compiled import uncompiled
+from pipeline.inference.engine.fast_sbic import log_weight
+
+_log_weight = uncompiled(log_weight)  # a call of compiled code costs more than so few numbers
 
 
 class OneCoin:
@@ -38,14 +42,7 @@ class OneCoin:
 
     def vote(self, label: int, labels: int, correct: float) -> float:
         """What `label` adds to its task's log-odds, by a worker with so many labels before it."""
-        # c is kept by adding differences: rounding may leave it a little outside [0, n], which
-        # would matter where α or β is smaller still.
-        if correct < 0.0:
-            correct = 0.0
-        wrong = labels - correct
-        if wrong < 0.0:
-            wrong = 0.0
-        return label * log((correct + self.alpha) / (wrong + self.beta))
+        return label * _log_weight(labels, correct, self.alpha, self.beta)
 
     @staticmethod
     def agreement(label: int, log_odds: float) -> float:

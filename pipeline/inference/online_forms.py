@@ -3,7 +3,7 @@
 import numpy as np
 
 from pipeline.inference.algorithm import Estimate, Prior
-from pipeline.inference.fast_sbic_online import FastSBICOnline
+from pipeline.inference.engine_online import EngineOnline
 from pipeline.inference.kos_online import KOSOnline
 from pipeline.inference.labels import Floats
 from pipeline.inference.majority_online import MajorityOnline
@@ -12,8 +12,11 @@ from pipeline.inference.online import Online
 from pipeline.inference.particle_filter import ParticleFilter
 from pipeline.inference.sorted_sbic_online import SortedSBIC
 
-ONLINE_FORMS = ("majority", "em", "amf", "kos", "mc", "fast-sbic", "sorted-sbic")
-MOVE_ONE_TASK = ("majority", "fast-sbic")  # with a label; the others move all
+ONLINE_FORMS = (
+    *("majority", "em", "amf", "kos", "mc", "fast-sbic", "sorted-sbic"),
+    *("settled", "settled-live"),
+)
+MOVE_ONE_TASK = ("majority", "fast-sbic", "settled", "settled-live")  # the others move all
 
 
 def online_form(
@@ -43,8 +46,8 @@ def online_form(
             return KOSOnline(*size)
         case "mc":
             return ParticleFilter(*size, prior, rng)
-        case "fast-sbic":
-            return FastSBICOnline(*size, prior)
+        case "fast-sbic" | "settled" | "settled-live":
+            return EngineOnline(name, tasks, workers, prior)
         case "sorted-sbic":
             return SortedSBICOnline(SortedSBIC(*size, prior))
     raise ValueError(f"no online form of {name}; there is one of {', '.join(ONLINE_FORMS)}")

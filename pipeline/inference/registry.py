@@ -20,6 +20,7 @@ class Entry:
     title: str
     is_random: bool = False
     any_classes: bool = False
+    module: str | None = None
 
     def takes(self, labels: Labels) -> bool:
         """Whether it can run on labels of these classes.
@@ -32,8 +33,9 @@ class Entry:
 
     def load(self) -> Algorithm:
         """The function `a_name` of the module `a_name`, imported only when it is needed."""
-        module = self.name.replace("-", "_")
-        algorithm: Algorithm = getattr(import_module(f"pipeline.inference.{module}"), module)
+        name = self.name.replace("-", "_")
+        module = import_module(f"pipeline.inference.{self.module or name}")
+        algorithm: Algorithm = getattr(module, name)
         return algorithm
 
 
@@ -55,11 +57,13 @@ IN_PAPER = by_name(
 )
 
 ALGORITHMS = IN_PAPER | by_name(
+    Entry("settled", "Settled", any_classes=True),
+    Entry("settled-live", "Settled, live", is_random=True, any_classes=True, module="settled"),
     Entry("dawid-skene", "Dawid-Skene", any_classes=True),
 )
 
 SIGNS_DEFAULT = "fast-sbic"
-CLASSES_DEFAULT = next(name for name in ("settled", "majority") if name in ALGORITHMS)
+CLASSES_DEFAULT = "settled"
 
 
 def default_algorithm(labels: Labels) -> str:

@@ -14,23 +14,30 @@ other labels are not observed in their order of arrival but half by half, the re
 that of a view per task, by up to about 1 in the log-odds.
 """
 
-from math import log
 from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.inference.algorithm import Estimate, Prior
-from pipeline.inference.compiled import compiled
-from pipeline.inference.fast_sbic_compiled import Crowd, State, before_all, observe_all
+from pipeline.inference.compiled import kernel
+from pipeline.inference.engine.beliefs import begin
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.engine.fast_sbic import vote_of
+from pipeline.inference.engine.ledger import last_label, remove
+from pipeline.inference.engine.state import GIVEN, LABELS, RIGHT, State
+from pipeline.inference.engine.steps import take_one
 from pipeline.inference.labels import Floats, Ints, Labels
 
 
 class _Scratch(NamedTuple):
-    """The labels' numbers, group by group of tasks, in order of arrival within each group.
+    """The labels, and their numbers group by group of tasks, in order of arrival within each group.
 
     `correct` remembers c of each label's worker while the label's group is observed.
     """
 
+    task: Ints
+    worker: Ints
+    answer: Ints
     order: Ints
     spare: Ints
     correct: Floats
@@ -43,94 +50,93 @@ def sorted_sbic(labels: Labels, prior: Prior, rng: np.random.Generator) -> Estim
     >>> sorted_sbic(labels, Prior(), np.random.default_rng()).prediction.tolist()
     [1, -1]
     """
-    crowd, state = before_all(labels, prior)
-    everything = np.arange(len(labels))
-    scratch = _Scratch(everything, np.empty_like(everything), np.empty(len(labels)))
+    assert labels.are_signs
+    engine = Engine("fast-sbic", prior=prior)
+    engine.make_room(labels.tasks, labels.workers, len(labels))
+    every = np.arange(len(labels))
+    columns = labels.task, labels.worker, labels.answer
+    scratch = _Scratch(*columns, every, np.empty_like(every), np.empty(len(labels)))
     log_odds = np.full(labels.tasks, prior.log_odds)
     if labels.tasks:
-        _judge(0, labels.tasks, 0, len(labels), crowd, state, scratch, log_odds)
+        _judge(0, labels.tasks, 0, len(labels), engine.state, scratch, log_odds)
     return Estimate(log_odds)
 
 
-@compiled
+@kernel
 def _judge(
-    low: int,
-    high: int,
-    begin: int,
-    end: int,
-    crowd: Crowd,
-    state: State,
-    scratch: _Scratch,
-    log_odds: Floats,
+    low: int, high: int, start: int, end: int, state: State, scratch: _Scratch, log_odds: Floats
 ) -> None:
     """Judge tasks low to high, in a state in which the labels of all others have been observed.
 
-    Their labels are order[begin:end]; the state is left as it was found.
+    Their labels are order[start:end]; the state is left as it was found.
     """
     if high - low == 1:
-        for t in scratch.order[begin:end]:
-            n = state.given[crowd.worker[t]]
-            c = min(max(state.correct[crowd.worker[t]], 0.0), n)
-            log_odds[low] += crowd.label[t] * log((c + crowd.alpha) / (n - c + crowd.beta))
+        for place in range(start, end):
+            t = scratch.order[place]
+            log_odds[low] += vote_of(state, scratch.worker[t], scratch.answer[t])
         return
     half = (low + high) // 2
-    middle = _part(half, begin, end, crowd, scratch)
-    _observe(middle, end, crowd, state, scratch)
-    _judge(low, half, begin, middle, crowd, state, scratch, log_odds)
-    _forget(middle, end, crowd, state, scratch)
-    _observe(begin, middle, crowd, state, scratch)
-    _judge(half, high, middle, end, crowd, state, scratch, log_odds)
-    _forget(begin, middle, crowd, state, scratch)
-    _join(begin, middle, end, scratch)
+    middle = _part(half, start, end, scratch)
+    _observe(middle, end, state, scratch)
+    _judge(low, half, start, middle, state, scratch, log_odds)
+    _forget(middle, end, state, scratch)
+    _observe(start, middle, state, scratch)
+    _judge(half, high, middle, end, state, scratch, log_odds)
+    _forget(start, middle, state, scratch)
+    _join(start, middle, end, scratch)
 
 
-@compiled
-def _observe(begin: int, end: int, crowd: Crowd, state: State, scratch: _Scratch) -> None:
-    """Observe order[begin:end], so that it can be forgotten."""
-    for place in range(begin, end):
-        scratch.correct[place] = state.correct[crowd.worker[scratch.order[place]]]
-    observe_all(scratch.order[begin:end], crowd, state)
+@kernel
+def _observe(start: int, end: int, state: State, scratch: _Scratch) -> None:
+    """Observe order[start:end], so that it can be forgotten."""
+    for place in range(start, end):
+        scratch.correct[place] = state.worker[scratch.worker[scratch.order[place]], RIGHT]
+    for place in range(start, end):
+        t = scratch.order[place]
+        take_one(state, scratch.task[t], scratch.worker[t], scratch.answer[t])
 
 
-@compiled
-def _forget(begin: int, end: int, crowd: Crowd, state: State, scratch: _Scratch) -> None:
+@kernel
+def _forget(start: int, end: int, state: State, scratch: _Scratch) -> None:
     """Bring the state back to what it was, to the last bit: nothing is subtracted from c."""
-    for place in range(begin, end):
+    for place in range(start, end):
         t = scratch.order[place]
-        i, j = crowd.task[t], crowd.worker[t]
-        state.correct[j] = scratch.correct[place]
-        state.given[j] -= 1
-        state.end[i] = crowd.first[i]
-        state.log_odds[i] = log(crowd.q / (1 - crowd.q))
-        state.agreement[i] = crowd.q
+        i, j = scratch.task[t], scratch.worker[t]
+        state.worker[j, RIGHT] = scratch.correct[place]
+        state.worker[j, GIVEN] -= 1.0
+        remove(state, i, last_label(state, i))  # all of this task's labels go
+        if state.task[i, LABELS] == 0:
+            begin(state, i)
 
 
-@compiled
-def _part(half: int, begin: int, end: int, crowd: Crowd, scratch: _Scratch) -> int:
-    """Let the labels of tasks below `half` come first; return where the others begin."""
-    middle, others = begin, 0
-    for place in range(begin, end):
+@kernel
+def _part(half: int, start: int, end: int, scratch: _Scratch) -> int:
+    """Let the labels of tasks below `half` come first; return where the others start."""
+    middle, others = start, 0
+    for place in range(start, end):
         t = scratch.order[place]
-        if crowd.task[t] < half:
+        if scratch.task[t] < half:
             scratch.order[middle] = t
             middle += 1
         else:
             scratch.spare[others] = t
             others += 1
-    scratch.order[middle:end] = scratch.spare[:others]
+    for place in range(others):
+        scratch.order[middle + place] = scratch.spare[place]
     return middle
 
 
-@compiled
-def _join(begin: int, middle: int, end: int, scratch: _Scratch) -> None:
+@kernel
+def _join(start: int, middle: int, end: int, scratch: _Scratch) -> None:
     """Merge the two parts back into one, in order of arrival."""
     order, spare = scratch.order, scratch.spare
-    first, second = begin, middle
-    for place in range(end - begin):
+    first, second = start, middle
+    for place in range(end - start):
         if second == end or (first < middle and order[first] < order[second]):
             spare[place] = order[first]
             first += 1
         else:
             spare[place] = order[second]
             second += 1
-    order[begin:end] = spare[: end - begin]
+    for place in range(end - start):
+        order[start + place] = spare[place]

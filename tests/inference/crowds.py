@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +82,26 @@ def mean_error(algorithm: Algorithm, name: str, shuffles: int) -> float:
     return float(
         np.mean([algorithm(labels.in_order(o), Prior(), rng).error(truth) for o in orders])
     )
+
+
+def crowd_of_classes(
+    classes: int,
+    tasks: int,
+    workers: int,
+    labels_per_task: int,
+    seed: int,
+    habit: Sequence[float] | None = None,
+) -> tuple[Labels, Ints]:
+    """Workers who know the answer or follow a habit (all the same one, or none), and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, tasks)
+    knows = rng.beta(4, 3, workers)
+    task = np.repeat(np.arange(tasks), labels_per_task)
+    worker = np.concatenate(
+        [rng.choice(workers, labels_per_task, replace=False) for _ in range(tasks)]
+    )
+    guess = rng.choice(classes, len(task), p=habit)
+    answer = np.where(rng.random(len(task)) < knows[worker], truth[task], guess)
+    names = tuple(map(str, range(tasks))), tuple(map(str, range(workers)))
+    labels = Labels(task, worker, answer, *names, tuple(map(str, range(classes))))
+    return labels.in_order(rng.permutation(len(task))), truth

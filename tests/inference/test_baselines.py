@@ -80,7 +80,8 @@ def test_the_numbers_of_the_workers_do_not_matter(name: str) -> None:
 @every_algorithm
 def test_a_file_of_skips_leaves_every_task_at_the_prior(name: str) -> None:
     result = estimate(name, Labels.of([("t1", "ann", 0), ("t2", "bob", 0)]), Prior(q=0.25))
-    expected = np.log(1 / 3) if result.is_log_odds else 0
+    learns_prior = name.startswith("settled")  # and from no task it learns nothing
+    expected = np.log(1 / 3) if result.is_log_odds and not learns_prior else 0
     np.testing.assert_allclose(result.score, expected)
 
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from pipeline.inference.algorithm import Algorithm, Prior, sigmoid
 from pipeline.inference.amf import amf
 from pipeline.inference.em import em
-from pipeline.inference.fast_sbic_online import FastSBICOnline
+from pipeline.inference.engine_online import EngineOnline
 from pipeline.inference.kos import kos
 from pipeline.inference.labels import Floats, Labels
 from pipeline.inference.majority import majority
 from pipeline.inference.mean_field_online import MeanFieldOnline
 from pipeline.inference.online import Online
-from pipeline.inference.online_forms import ONLINE_FORMS, online_form
+from pipeline.inference.online_forms import MOVE_ONE_TASK, ONLINE_FORMS, online_form
 from tests.inference.crowds import as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_1
 
@@ -49,12 +49,12 @@ def test_observe_returns_the_score_of_the_labelled_task(name: str) -> None:
         assert len(online.score) == CROWD.tasks
 
 
-def test_the_scores_of_all_but_majority_are_one_array_that_a_policy_can_keep() -> None:
+def test_where_a_label_moves_all_tasks_the_scores_are_one_array_that_a_policy_can_keep() -> None:
     for name in ONLINE_FORMS:
         online = form(name)
         before = online.score
         observe_all(online)
-        assert (before is online.score) == (name != "majority")
+        assert (before is online.score) == (name not in MOVE_ONE_TASK)
 
 
 def test_an_estimate_does_not_move_with_later_labels() -> None:
@@ -71,7 +71,7 @@ def test_an_estimate_does_not_move_with_later_labels() -> None:
 @given(triples(tasks=5, workers=4, most=15), priors)
 @settings(max_examples=50)
 def test_fast_sbic_is_algorithm_1(labels: list[Triple], prior: Prior) -> None:
-    online = FastSBICOnline(tasks=5, workers=4, labels_per_worker=5, prior=prior)
+    online = EngineOnline("fast-sbic", tasks=5, workers=4, prior=prior)
     for triple in labels:
         online.observe(*triple)
     assert online.score == pytest.approx(algorithm_1(labels, 5, prior), abs=1e-9)

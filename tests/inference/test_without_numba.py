@@ -1,4 +1,4 @@
-"""The compiled algorithms run without the `research` extra too, as plain Python."""
+"""What is compiled runs uncompiled too, as plain Python with the same results."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import fast_sbic
+from pipeline.inference.settled import settled
 from pipeline.inference.sorted_sbic import sorted_sbic
 from pipeline.inference.sorted_sbic_online import SortedSBIC
 from tests.inference.crowds import as_triples, random_crowd
@@ -20,8 +21,8 @@ import numpy as np
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.compiled import IS_COMPILED
 from pipeline.inference.fast_sbic import fast_sbic
-from pipeline.inference.fast_sbic_compiled import log_odds_of_all
 from pipeline.inference.labels import Labels
+from pipeline.inference.settled import settled
 from pipeline.inference.sorted_sbic import sorted_sbic
 from pipeline.inference.sorted_sbic_online import SortedSBIC
 assert not IS_COMPILED
@@ -30,9 +31,8 @@ online = SortedSBIC(labels.tasks, labels.workers, labels.tasks)
 for triple in zip(labels.task.tolist(), labels.worker.tolist(), labels.label.tolist()):
     online.observe(*triple)
 json.dump([
-    fast_sbic(labels, Prior(), np.random.default_rng()).score.tolist(),
-    log_odds_of_all(labels, Prior()).tolist(),
-    sorted_sbic(labels, Prior(), np.random.default_rng()).score.tolist(),
+    *(algorithm(labels, Prior(), np.random.default_rng()).score.tolist()
+      for algorithm in (fast_sbic, settled, sorted_sbic)),
     online.log_odds.tolist(),
 ], sys.stdout)
 """
@@ -42,7 +42,6 @@ def test_without_numba_the_results_are_the_same() -> None:
     shuffled = random_crowd(tasks=12, workers=6, labels_per_worker=8, seed=3)
     labels = shuffled.in_order(np.lexsort((shuffled.worker, shuffled.task)))
     rng = np.random.default_rng()
-    fast = fast_sbic(labels, Prior(), rng).score
     online = SortedSBIC(labels.tasks, labels.workers, labels.tasks)
     for triple in as_triples(labels):
         online.observe(*triple)
@@ -53,6 +52,7 @@ def test_without_numba_the_results_are_the_same() -> None:
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    expected = [fast, fast, sorted_sbic(labels, Prior(), rng).score, online.log_odds]
-    for theirs, ours in zip(json.loads(run.stdout), expected, strict=True):
+    algorithms = fast_sbic, settled, sorted_sbic
+    expected = [algorithm(labels, Prior(), rng).score for algorithm in algorithms]
+    for theirs, ours in zip(json.loads(run.stdout), [*expected, online.log_odds], strict=True):
         assert theirs == pytest.approx(ours, abs=1e-9)

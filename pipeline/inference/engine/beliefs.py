@@ -1,0 +1,188 @@
+"""How a task's belief follows its score, and how the counts of workers and crowd follow it."""
+
+from math import exp, log
+
+import numpy as np
+
+from pipeline.inference.compiled import kernel
+from pipeline.inference.engine.due import has_moved, make_worker_due
+from pipeline.inference.engine.fast_sbic import add_up
+from pipeline.inference.engine.settled import M, weigh_anew
+from pipeline.inference.engine.state import (
+    ALL_GIVEN,
+    ALL_RIGHT,
+    ALL_TASKS,
+    ANSWER,
+    BELIEF,
+    CHANGE,
+    CHUNK,
+    FIRST,
+    FIXED,
+    GIVEN,
+    GOLD,
+    IS_HERE,
+    IS_SETTLED,
+    LABELS,
+    NEXT,
+    NONE,
+    PATH,
+    PRIOR,
+    RHO,
+    RIGHT,
+    SAID,
+    TASK_PATH,
+    TOLERANCE,
+    WHO,
+    WORKER_IS_HERE,
+    State,
+)
+
+
+@kernel
+def refresh(state: State, i: int) -> float:
+    """Compute the belief of task i anew; how far the probability of any class has moved.
+
+    Gold stays, and so does what is told from elsewhere. The log-odds of gold under Fast SBIC are
+    added up all the same, for gold may be withdrawn.
+    """
+    if state.task[i, IS_HERE]:
+        if not state.whole[IS_SETTLED]:
+            add_up(state, i)
+        elif state.task[i, LABELS] > 0:
+            weigh_anew(state, i)
+    return follow_score(state, i)
+
+
+@kernel
+def follow_score(state: State, i: int) -> float:
+    """Let the belief be the softmax of the score, or certain of gold."""
+    change = state.by_class[CHANGE]
+    classes = len(change)
+    belief = state.belief[i, BELIEF : BELIEF + classes]
+    gold = state.task[i, GOLD]
+    if gold != NONE:
+        for k in range(classes):
+            change[k] = (1.0 if k == gold else 0.0) - belief[k]
+        return move(state, i)
+    score = state.belief[i, BELIEF + classes : BELIEF + 2 * classes]
+    most = score[0]
+    for k in range(1, classes):
+        most = max(most, score[k])
+    total = 0.0
+    for k in range(classes):
+        change[k] = exp(score[k] - most)
+        total += change[k]
+    for k in range(classes):
+        change[k] = change[k] / total - belief[k]
+    return move(state, i)
+
+
+@kernel
+def move(state: State, i: int) -> float:
+    """Add CHANGE to the belief of task i; counts follow. How far any probability has moved."""
+    change = state.by_class[CHANGE]
+    farthest = 0.0
+    for k in range(len(change)):
+        state.belief[i, BELIEF + k] += change[k]
+        farthest = max(farthest, abs(change[k]))
+    if farthest == 0.0:
+        return 0.0
+    if teaches_prior(state, i):
+        for k in range(len(change)):
+            state.by_class[RHO, k] += change[k]
+    _follow_belief(state, i)
+    state.belief[i, TASK_PATH] += farthest
+    if state.belief[i, TASK_PATH] > state.crowd[TOLERANCE]:
+        has_moved(state, i)
+    return farthest
+
+
+@kernel
+def _follow_belief(state: State, i: int) -> None:
+    change = state.by_class[CHANGE]
+    worker = state.worker
+    tolerance = state.crowd[TOLERANCE] if state.whole[IS_SETTLED] else np.inf
+    right = 0.0
+    chunk, left = state.task[i, FIRST], state.task[i, LABELS]
+    while left > 0:
+        for place in range(min(left, CHUNK)):
+            j = state.chunk[chunk, WHO + place]
+            if worker[j, WORKER_IS_HERE]:
+                gain = change[state.answer[chunk, ANSWER + place]]
+                right += gain
+                worker[j, RIGHT] += gain
+                worker[j, PATH] += abs(gain)
+                if worker[j, PATH] > tolerance * (worker[j, GIVEN] + M):
+                    make_worker_due(state, j)
+        left -= CHUNK
+        chunk = state.chunk[chunk, NEXT]
+    state.crowd[ALL_RIGHT] += right
+
+
+@kernel
+def go(state: State, j: int, far: float) -> None:
+    """Take note of how far the counts of worker j went; too far, and their tasks are due."""
+    if state.whole[IS_SETTLED]:
+        worker = state.worker[j]
+        worker[PATH] += far
+        if worker[PATH] > state.crowd[TOLERANCE] * (worker[GIVEN] + M):
+            make_worker_due(state, j)
+
+
+@kernel
+def count(state: State, i: int, j: int, x: int, sign: int) -> None:
+    """Let the counts of worker j, if they are kept here, gain or lose a label on task i."""
+    if not state.worker[j, WORKER_IS_HERE]:
+        return
+    right = sign * state.belief[i, BELIEF + x]
+    worker = state.worker[j]
+    worker[GIVEN] += sign
+    worker[RIGHT] += right
+    worker[SAID + x] += sign
+    state.crowd[ALL_GIVEN] += sign
+    state.crowd[ALL_RIGHT] += right
+    go(state, j, 1.0)
+
+
+@kernel
+def teaches_prior(state: State, i: int) -> bool:
+    """Whether the class prior is learned from task i: from tasks of which only labels tell."""
+    task = state.task[i]
+    return bool(
+        state.whole[IS_SETTLED]
+        and task[IS_HERE]
+        and task[LABELS] > 0
+        and task[GOLD] == NONE
+        and task[PRIOR] == NONE
+    )
+
+
+@kernel
+def teach_prior(state: State, i: int, sign: int) -> None:
+    """Let the crowd's sums gain or lose task i."""
+    state.crowd[ALL_TASKS] += sign
+    for k in range(state.by_class.shape[1]):
+        state.by_class[RHO, k] += sign * state.belief[i, BELIEF + k]
+
+
+@kernel
+def begin(state: State, i: int) -> None:
+    """Let task i, which has no labels, be where a task begins; gold is certain from the start."""
+    classes = state.by_class.shape[1]
+    belief = state.belief[i, BELIEF : BELIEF + classes]
+    score = state.belief[i, BELIEF + classes : BELIEF + 2 * classes]
+    row = state.task[i, PRIOR]
+    for k in range(classes):
+        if row != NONE:
+            belief[k] = state.priors[row, k]
+        elif state.whole[IS_SETTLED]:
+            belief[k] = 1.0 / classes
+        else:
+            belief[k] = state.by_class[FIXED, k]
+        score[k] = log(belief[k])
+    if not state.whole[IS_SETTLED]:
+        add_up(state, i)
+    gold = state.task[i, GOLD]
+    if gold != NONE:
+        for k in range(classes):
+            belief[k] = 1.0 if k == gold else 0.0

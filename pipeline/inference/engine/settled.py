@@ -1,0 +1,125 @@
+"""Settled: every label weighed by what is known of its worker now, its own task left out.
+
+A worker knows the answer with probability θ, and otherwise follows a habit f: how often they say
+each class. That is MACE (Hovy et al., NAACL 2013) under collapsed variational inference of order
+zero (CVB0; Asuncion et al., UAI 2009). Of worker j there are n labels, a expected right ones and
+F_k labels of class k; of the crowd N, A, T tasks and ρ, the sum of their beliefs:
+
+    π_k = (ρ_k + c/K) / (T + c)                   the classes are not equally frequent
+    g   = (A + α) / (N + α + β)                   what a stranger is worth
+    for each label (j, x) of task i, with n' = n - 1:
+        p   = (a - P_i[x] + m g) / (n' + m)
+        f_k = (F_k - [k = x] + s/K) / (n' + s)
+        h   = Σ π_k f_k                           right by habit alone
+        θ   = max((p - h) / (1 - h), -1)
+        q(x|x) = θ + (1 - θ) f_x,  q(x|k) = (1 - θ) f_x
+    P_i = softmax(log π_k + Σ log q(x|k))
+
+All classes but x have the same q, so that a label adds log(q(x|x) / q(x|k)) to its own class.
+"""
+
+from math import log
+
+from pipeline.inference.compiled import kernel
+from pipeline.inference.engine.state import (
+    ALL_GIVEN,
+    ALL_RIGHT,
+    ALL_TASKS,
+    ALPHA,
+    ANSWER,
+    BELIEF,
+    BETA,
+    CHUNK,
+    FIRST,
+    FIXED,
+    GIVEN,
+    GIVEN_ELSEWHERE,
+    IS_LEARNED,
+    LABELS,
+    NEXT,
+    NONE,
+    ODDS,
+    PI,
+    PRIOR,
+    RHO,
+    RHO_ELSEWHERE,
+    RIGHT,
+    RIGHT_ELSEWHERE,
+    SAID,
+    TASKS_ELSEWHERE,
+    WHO,
+    State,
+)
+
+M = 8.0  # labels of a stranger that count for p
+S = 16.0  # labels of all classes evenly that count for f
+C = 100.0  # tasks of all classes evenly that count for π
+FLOOR = 0.02  # of q, for all classes together
+SURE = 1e-6  # how near to 0 or 1 a worker's p may come
+
+
+@kernel
+def class_prior(state: State) -> None:
+    """π, as the task at hand would have it, without a prior of its own."""
+    pi = state.by_class[PI]
+    classes = len(pi)
+    if not state.whole[IS_LEARNED]:
+        for k in range(classes):
+            pi[k] = state.by_class[FIXED, k]
+        return
+    tasks = state.crowd[ALL_TASKS] + state.crowd[TASKS_ELSEWHERE] + C
+    for k in range(classes):
+        rho = state.by_class[RHO, k] + state.by_class[RHO_ELSEWHERE, k]
+        pi[k] = (rho + C / classes) / tasks
+
+
+@kernel
+def worth_of_stranger(state: State) -> float:
+    """g: the share of right labels in the crowd."""
+    crowd = state.crowd
+    right = crowd[ALL_RIGHT] + crowd[RIGHT_ELSEWHERE] + crowd[ALPHA]
+    given = crowd[ALL_GIVEN] + crowd[GIVEN_ELSEWHERE] + crowd[ALPHA] + crowd[BETA]
+    return float(right / given)
+
+
+@kernel
+def weigh_anew(state: State, i: int) -> None:
+    """The score of task i: its prior, and all of its labels by what is known of their workers."""
+    pi, odds = state.by_class[PI], state.by_class[ODDS]
+    classes = len(pi)
+    row = state.task[i, PRIOR]
+    if row == NONE:
+        class_prior(state)
+    else:
+        for k in range(classes):
+            pi[k] = state.priors[row, k]
+    belief = state.belief[i, BELIEF : BELIEF + classes]
+    score = state.belief[i, BELIEF + classes : BELIEF + 2 * classes]
+    worker = state.worker
+    for k in range(classes):
+        score[k] = log(pi[k])
+        odds[k] = 1.0
+    stranger = M * worth_of_stranger(state)
+    evenly = S / classes
+    floor = FLOOR / classes
+    chunk, left = state.task[i, FIRST], state.task[i, LABELS]
+    while left > 0:
+        for place in range(min(left, CHUNK)):
+            j, x = state.chunk[chunk, WHO + place], state.answer[chunk, ANSWER + place]
+            others = worker[j, GIVEN] - 1.0
+            p = (worker[j, RIGHT] - belief[x] + stranger) / (others + M)
+            p = min(max(p, SURE), 1.0 - SURE)
+            said = evenly - pi[x]
+            for k in range(classes):
+                said += pi[k] * worker[j, SAID + k]
+            share = 1.0 / (others + S)
+            by_habit = said * share
+            theta = max((p - by_habit) / (1.0 - by_habit), -1.0)
+            guessed = (1.0 - theta) * (worker[j, SAID + x] - 1.0 + evenly) * share
+            odds[x] *= max(theta + guessed, floor) / max(guessed, floor)
+        for k in range(classes):  # one logarithm for several labels: so few cannot overflow
+            if odds[k] != 1.0:
+                score[k] += log(odds[k])
+                odds[k] = 1.0
+        left -= CHUNK
+        chunk = state.chunk[chunk, NEXT]

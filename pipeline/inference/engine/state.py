@@ -1,0 +1,199 @@
+"""What the compiled loops work on: one tuple of arrays, with names for the columns.
+
+Few arrays with several columns, not many with one: a call has to unpack every array of the tuple,
+and what is used together lies in one line of the processor's cache.
+"""
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pipeline.inference.labels import Floats, Ints
+
+Ints32 = NDArray[np.int32]
+
+LINE = 64  # bytes in a line of the processor's cache
+
+# A chunk is one line: labels of one task that lie side by side. `answer` is the same memory as
+# `chunk`, read as numbers of half the size.
+CHUNK = 8  # labels
+NEXT = 0  # the next chunk of the same task
+TASK = 1
+WHO = 2  # to 9: whose label it is
+ANSWER = 20  # to 27: what it says
+
+# Columns of `label`: the worker's other labels.
+NEWER, OLDER = range(2)
+
+# Columns of `task`.
+FIRST = 0  # chunk
+LAST = 1  # chunk
+LABELS = 2  # how many
+GOLD = 3  # the class that is known to be true, or NONE
+PRIOR = 4  # row of `priors`, or NONE
+IS_HERE = 5  # whether its belief is computed here, or told
+DUE = 6  # the next task in the queue of those to refresh
+MOVED = 7  # the next task in the list of those that moved
+TASK_COLUMNS = 8
+
+# Columns of `belief`: how far it has gone since it was last told of; from BELIEF on the probability
+# of each class, and after these the score of each: its logarithm, up to a constant.
+TASK_PATH, BELIEF = range(2)
+
+# Columns of `worker_link`.
+NEWEST = 0  # label
+WORKER_DUE = 1  # the next worker in the queue of those whose tasks are to be refreshed
+LINK_COLUMNS = 2
+
+# Columns of `worker`.
+GIVEN = 0  # n
+RIGHT = 1  # a
+PATH = 2  # how far a has gone since the worker's tasks were last made due
+WORKER_IS_HERE = 3  # 1 where the counts are kept here, 0 where they are told
+SAID = 4  # and on: how many labels are of each class
+
+# Rows of `by_class`.
+RHO = 0  # the sum of the beliefs that the class prior is learned from
+RHO_ELSEWHERE = 1
+FIXED = 2  # the class prior that is given, where it is not learned
+PI_DUE = 3  # the class prior when all tasks were last made due
+PI = 4  # work space: the prior of the task at hand
+ODDS = 5  # work space: what some of its labels say
+CHANGE = 6  # work space: what its belief gains
+CLASS_ROWS = 7
+
+# Places in `crowd`: numbers that are not integers.
+ALPHA = 0
+BETA = 1
+TOLERANCE = 2
+ALL_GIVEN = 3  # N
+ALL_RIGHT = 4  # A
+ALL_TASKS = 5  # T
+GIVEN_ELSEWHERE = 6
+RIGHT_ELSEWHERE = 7
+TASKS_ELSEWHERE = 8
+G_DUE = 9  # g when all tasks were last made due
+CROWD_NUMBERS = 10
+
+# Places in `whole`: integers.
+IS_SETTLED = 0  # which algorithm: settled, or Fast SBIC
+IS_LEARNED = 1  # whether the class prior is learned
+TASKS_KNOWN = 2
+CHUNKS_USED = 3
+FREE_CHUNK = 4
+FIRST_DUE = 5
+LAST_DUE = 6
+FIRST_WORKER_DUE = 7
+LAST_WORKER_DUE = 8
+WALK = 9  # the label that comes next of the worker whose tasks are being made due
+SWEEP = 10  # the task that comes next where all tasks are being made due
+FIRST_MOVED = 11
+TASKS_DUE = 12  # how many
+READ = 13  # nobody's
+WHOLE_NUMBERS = 14
+
+NONE = -1
+NOT_IN = -2  # in a queue or a list, of one that is not
+
+
+class State(NamedTuple):
+    """Everything. A label is a number: that of its chunk times CHUNK, and its place there."""
+
+    chunk: Ints32
+    answer: NDArray[np.int16]
+    label: Ints32
+    vote: Floats  # what a label adds to its task's log-odds; only Fast SBIC keeps it
+    task: Ints32
+    belief: Floats
+    priors: Floats
+    worker: Floats
+    worker_link: Ints32
+    by_class: Floats
+    crowd: Floats
+    whole: Ints
+
+
+def empty_state(classes: int, *, is_settled: bool) -> State:
+    """No labels, and no room for any: see `with_room`."""
+    whole = np.full(WHOLE_NUMBERS, NONE, np.int64)
+    whole[IS_SETTLED] = is_settled
+    whole[[IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE]] = 0
+    chunk = _zeros((0, LINE // 4), np.int32)
+    return State(
+        chunk=chunk,
+        answer=chunk.view(np.int16),
+        label=_zeros((0, 2), np.int32),
+        vote=_zeros((0,), np.float64),
+        task=_zeros((0, TASK_COLUMNS), np.int32),
+        belief=_zeros((0, _whole_lines(BELIEF + 2 * classes)), np.float64),
+        priors=_zeros((0, classes), np.float64),
+        worker=_zeros((0, _whole_lines(SAID + classes)), np.float64),
+        worker_link=_zeros((0, LINK_COLUMNS), np.int32),
+        by_class=_zeros((CLASS_ROWS, classes), np.float64),
+        crowd=_zeros((CROWD_NUMBERS,), np.float64),
+        whole=whole,
+    )
+
+
+def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
+    """Room for so many tasks and workers in all, and so many further labels.
+
+    What is not written yet takes no memory: the pages of a large array come with their first use.
+    """
+    known_tasks, known_workers = int(state.whole[TASKS_KNOWN]), len(state.worker)
+    if tasks > len(state.task):
+        room = max(tasks, 2 * len(state.task))
+        state = state._replace(
+            task=_longer(state.task, room, known_tasks),
+            belief=_longer(state.belief, room, known_tasks),
+        )
+    if tasks > known_tasks:
+        new = state.task[known_tasks:tasks]
+        new[:] = NONE
+        new[:, LABELS] = 0
+        new[:, IS_HERE] = 1
+        new[:, DUE] = new[:, MOVED] = NOT_IN
+        state.whole[TASKS_KNOWN] = tasks
+    if workers > known_workers:
+        room = max(workers, 2 * known_workers)
+        state = state._replace(
+            worker=_longer(state.worker, room, known_workers),
+            worker_link=_longer(state.worker_link, room, known_workers),
+        )
+        state.worker[known_workers:, WORKER_IS_HERE] = 1
+        state.worker_link[known_workers:] = NONE, NOT_IN
+    used = int(state.whole[CHUNKS_USED])
+    if used + labels > len(state.chunk):  # each label may be the first of a chunk
+        chunks = max(used + labels, 2 * len(state.chunk))
+        chunk = _longer(state.chunk, chunks, used)
+        room, used_labels = CHUNK * chunks, CHUNK * used
+        is_settled = state.whole[IS_SETTLED]
+        state = state._replace(
+            chunk=chunk,
+            answer=chunk.view(np.int16),
+            label=_longer(state.label, room, used_labels),
+            vote=state.vote if is_settled else _longer(state.vote, room, used_labels),
+        )
+    return state
+
+
+def _whole_lines(numbers: int) -> int:
+    """So many numbers of eight bytes, and as many more as it takes to fill whole lines."""
+    return -(-numbers * 8 // LINE) * LINE // 8
+
+
+def _longer(array: NDArray[Any], rows: int, used: int) -> NDArray[Any]:
+    """The rows that are used, and zeros after them."""
+    longer = _zeros((rows, *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+def _zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Zeros that begin at the beginning of a line."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    skipped = -memory.ctypes.data % LINE
+    return memory[skipped : skipped + size].view(dtype).reshape(shape)

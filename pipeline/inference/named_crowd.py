@@ -1,0 +1,90 @@
+"""The engine for a person in a notebook: a label at a time, with names for everything."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.engine.ids import Ids
+from pipeline.inference.engine.steps import ADDED, RETRACT, RETRACTED
+
+Task = TypeVar("Task", bound=Hashable)
+Worker = TypeVar("Worker", bound=Hashable)
+Class = TypeVar("Class", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class WorkerQuality(Generic[Class]):
+    """What is known of a worker.
+
+    Of `labels`, so many are expected to be `correct`; `accuracy` is what that comes to with the
+    prior. Under settled they know the answer with probability `theta`, and otherwise say each class
+    as often as `habits` has it.
+    """
+
+    labels: int
+    correct: float
+    accuracy: float
+    theta: float | None = None
+    habits: Mapping[Class, float] | None = None
+
+
+class NamedCrowd(Generic[Task, Worker, Class]):
+    """What `FastSBIC` and `Settled` share. Tasks, workers and classes are any hashable names."""
+
+    def __init__(self, engine: Engine, classes: Sequence[Class]) -> None:
+        self.classes = tuple(classes)
+        self._engine = engine
+        self._number = {name: number for number, name in enumerate(self.classes)}
+        self._tasks = Ids[Task]()
+        self._workers = Ids[Worker]()
+
+    def _observe(self, task: Task, worker: Worker, label: Class) -> float:
+        """Take a label; its vote under Fast SBIC."""
+        answer = self._number.get(label)
+        if answer is None:
+            *others, last = map(str, self.classes[::-1])
+            raise ValueError(f"a label is {', '.join(others)} or {last}, not {label!r}")
+        i, j = self._tasks.number(task), self._workers.number(worker)
+        outcome, vote = self._engine.take_one(i, j, answer)
+        if outcome != ADDED:
+            raise ValueError(f"worker {worker!r} has answered task {task!r} before")
+        return vote
+
+    def _revert(self, task: Task, worker: Worker) -> int:
+        """Take a label back; the number of its task."""
+        i, j = self._tasks.known(task), self._workers.known(worker)
+        if i is None or j is None or self._engine.take_one(i, j, RETRACT)[0] != RETRACTED:
+            raise KeyError((task, worker))
+        return i
+
+    def set_gold(self, task: Task, label: Class | None) -> None:
+        """Let the truth of a task be known, or no longer (None)."""
+        answer = None if label is None else self._number[label]
+        self._engine.set_gold(self._tasks.number(task), answer)
+
+    def settle(self, tolerance: float = 1e-9) -> int:
+        """Weigh all labels anew until nothing moves; how many sweeps that took."""
+        return self._engine.settle(tolerance).sweeps
+
+    def probabilities(self, task: Task) -> dict[Class, float]:
+        """The probability of each class; of a task without labels, the prior."""
+        row = self._engine.beliefs([self._tasks.number(task)])[0]
+        return dict(zip(self.classes, row.tolist(), strict=True))
+
+    def worker(self, worker: Worker) -> WorkerQuality[Class]:
+        """What is known of a worker; of one without labels, what a stranger is worth."""
+        known = self._engine.workers([self._workers.number(worker)])
+        quality = int(known.given[0]), float(known.right[0]), float(known.accuracy[0])
+        if known.theta is None or known.habits is None:
+            return WorkerQuality(*quality)
+        habits = dict(zip(self.classes, known.habits[0].tolist(), strict=True))
+        return WorkerQuality(*quality, float(known.theta[0]), habits)
+
+    def learn_one(self, x: Mapping[str, Any], y: Class) -> None:
+        """As in river: `x` has a task and a worker, `y` is the label."""
+        self._observe(x["task"], x["worker"], y)
+
+    def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Class, float]:
+        """As in river: the probability of each class of the task in `x`."""
+        return self.probabilities(x["task"])

@@ -1,0 +1,71 @@
+"""Compiled once, loaded from a cache afterwards, and never from a stale one."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pipeline
+
+SCRIPT = """
+from pipeline.inference import compiled
+compiled.SAY_AFTER_SECONDS = compiled._patience._seconds_left = 0.2
+from pipeline.inference.engine import steps
+from pipeline.inference.engine.engine import Engine
+engine = Engine("settled")
+engine.take([0, 0, 0], [0, 1, 2], [1, 1, 0])
+print(round(float(engine.beliefs([0])[0, 1]), 6), sum(steps.take.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the package, as it would be installed, with nothing compiled yet."""
+    source = Path(pipeline.__file__).parent
+    skipped = shutil.ignore_patterns("__pycache__", "agents", "cli", "tools", "broker")
+    shutil.copytree(source, tmp_path / "pipeline", ignore=skipped)
+    return tmp_path
+
+
+def run(package: Path, home: Path) -> tuple[str, str]:
+    """What the script prints and says."""
+    env = {**os.environ, "PYTHONPATH": str(package), "HOME": str(home)}
+    env.pop("NUMBA_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=env, cwd=package, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr.strip()
+
+
+def test_the_first_use_compiles_and_says_so_and_a_change_of_any_file_counts(
+    package: Path, tmp_path: Path
+) -> None:
+    printed, said = run(package, tmp_path)
+    assert printed.split()[0] == "0.631895"
+    assert said.startswith("compiling, once")
+    printed, said = run(package, tmp_path)
+    assert printed == "0.631895 1"  # from the cache
+    assert said == ""
+
+    constants = package / "pipeline/inference/engine/settled.py"
+    constants.write_text(constants.read_text().replace("C = 100.0 ", "C = 1.0 "))
+    printed, said = run(package, tmp_path)
+    assert (
+        printed.split()[0] != "0.631895"
+    )  # the loops that use it are in files that did not change
+
+
+def test_where_no_folder_can_be_written_it_compiles_in_memory(
+    package: Path, tmp_path: Path
+) -> None:
+    for folder in [folder for folder in package.rglob("*") if folder.is_dir()]:
+        (folder / "__pycache__").touch()  # no folder can take its place, not even root's
+    nowhere = tmp_path / "home"
+    nowhere.touch()
+    printed, _ = run(package, home=nowhere)
+    assert printed == "0.631895 0"
+    assert not list(tmp_path.rglob("*.nbi"))
