@@ -52,7 +52,6 @@ class Follower(Service):
         for tp in self.partitions:
             while await self.consumer.position(tp) < ends[tp]:
                 await self._read()
-                await asyncio.sleep(0)  # whoever asks how far it is gets an answer
                 self.progress = self._progress(begins, ends, monotonic() - begun)
             # of the last offsets there may be no records left to read
             self.positions[tp.partition] = max(self.positions[tp.partition], ends[tp])
@@ -83,3 +82,4 @@ class Follower(Service):
             self.positions[tp.partition] = records[-1].offset + 1
         if fetched and self.caught_up:
             self.learned()
+        await asyncio.sleep(0)  # what is fetched already comes without waiting: others get a turn
