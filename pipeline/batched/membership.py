@@ -21,7 +21,7 @@ class Membership:
     def __init__(self, kafka: AIOKafkaConsumer, is_leaving: Callable[[], bool]) -> None:
         self.coordinator = kafka._coordinator
         self.is_leaving = is_leaving
-        self.heard_of = monotonic()  # when Kafka last answered as it does to a member
+        self.heard_of = monotonic()  # when the last heartbeat that Kafka took was sent
         self._heartbeat = self.coordinator._do_heartbeat
         self._reset = self.coordinator.reset_generation
         self.coordinator._do_heartbeat = self.heartbeat
@@ -34,9 +34,10 @@ class Membership:
 
     async def heartbeat(self) -> bool:
         """Send a heartbeat; whether Kafka took it."""
+        sent = monotonic()
         was_taken: bool = await self._heartbeat()
         if was_taken:
-            self.heard_of = monotonic()
+            self.heard_of = sent  # its answer may have waited here for long
         return was_taken
 
     def reset(self) -> None:
