@@ -34,6 +34,7 @@ from pipeline.batched.table import BatchTable
 
 TURN_SECONDS = 0.02  # between two turns of the rest of the loop
 SILENCE_SECONDS = 0.2  # without a record, before the positions are looked at
+ENOUGH_TO_GUESS = 0.01  # of all records
 
 
 class Pace:
@@ -134,10 +135,12 @@ class BatchRecovery(Recovery):
         seconds = monotonic() - self.begun
         read, total = sum(part.read for part in parts), sum(part.total for part in parts)
         applying = sum(pace.seconds for pace in self.paces.values())
-        if not applying or any(part.seconds_to_go is None for part in parts):
+        to_go = [part.seconds_to_go for part in parts if part.seconds_to_go is not None]
+        if applying and len(to_go) == len(parts):
+            return Progress(read, total, sum(to_go) * seconds / applying)
+        if read > total * ENOUGH_TO_GUESS:  # what the records of some topic take is not known yet
             return at_this_rate(read, total, seconds)
-        to_go = sum(part.seconds_to_go or 0.0 for part in parts)
-        return Progress(read, total, to_go * seconds / applying)
+        return Progress(read, total, None)
 
     def _progress(self, topic: str, pace: Pace) -> Progress:
         """How much of one topic, and how long it takes to apply the rest of that."""

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from time import monotonic
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
@@ -264,6 +265,28 @@ async def test_what_is_fetched_is_applied_as_it_comes() -> None:
         fetched(recovery, 5, 6, 7, 8, 9)
         await asyncio.wait_for(recovery.signal_recovery_end.wait(), 10)
     assert states.offsets == list(range(10))
+
+
+async def test_the_estimate_knows_that_records_of_one_topic_take_longer_than_of_another() -> None:
+    recovery = cast(BatchRecovery, reading(BatchRecovery, Restored()))
+    many = TP("other changelog", 0)
+    recovery.begins[many] = recovery.active_offsets[many] = -1
+    recovery.active_highwaters[many] = 999
+    slow, quick = recovery.paces[HERE.topic], Pace()
+    recovery.paces[many.topic] = quick
+    assert list(recovery.progress) == [0, 1010, None]
+    recovery.active_offsets[HERE] = 8
+    slow.took(9, 9.0)
+    assert list(recovery.progress) == [9, 1010, None]  # the other may take any time
+    recovery.active_offsets[many] = 99
+    recovery.active_offsets[HERE] = -1
+    assert recovery.progress.seconds_to_go is not None  # by the rate of all, as there are enough
+    recovery.active_offsets[HERE] = 8
+    quick.took(100, 1.0)
+    recovery.begun = monotonic() - 20  # half of it went into applying, half into fetching
+    *counts, to_go = recovery.progress
+    assert counts == [109, 1010]
+    assert to_go == pytest.approx(2 * (1 + 9), rel=0.01)
 
 
 async def test_faust_would_collect_it_first() -> None:
