@@ -18,8 +18,10 @@ from pipeline.broker.ports import free_port
 LAUNCH = (
     "import ctypes, os, sys\n"
     "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9)\n"
-    "os.execv(sys.executable, [sys.executable, '-m', 'pipeline', 'worker'])\n"
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
 )
+WORKER = ("-m", "pipeline", "worker")
+CHANGED_WORKER = "from pipeline.cli.main import main\n{change}\nmain()"
 
 
 class Instance:
@@ -78,21 +80,24 @@ class Instance:
 
 
 @contextmanager
-def instance(broker_address: str, prefix: str, **env: str) -> Iterator[Instance]:
+def instance(broker_address: str, prefix: str, change: str = "", **env: str) -> Iterator[Instance]:
     """Start `sbic worker`, not yet ready: `wait_ready` waits; it is killed at the end.
 
-    `env` has further settings, by the names of their variables: `SBIC_PARTITIONS="1"`. Those of
-    the tests' own environment do not reach it.
+    `change` is Python that runs before it starts: how a test makes it slow. `env` has further
+    settings, by the names of their variables: `SBIC_PARTITIONS="1"`. Those of the tests' own
+    environment do not reach it.
     """
     port = int(env.setdefault("SBIC_WEB_PORT", str(free_port())))
     inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
     environment = inherited | {"SBIC_BROKER": broker_address, "SBIC_PREFIX": prefix} | env
+    changed = "-c", CHANGED_WORKER.format(change=change), "worker"
+    arguments = changed if change else WORKER
     with (
         tempfile.TemporaryDirectory(prefix="sbic-instance-") as folder,
         open(f"{folder}/log", "wb") as log,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH],
+            [sys.executable, "-c", LAUNCH, *arguments],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -13,12 +13,14 @@ from pipeline.agents.connection import Connection
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.policy_agent import PolicyAgent
 from pipeline.agents.posteriors_follower import PosteriorsFollower
+from pipeline.agents.readiness_log import ReadinessLog
 from pipeline.agents.task_agent import TaskAgent
 from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
 from pipeline.batched.producer import BatchProducer
+from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.one_coin import OneCoin
@@ -73,6 +75,7 @@ class PipelineApp(BatchedApp):
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
+        self.readiness_log = ReadinessLog(self.why_not_ready)
         self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
         self._add_gauges()
 
@@ -133,6 +136,7 @@ class PipelineApp(BatchedApp):
         gauge("sbic_leases", "Tasks that are out with workers.", self._running_leases)
         gauge("sbic_ready", "1 if /readyz says ready.", lambda: self.why_not_ready() is None)
         self.metrics.lags(self.lags)
+        self.metrics.recovery(lambda: self.recovery.progress)
 
     def _running_leases(self) -> int:
         self.leases.expire(int(1000 * time()))
@@ -142,6 +146,7 @@ class PipelineApp(BatchedApp):
         """Serve the web port, then learn of tasks and leases; only then join the group."""
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
+        await self.add_runtime_dependency(self.readiness_log)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
         await self.add_runtime_dependency(self.connection)
@@ -149,14 +154,22 @@ class PipelineApp(BatchedApp):
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""
         if not self.follower.caught_up:
-            return f"reading posteriors, {len(self.view)} tasks so far"
+            return f"reading posteriors: {self.follower.progress}"
         if not self.assignments_follower.caught_up:
-            return f"reading assignments, {len(self.leases)} leases so far"
+            return f"reading assignments: {self.assignments_follower.progress}"
+        if self.recovery.in_recovery:
+            return f"recovering: {self.recovery.progress}"
         if self.rebalancing or not self.tables.actives_ready:
-            return "joining the group and recovering its tables"
+            is_restored = self.recovery.is_restored
+            return "finishing what was left undone" if is_restored else "joining the group"
         if self.connection.lost:
             return "Kafka does not answer"
         return None
+
+    @property
+    def recovery(self) -> BatchRecovery:
+        """The recovery of the tables."""
+        return cast(BatchTableManager, self.tables).recovery
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None

@@ -1,12 +1,15 @@
 """Reads a whole topic, whoever owns its partitions: what every instance has to know."""
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from mode import Service
 
+from pipeline.batched.progress import NOTHING_TO_READ, Progress, at_this_rate
 from pipeline.settings import Settings
 from pipeline.topics import Topic
 
@@ -26,6 +29,7 @@ class Follower(Service):
         self.partitions = [TopicPartition(topic.name, p) for p in range(settings.partitions)]
         self.positions = [0] * settings.partitions
         self.caught_up = False
+        self.progress = NOTHING_TO_READ
         self.learned: Callable[[], None] = lambda: None  # called after each read
 
     @abstractmethod
@@ -42,13 +46,25 @@ class Follower(Service):
         )
         await self.consumer.start()
         self.consumer.assign(self.partitions)
+        begins = await self.consumer.beginning_offsets(self.partitions)
         ends = await self.consumer.end_offsets(self.partitions)
+        begun = monotonic()
         for tp in self.partitions:
             while await self.consumer.position(tp) < ends[tp]:
                 await self._read()
+                self.progress = self._progress(begins, ends, monotonic() - begun)
             # of the last offsets there may be no records left to read
             self.positions[tp.partition] = max(self.positions[tp.partition], ends[tp])
         self.caught_up = True
+
+    def _progress(
+        self, begins: dict[TopicPartition, int], ends: dict[TopicPartition, int], seconds: float
+    ) -> Progress:
+        read = sum(
+            min(max(position, begins[tp]), ends[tp]) - begins[tp]
+            for tp, position in zip(self.partitions, self.positions, strict=True)
+        )
+        return at_this_rate(read, sum(ends.values()) - sum(begins.values()), seconds)
 
     async def on_stop(self) -> None:
         """Leave."""
@@ -66,3 +82,4 @@ class Follower(Service):
             self.positions[tp.partition] = records[-1].offset + 1
         if fetched and self.caught_up:
             self.learned()
+        await asyncio.sleep(0)  # what is fetched already comes without waiting: others get a turn

@@ -20,6 +20,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from pipeline import __version__
+from pipeline.batched.progress import Progress
 from pipeline.records.bad import Reason
 from pipeline.stages.assignment_stage import outcomes
 from pipeline.stages.worker_stage import Outcome
@@ -88,6 +89,25 @@ class LagCollector(Collector):
             seconds.add_metric([lag.topic, str(lag.partition)], lag.seconds)
         yield records
         yield seconds
+
+
+class RecoveryCollector(Collector):
+    """Asks how far the recovery is when Prometheus asks."""
+
+    def __init__(self, progress: Callable[[], Progress]) -> None:
+        self.progress = progress
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One gauge, for what is restored and for what there is."""
+        records = GaugeMetricFamily(
+            "sbic_recovery_records",
+            "Changelog records of the last recovery: those restored so far, and all of them.",
+            labels=["state"],
+        )
+        progress = self.progress()
+        records.add_metric(["restored"], progress.read)
+        records.add_metric(["total"], progress.total)
+        yield records
 
 
 class Metrics:
@@ -172,6 +192,10 @@ class Metrics:
     def lags(self, lags: Callable[[], Iterable[Lag]]) -> None:
         """Where the lags of partitions come from."""
         self.registry.register(LagCollector(lags))
+
+    def recovery(self, progress: Callable[[], Progress]) -> None:
+        """Where the progress of the recovery comes from."""
+        self.registry.register(RecoveryCollector(progress))
 
     def took(self, stage: str, records: int, seconds: float) -> None:
         """A stage took that long to publish what it made of so many records."""

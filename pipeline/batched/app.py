@@ -15,6 +15,8 @@ from pipeline.batched.recovery import BatchTableManager
 from pipeline.batched.stop import stop_at_once
 from pipeline.batched.transport import BatchTopic
 
+SESSION_SECONDS = 10.0  # a successor takes over that long after a SIGKILL
+
 
 class BatchedApp(faust.App):
     """A Faust app on batches, whose errors end the process with status 70."""
@@ -34,7 +36,7 @@ class BatchedApp(faust.App):
             stream_buffer_maxsize=4,  # batches, not records
             broker_max_poll_records=4000,  # of a batch
             broker_commit_interval=1.0,
-            broker_session_timeout=10.0,  # a successor takes over that long after a SIGKILL
+            broker_session_timeout=SESSION_SECONDS,
             broker_heartbeat_interval=2.0,
             broker_request_timeout=60.0,
             # a broker that has just come back may not know its topics yet: look again soon

@@ -42,6 +42,7 @@ class BatchConsumer(Consumer):
         self.sought: dict[TP, int] = {}  # where to begin once the flow is resumed
         self.left_out: set[TP] = set()  # fetched and not handed out
         self.gap: dict[TP, tuple[int, int]] = {}  # the offset expected, and the one that came
+        self.read_to: dict[TP, int] = {}  # in recovery: all changelog records below are handed out
         self.rebalances = 0
         self.joined = False
         super().__init__(*args, **kwargs)
@@ -55,6 +56,8 @@ class BatchConsumer(Consumer):
     ) -> AsyncIterator[tuple[TP, ConsumerMessage]]:
         """Fetch, and yield one message for each topic that has records."""
         self._go_back()
+        if self.app.in_recovery:
+            self._note_positions()
         records, active = await self._wait_next_records(timeout)
         if not records or self.should_stop:
             return
@@ -77,6 +80,18 @@ class BatchConsumer(Consumer):
             for tp in self.left_out & self.next_offset.keys() & self.assignment():
                 self._thread.seek(tp, self.next_offset[tp])
                 self.left_out.discard(tp)
+
+    def _note_positions(self) -> None:
+        """All that was fetched before is handed out or left out by now.
+
+        A position also passes offsets without a record, such as a transaction's marker.
+        """
+        kafka = self._thread._ensure_consumer()
+        for tp in self.assignment() - self.left_out:
+            if tp in self.next_offset and self._is_changelog_tp(tp):
+                state = kafka._subscription.subscription.assignment.state_value(tp)
+                if state.has_valid_position:
+                    self.read_to[tp] = state.position
 
     def _batches(
         self, records: Mapping[Any, list[ConsumerRecord]], active: set[TP] | None
@@ -130,6 +145,7 @@ class BatchConsumer(Consumer):
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """Seek where a table's recovery begins, and expect the records from there on."""
         self.next_offset.update(partitions)
+        self.read_to.clear()
         await super().seek_wait(partitions)
 
     def finish(self, batch: Batch) -> None:
@@ -198,6 +214,7 @@ class BatchConsumer(Consumer):
         self.next_offset.clear()
         self.sought.clear()
         self.gap.clear()
+        self.read_to.clear()
 
     def behind(self) -> Iterator[tuple[str, int, int, int | None]]:
         """Of each partition that agents read: how many records wait, and since when the first does.

@@ -1,44 +1,78 @@
-"""Recovery of the tables that ends only when all is recovered, or with the assignment.
+"""Recovery of the tables that goes on until all is restored, or the partitions are revoked.
 
-Faust 0.15.3 takes a request that timed out for the end of the service: recovery stops without a
-word, and the instance waits for it for ever. It takes a rebalance while it reads a changelog for
-the end of that changelog, and tells the tables so. And it goes on with partitions that are revoked,
-until others are assigned; what the tables do when they hear of the end of it goes on even then.
-And it says that all is read for a moment only: whoever did not wait by then would wait for ever.
+Faust 0.15.3 collects a thousand events of a changelog before it applies them, all at once. Here an
+event is a batch, so this would be the whole changelog: for as long as that takes there would be no
+heartbeat, and Kafka would put the instance out of the group. Here records are applied as they come,
+and after some milliseconds the rest of the loop has its turn.
+
+It waits for the record at the last offset of a changelog, which there may not be: a transaction
+ends with a marker. It takes a request that timed out for the end of the service: recovery stops
+without a word, and the instance waits for it for ever. It takes a rebalance while it reads a
+changelog for the end of that changelog, and tells the tables so. And it goes on with partitions
+that are revoked, until others are assigned; what the tables do when they hear of the end of it goes
+on even then. And it says that all is read for a moment only: whoever did not wait by then would
+wait for ever.
 """
 
 import asyncio
-from typing import Any, Literal
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any, cast
 
+from aiokafka import ConsumerRecord
 from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
-from faust.types import TP, AppT
+from faust.types import TP, AppT, Message
 from faust.types.tables import TableManagerT
+from mode import Service
 
+from pipeline.batched.batch import batch_of
+from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.progress import Progress, at_this_rate
+from pipeline.batched.stop import stop_at_once
 from pipeline.batched.table import BatchTable
 
+TURN_SECONDS = 0.02  # between two turns of the rest of the loop
+SILENCE_SECONDS = 0.2  # without a record, before the positions are looked at
+ENOUGH_TO_GUESS = 0.01  # of all records
 
-class AllIsRead(asyncio.Event):
-    """What Faust sets when the changelogs are read, and clears at once."""
 
-    def __init__(self, recovery: Recovery) -> None:
-        super().__init__()
-        self.recovery = recovery
+class Pace:
+    """How long the records of a topic take, and how many of them are applied at once.
 
-    async def wait(self) -> Literal[True]:
-        """Wait until they are read; not if they are."""
-        if self.recovery.in_recovery:
-            await super().wait()
-        return True
+    As many as take about one turn: those of some topics are larger than those of others.
+    """
+
+    def __init__(self) -> None:
+        self.records = 1
+        self.seconds = 0.0  # that all took so far
+
+    def pieces(self, records: list[ConsumerRecord]) -> Iterator[list[ConsumerRecord]]:
+        """The records in order, a piece at a time."""
+        start = 0
+        while start < len(records):
+            piece = records[start : start + self.records]
+            start += len(piece)
+            yield piece
+
+    def took(self, records: int, seconds: float) -> None:
+        """It took that long to apply so many records."""
+        self.seconds += seconds
+        if seconds > TURN_SECONDS:
+            self.records = max(1, self.records // 2)
+        elif seconds < TURN_SECONDS / 2 and records == self.records:
+            self.records *= 2
 
 
 class BatchRecovery(Recovery):
-    """Faust's recovery; Kafka's silence is an error, and a revocation is the end of it."""
+    """Faust's recovery; what it reads is applied at once, and a revocation is the end of it."""
 
     def __init__(self, app: AppT, tables: TableManagerT, **kwargs: Any) -> None:
         super().__init__(app, tables, **kwargs)
         self.revoked = asyncio.Event()
-        self._signal_recovery_end = AllIsRead(self)
+        self.begins: dict[TP, int] = {}  # the offset before the first record to restore
+        self.begun = monotonic()
+        self.paces: dict[str, Pace] = {}  # by topic
 
     def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Stop where it is: a rebalance begins, or the end of the app."""
@@ -52,7 +86,7 @@ class BatchRecovery(Recovery):
         newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
-        """Begin anew."""
+        """Begin where the tables are."""
         self.revoked.clear()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
@@ -77,6 +111,99 @@ class BatchRecovery(Recovery):
     def _is_void(self) -> bool:
         return self.revoked.is_set() or self.signal_recovery_start.is_set()
 
+    def _set_recovery_started(self) -> None:
+        super()._set_recovery_started()
+        self.signal_recovery_end.clear()
+
+    def _set_recovery_ended(self) -> None:
+        super()._set_recovery_ended()
+        self.signal_recovery_end.set()
+
+    async def _build_offsets(
+        self, consumer: Any, tps: set[TP], destination: Any, title: str
+    ) -> None:
+        await super()._build_offsets(consumer, tps, destination, title)
+        if destination is self.active_offsets:
+            self.begins = dict(destination)
+            self.begun = monotonic()
+            self.paces = {tp.topic: Pace() for tp in destination}
+
+    @property
+    def progress(self) -> Progress:
+        """How much is restored of what there was to restore when the last recovery began."""
+        parts = [self._progress(topic, pace) for topic, pace in self.paces.items()]
+        seconds = monotonic() - self.begun
+        read, total = sum(part.read for part in parts), sum(part.total for part in parts)
+        applying = sum(pace.seconds for pace in self.paces.values())
+        to_go = [part.seconds_to_go for part in parts if part.seconds_to_go is not None]
+        if applying and len(to_go) == len(parts):
+            return Progress(read, total, sum(to_go) * seconds / applying)
+        if read > total * ENOUGH_TO_GUESS:  # what the records of some topic take is not known yet
+            return at_this_rate(read, total, seconds)
+        return Progress(read, total, None)
+
+    def _progress(self, topic: str, pace: Pace) -> Progress:
+        """How much of one topic, and how long it takes to apply the rest of that."""
+        read = total = 0
+        for tp, begin in self.begins.items():
+            if tp.topic == topic:
+                highwater = max(begin, self.active_highwaters[tp])
+                total += highwater - begin
+                read += min(self.active_offsets[tp], highwater) - begin
+        return at_this_rate(read, total, pace.seconds) if total else Progress(0, 0, 0.0)
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether all is read; what the tables do then may still be under way."""
+        return self.signal_recovery_end.is_set() and not self._is_void()
+
+    @Service.task
+    async def _slurp_changelogs(self) -> None:
+        """Apply what is fetched of the changelogs as it comes."""
+        queue = self.tables.changelog_queue
+        try:
+            while not self.should_stop:
+                try:
+                    async with asyncio.timeout(SILENCE_SECONDS):
+                        message = (await queue.get()).message
+                except TimeoutError:
+                    self._pass_what_is_no_record()
+                else:
+                    await self._restore(message)
+                if self.in_recovery and not self.need_recovery():
+                    self._set_recovery_ended()
+        except Exception as error:
+            stop_at_once(error)
+
+    async def _restore(self, message: Message) -> None:
+        """Apply a fetched batch a piece at a time, until a rebalance makes it void."""
+        for tp, records in batch_of(message).parts.items():
+            table = cast(BatchTable, self.tables._changelogs[tp.topic])
+            pace = self.paces[tp.topic]
+            for piece in pace.pieces(records):
+                if self._is_void() or message.generation_id != self._generation_id:
+                    return
+                begun = monotonic()
+                table.restore(tp.partition, piece)
+                pace.took(len(piece), monotonic() - begun)
+                self.active_offsets[tp] = max(self.active_offsets[tp], piece[-1].offset)
+                await asyncio.sleep(0)
+
+    def _pass_what_is_no_record(self) -> None:
+        """All that was handed out is applied: what lies before the positions is no record."""
+        if self.in_recovery and not self._is_void():
+            read_to = cast(BatchConsumer, self.app.consumer).read_to
+            for tp, highwater in self.active_highwaters.items():
+                if self.active_offsets[tp] < highwater < read_to.get(tp, 0):
+                    self.active_offsets[tp] = highwater
+                    cast(BatchTable, self.tables._changelogs[tp.topic]).passed(
+                        tp.partition, highwater
+                    )
+
+    @Service.task
+    async def _publish_stats(self) -> None:
+        """Nothing: Faust would warn of events that it has not seen; `progress` tells."""
+
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Tell the tables, unless it was a rebalance that ended the reading."""
         if self._is_void():
@@ -91,8 +218,8 @@ class BatchTableManager(TableManager):
     """Faust's table manager with that recovery."""
 
     @property
-    def recovery(self) -> Recovery:
+    def recovery(self) -> BatchRecovery:
         """The recovery of all tables."""
         if self._recovery is None:
             self._recovery = BatchRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
-        return self._recovery
+        return cast(BatchRecovery, self._recovery)

@@ -21,6 +21,7 @@ from mode import Service
 from mode.utils.futures import maybe_async
 
 from pipeline.batched.fetching import fetch_soon
+from pipeline.batched.membership import Membership
 
 if TYPE_CHECKING:
     from pipeline.batched.consumer import BatchConsumer
@@ -40,6 +41,7 @@ class NoThread(AIOKafkaConsumerThread):
         """Connect."""
         await super().on_start()
         fetch_soon(self._consumer)
+        self.membership = Membership(self._consumer, is_leaving=lambda: self.should_stop)
 
     async def start(self) -> None:
         """Start like any service."""
@@ -71,6 +73,7 @@ class NoThread(AIOKafkaConsumerThread):
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Tell the consumer, unless it is about to leave."""
         if not self.app.should_stop:
+            self.membership.begin()
             await self.consumer.on_partitions_assigned(assigned, generation_id)
 
     async def _leave_group(self, kafka: AIOKafkaConsumer) -> None:

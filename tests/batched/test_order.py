@@ -62,23 +62,23 @@ def test_only_what_is_finished_can_be_committed() -> None:
 
 def test_a_table_reads_on_after_what_its_owner_wrote_unless_others_wrote_between() -> None:
     table = BatchTable.__new__(BatchTable)
-    table.offsets = {0: 9}
+    table.offsets, table.diverged = {0: 9}, set()
     table._changelog_topic = SimpleNamespace(get_topic_name=lambda: "answers")  # type: ignore[assignment]
     outbox: Any = {("answers", 0): [None, None]}
     table.wrote(outbox, {("answers", 0): 11})
-    assert table.offsets == {0: 11}
+    assert (table.offsets, table.diverged) == ({0: 11}, set())
     table.wrote(outbox, {("answers", 0): 99})
-    assert table.offsets == {0: 11}
+    assert (table.offsets, table.diverged) == ({0: 11}, {0})
 
 
-def test_a_table_applies_only_what_is_of_its_own_changelog() -> None:
-    restored: list[list[Any]] = []
+def test_a_table_applies_nothing_twice_and_nothing_of_a_partition_that_it_has_lost() -> None:
+    restored: list[int] = []
     table = BatchTable.__new__(BatchTable)
-    table.offsets = {0: -1}
-    table._changelog_topic = SimpleNamespace(get_topic_name=lambda: "answers")  # type: ignore[assignment]
-    table.states = SimpleNamespace(restore=lambda partition, some: restored.append(some))
-    for topic in "posteriors", "answers":
-        batch = Batch({TP(topic, 0): records(0)}, consumer_at(0))
-        event: Any = SimpleNamespace(message=SimpleNamespace(value=batch))
-        table.apply_changelog_batch([event])
-        assert len(restored) == (topic == "answers")
+    table.offsets = {0: 5}
+    table.states = SimpleNamespace(
+        restore=lambda partition, some: restored.extend(record.offset for record in some)
+    )
+    table.restore(0, records(4, 5, 6, 7))
+    table.restore(0, records(6, 7))
+    table.restore(1, records(0))
+    assert (restored, table.offsets) == ([6, 7], {0: 7})

@@ -48,14 +48,14 @@ class FlowOfFaust(BatchConsumer):
 
     def __init__(self, kafka: Kafka) -> None:
         self.finished, self.waiting, self.next_offset, self.sought = {}, {}, {}, {}
-        self.left_out, self.gap = set(), {}
+        self.left_out, self.gap, self.read_to = set(), {}, {}
         self.rebalances, self.joined, self.flow_active = 0, False, False
         self.can_resume_flow, self.suspend_flow = asyncio.Event(), asyncio.Event()
         self.kafka = kafka
         self._thread = kafka  # type: ignore[assignment]
         self._buffered_partitions = set()
         self._read_offset = {}
-        self.app = SimpleNamespace(consumer_generation_id=0)  # type: ignore[assignment]
+        self.app = SimpleNamespace(consumer_generation_id=0, in_recovery=False)  # type: ignore[assignment]
 
     def _is_changelog_tp(self, tp: TP) -> bool:
         return False

@@ -1,15 +1,22 @@
 """Recovery ends when all is recovered or with the assignment, and never without a word."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
 from faust.types import TP
 
 from pipeline.batched.app import BatchedApp
-from pipeline.batched.recovery import BatchRecovery
+from pipeline.batched.batch import Batch, batch_of, message_of
+from pipeline.batched.recovery import TURN_SECONDS, BatchRecovery, Pace
 from pipeline.batched.table import BatchTable
+from tests.agents.kafka import until
+from tests.batched.test_conveyor import Finished
 
 HERE = TP("changelog", 0)
 FOR_LONG = 60
@@ -168,33 +175,199 @@ async def test_with_faust_it_goes_on() -> None:
     await cancel_what_is_left_of(states)
 
 
-async def read_all_before_anybody_waits(recovery: Recovery) -> None:
-    """As Faust does, when what is read was fetched before."""
-    recovery._set_recovery_started()
-    recovery._set_recovery_ended()
-    recovery.signal_recovery_end.set()
-    recovery.signal_recovery_end.clear()
-    await asyncio.wait_for(recovery.signal_recovery_end.wait(), timeout=0.1)
-
-
 async def test_the_end_that_came_before_anybody_waited_is_heard_of() -> None:
-    await read_all_before_anybody_waits(recovery_of(BatchRecovery, SlowStates()))
+    recovery = recovery_of(BatchRecovery, SlowStates())
+    recovery._set_recovery_started()
+    assert not recovery.signal_recovery_end.is_set()
+    recovery._set_recovery_ended()
+    assert recovery.signal_recovery_end.is_set()
 
 
 async def test_faust_would_wait_for_ever() -> None:
-    with pytest.raises(TimeoutError):
-        await read_all_before_anybody_waits(recovery_of(Recovery, SlowStates()))
+    stock = recovery_of(Recovery, SlowStates())
+    stock._set_recovery_started()
+    stock._set_recovery_ended()
+    assert not stock.signal_recovery_end.is_set()
 
 
-async def test_the_end_is_waited_for_while_there_is_more_to_read() -> None:
-    recovery = recovery_of(BatchRecovery, SlowStates())
+class Restored(SlowStates):
+    """Remembers the offsets that were restored; a rebalance can come in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets: list[int] = []
+        self.then: Callable[[], None] = lambda: None
+
+    def restore(self, partition: int, records: Any) -> None:
+        self.offsets += [record.offset for record in records]
+        self.then()
+
+
+class CollectingTable(BatchTable):
+    """As Faust expects a table: told to apply what has been collected."""
+
+    def apply_changelog_batch(self, batch: Any) -> None:
+        for event in batch:
+            self.restore(HERE.partition, batch_of(event.message).parts[HERE])
+
+
+def reading(
+    kind: type[Recovery], states: SlowStates, table_kind: type[BatchTable] = BatchTable
+) -> Recovery:
+    """A recovery that has ten records to read, in batches of five."""
+    recovery = recovery_of(kind, states, table_kind)
+    (table,) = recovery.actives_for_table
+    table.offsets = {HERE.partition: -1}  # type: ignore[attr-defined]
+    recovery.add_active(table, HERE)
+    recovery.active_highwaters[HERE] = 9
     recovery._set_recovery_started()
-    waiting = asyncio.create_task(recovery.signal_recovery_end.wait())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    recovery.signal_recovery_end.set()
-    recovery.signal_recovery_end.clear()
-    await waiting
+    recovery.paces = {HERE.topic: Pace()}  # type: ignore[attr-defined]
+    recovery.begins = {HERE: -1}  # type: ignore[attr-defined]
+    return recovery
+
+
+def fetched(recovery: Recovery, *offsets: int, generation: int = 0) -> None:
+    records: list[Any] = [
+        SimpleNamespace(offset=offset, timestamp=0, timestamp_type=0) for offset in offsets
+    ]
+    message = message_of(Batch({HERE: records}, Finished()), generation)
+    recovery.tables.changelog_queue.put_nowait(SimpleNamespace(message=message))
+
+
+@asynccontextmanager
+async def applying(recovery: Recovery) -> AsyncIterator[None]:
+    """What is fetched is applied meanwhile."""
+    task = asyncio.ensure_future(type(recovery)._slurp_changelogs.fun(recovery))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def until_taken(recovery: Recovery) -> None:
+    """Wait until all that was fetched is taken, and whoever took it has had a turn."""
+
+    async def is_taken() -> bool:
+        return recovery.tables.changelog_queue.empty()
+
+    await until(is_taken)
+
+
+async def test_what_is_fetched_is_applied_as_it_comes() -> None:
+    states = Restored()
+    recovery = reading(BatchRecovery, states)
+    async with applying(recovery):
+        fetched(recovery, 0, 1, 2, 3, 4)
+        await until_restored(states, 5)
+        assert recovery.in_recovery
+        assert recovery.progress[:2] == (5, 10)  # type: ignore[attr-defined]
+        fetched(recovery, 5, 6, 7, 8, 9)
+        await asyncio.wait_for(recovery.signal_recovery_end.wait(), 10)
+    assert states.offsets == list(range(10))
+
+
+async def test_the_estimate_knows_that_records_of_one_topic_take_longer_than_of_another() -> None:
+    recovery = cast(BatchRecovery, reading(BatchRecovery, Restored()))
+    many = TP("other changelog", 0)
+    recovery.begins[many] = recovery.active_offsets[many] = -1
+    recovery.active_highwaters[many] = 999
+    slow, quick = recovery.paces[HERE.topic], Pace()
+    recovery.paces[many.topic] = quick
+    assert list(recovery.progress) == [0, 1010, None]
+    recovery.active_offsets[HERE] = 8
+    slow.took(9, 9.0)
+    assert list(recovery.progress) == [9, 1010, None]  # the other may take any time
+    recovery.active_offsets[many] = 99
+    recovery.active_offsets[HERE] = -1
+    assert recovery.progress.seconds_to_go is not None  # by the rate of all, as there are enough
+    recovery.active_offsets[HERE] = 8
+    quick.took(100, 1.0)
+    recovery.begun = monotonic() - 20  # half of it went into applying, half into fetching
+    *counts, to_go = recovery.progress
+    assert counts == [109, 1010]
+    assert to_go == pytest.approx(2 * (1 + 9), rel=0.01)
+
+
+async def test_faust_would_collect_it_first() -> None:
+    states = Restored()
+    stock = reading(Recovery, states, CollectingTable)
+    async with applying(stock):
+        fetched(stock, 0, 1, 2, 3, 4)
+        await until_taken(stock)
+        assert states.offsets == []
+        fetched(stock, 5, 6, 7, 8, 9)
+        await until_restored(states, 10)
+
+
+async def until_restored(states: Restored, records: int) -> None:
+    async def are_restored() -> bool:
+        return len(states.offsets) == records
+
+    await until(are_restored)
+
+
+@pytest.mark.parametrize("rebalance", [revoke, begin_another])
+async def test_a_rebalance_ends_it_amid_a_batch_and_what_is_applied_is_known(
+    rebalance: Callable[[Recovery], None],
+) -> None:
+    states = Restored()
+    recovery = reading(BatchRecovery, states)
+    states.then = lambda: rebalance(recovery)
+    (table,) = recovery.actives_for_table
+    async with applying(recovery):
+        fetched(recovery, 0, 1, 2, 3, 4)
+        await until_taken(recovery)
+        assert states.offsets == [0]
+        assert table.persisted_offset(HERE) == 0
+
+
+async def test_what_was_fetched_in_another_generation_is_not_applied() -> None:
+    states = Restored()
+    recovery = reading(BatchRecovery, states)
+    async with applying(recovery):
+        fetched(recovery, 0, 1, 2, 3, 4, generation=7)
+        await until_taken(recovery)
+    assert states.offsets == []
+
+
+async def test_an_error_on_the_way_ends_the_process_where_faust_would_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    statuses: list[int] = []
+    monkeypatch.setattr("os._exit", statuses.append)
+
+    def fail() -> None:
+        raise RuntimeError("more than it can bear")
+
+    states = Restored()
+    states.then = fail
+    recovery = reading(BatchRecovery, states)
+    async with applying(recovery):
+        fetched(recovery, 0)
+
+        async def has_ended() -> bool:
+            return bool(statuses)
+
+        await until(has_ended)
+    assert set(statuses) == {70}
+
+
+def test_the_rest_of_the_loop_has_its_turn_after_some_milliseconds_whatever_records_take() -> None:
+    pace = Pace()
+    records: list[Any] = list(range(100))
+    taken = []
+    for piece in pace.pieces(records):
+        taken.append(len(piece))
+        pace.took(len(piece), 0.006 * len(piece))
+    assert taken[:3] == [1, 2, 2]
+    assert max(taken) * 0.006 <= TURN_SECONDS
+    for piece in pace.pieces(records):
+        pace.took(len(piece), 1.0 * len(piece))
+    assert pace.records == 1
+    for piece in pace.pieces(records):
+        pace.took(len(piece), 0.0)
+    assert pace.records == 64  # no more than there were at once
 
 
 async def cancel_what_is_left_of(states: SlowStates) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from faust.types import TP
 
 from pipeline.batched.app import BatchedApp
+from pipeline.batched.producer import NO_HEADERS, Outbox
 from pipeline.batched.table import FROM_THE_START, BatchTable
 
 
@@ -55,11 +56,29 @@ async def test_what_stays_is_kept_what_goes_is_forgotten_and_what_is_new_begins(
     assert made.persisted_offset(TP("test.answers", 0)) is None
 
 
-async def test_whoever_missed_a_generation_begins_anew_for_somebody_else_may_have_written() -> None:
+async def test_whoever_missed_a_generation_keeps_what_is_known_and_reads_on() -> None:
     made, states = table()
-    await rebalanced(made, 0, generation=1)
+    await rebalanced(made, 0, 1, generation=1)
     states.take()
-    made.offsets = {0: 41}
+    made.offsets = {0: 41, 1: 42}
     await rebalanced(made, 0, generation=3)
+    assert states.take() == [("close", 1)]
+    assert made.persisted_offset(TP("test.answers", 0)) == 41
+
+
+async def test_where_others_wrote_meanwhile_it_begins_anew_after_a_missed_generation() -> None:
+    made, states = table()
+    await rebalanced(made, 0, 1, generation=1)
+    states.take()
+    made.offsets = {0: 41, 1: 42}
+    row = (None, b"", None, NO_HEADERS)
+    outbox = Outbox()
+    for partition in 0, 1:
+        outbox.add("test.answers", partition, row)
+    made.wrote(outbox, {("test.answers", 0): 99, ("test.answers", 1): 43})
+    await rebalanced(made, 0, 1, generation=3)
     assert states.take() == [("close", 0), ("open", 0)]
     assert made.persisted_offset(TP("test.answers", 0)) == FROM_THE_START
+    assert made.persisted_offset(TP("test.answers", 1)) == 43
+    await rebalanced(made, 0, 1, generation=9)
+    assert states.take() == []

@@ -1,0 +1,64 @@
+"""Stays a member of the group, and says so when Kafka has put this instance out of it.
+
+aiokafka 0.14 sends no heartbeat until it has told the listener what is assigned, and the listener
+has returned. With much to forget before the new partitions begin, that can take longer than Kafka
+waits. And it tells of an expulsion in the words of the protocol, at the level of a warning of its
+own logger, without saying for how long Kafka had heard nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+
+from aiokafka import AIOKafkaConsumer
+
+log = logging.getLogger("sbic")
+
+
+class Membership:
+    """Watches over the place that a consumer has in its group."""
+
+    def __init__(self, kafka: AIOKafkaConsumer, is_leaving: Callable[[], bool]) -> None:
+        self.coordinator = kafka._coordinator
+        self.is_leaving = is_leaving
+        self.heard_of = monotonic()  # when the last heartbeat that Kafka took was sent
+        self._heartbeat = self.coordinator._do_heartbeat
+        self._reset = self.coordinator.reset_generation
+        self.coordinator._do_heartbeat = self.heartbeat
+        self.coordinator.reset_generation = self.reset
+
+    def begin(self) -> None:
+        """Send heartbeats from now on: this instance has just joined."""
+        self.heard_of = monotonic()
+        self.coordinator._start_heartbeat_task()
+
+    async def heartbeat(self) -> bool:
+        """Send a heartbeat; whether Kafka took it."""
+        sent = monotonic()
+        was_taken: bool = await self._heartbeat()
+        if was_taken:
+            self.heard_of = sent  # its answer may have waited here for long
+        return was_taken
+
+    def reset(self) -> None:
+        """Forget the generation and the member id, and say why unless it was meant to be so."""
+        if self.coordinator.generation > 0 and not self.is_leaving():
+            log.warning(
+                "put out of the group: %s; joining again, what is restored is kept",
+                self._why(monotonic()),
+            )
+        self._reset()
+
+    def _why(self, now: float) -> str:
+        silent = now - self.heard_of
+        session = self.coordinator._session_timeout_ms / 1000
+        idle = self.coordinator._subscription.fetcher_idle_time
+        if silent > session:
+            return f"Kafka heard nothing of this instance for {silent:.1f} s, and waits {session:g}"
+        if idle >= self.coordinator._max_poll_interval:
+            return f"this instance took no records for {idle:.0f} s"
+        rebalance = self.coordinator._rebalance_timeout_ms / 1000
+        return (
+            "Kafka does not know this instance any more: it took longer than "
+            f"{rebalance:g} s to join again in a rebalance, or the broker has lost the group"
+        )

@@ -1,0 +1,105 @@
+"""Heartbeats go on while partitions are taken over; being put out of the group is said, and why."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import ConsumerRebalanceListener
+from aiokafka.protocol.group import LeaveGroupRequest
+
+from pipeline.batched.membership import Membership
+from pipeline.broker.embedded import EmbeddedBroker
+from tests.agents.kafka import until
+from tests.batched.apps import place, running
+from tests.batched.test_thread import finish_all, member
+
+
+class Slow(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Takes its time over what it is assigned."""
+
+    def __init__(self) -> None:
+        self.assigned = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        pass
+
+    async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        self.assigned.set()
+        await self.goes_on.wait()
+
+
+async def test_aiokafka_sends_no_heartbeats_while_it_tells_what_is_assigned(
+    broker: EmbeddedBroker,
+) -> None:
+    listener = Slow()
+    consumer = await member(await place(broker), "slow", listener)
+    await listener.assigned.wait()
+    assert consumer._coordinator._heartbeat_task is None
+    listener.goes_on.set()
+    await consumer.stop()
+
+
+async def test_an_app_sends_them(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = (await place(broker)).ours(finish_all)
+    assign = app._on_partitions_assigned
+    under_way = []
+
+    async def look_and_assign(assigned: Any, generation_id: int = 0) -> None:
+        kafka = app.consumer._thread._consumer  # type: ignore[attr-defined]
+        under_way.append(kafka._coordinator._heartbeat_task)
+        await assign(assigned, generation_id)
+
+    monkeypatch.setattr(app, "_on_partitions_assigned", look_and_assign)
+    async with running(app):
+        assert under_way
+        assert None not in under_way
+
+
+async def test_an_app_that_was_put_out_says_so_and_joins_again(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = await place(broker)
+    app = here.ours(finish_all)
+    async with running(app):
+        coordinator = app.consumer._thread._consumer._coordinator  # type: ignore[attr-defined]
+        before = coordinator.member_id
+        request = LeaveGroupRequest(here.group, before)
+        await coordinator._send_req(request)  # as if Kafka had done it
+
+        async def has_joined_again() -> bool:
+            return coordinator.member_id not in ("", before) and not app.rebalancing
+
+        await until(has_joined_again)
+    said = [record.getMessage() for record in caplog.records if record.name == "sbic"]
+    assert len(said) == 1  # and nothing when it leaves
+    assert said[0].startswith("put out of the group: Kafka does not know this instance any more")
+
+
+@pytest.mark.parametrize(
+    ("silent", "idle", "why"),
+    [
+        (12.34, 0, "Kafka heard nothing of this instance for 12.3 s, and waits 10"),
+        (2.0, 301, "this instance took no records for 301 s"),
+    ],
+)
+def test_the_reason_is_given(
+    silent: float, idle: float, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator = SimpleNamespace(
+        generation=5,
+        reset_generation=lambda: None,
+        _do_heartbeat=None,
+        _session_timeout_ms=10_000,
+        _max_poll_interval=300,
+        _subscription=SimpleNamespace(fetcher_idle_time=idle),
+    )
+    kafka: Any = SimpleNamespace(_coordinator=coordinator)
+    membership = Membership(kafka, is_leaving=lambda: False)
+    membership.heard_of -= silent
+    with caplog.at_level(logging.WARNING):
+        coordinator.reset_generation()
+    assert why in caplog.text
