@@ -118,12 +118,12 @@ def check_crowd(tasks: int, labels_per_worker: int) -> None:
 
 def present(make: Callable[[], "Outcome"], out: Path) -> None:
     """Run an experiment, print its table and save its files."""
-    from pipeline.experiments.outcome import EXTRA, MissingExtra, save_csv, save_png
+    from pipeline.experiments.outcome import MissingExtra, save_csv, save_png
     from pipeline.files.errors import BadFile
     from pipeline.inference.compiled import IS_COMPILED
 
     if not IS_COMPILED:
-        click.echo(f"numba is not installed, so SBIC is slow: {EXTRA}", err=True)
+        click.echo("numba is not installed, so SBIC is slow: pip install numba", err=True)
     try:
         outcome = make()
         saved = [save_csv(outcome, out)]

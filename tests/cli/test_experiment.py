@@ -100,7 +100,7 @@ def test_without_the_research_extra_all_but_the_picture_is_made(data: Path, tmp_
     assert status == 0, notes
     assert text.startswith("Table 2")
     assert notes.splitlines() == [
-        "numba is not installed, so SBIC is slow: pip install 'sbic[research]'",
+        "numba is not installed, so SBIC is slow: pip install numba",
         f"no {out / 'table2.png'}: matplotlib is not installed; pip install 'sbic[research]'",
         "",
         f"Saved {out / 'table2.csv'}",
