@@ -6,10 +6,17 @@ import pytest
 from hypothesis import settings
 
 from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.inference.warm_up import warm_up
 
 # No test asserts a time: the first example may compile, and the machine may be busy.
 settings.register_profile("sbic", deadline=None)
 settings.load_profile("sbic")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled() -> None:
+    """Commands that tests run then find everything compiled, and have nothing to say of it."""
+    warm_up()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,20 +21,58 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pipeline.inference.algorithm import AnyEstimate, Prior
+    from pipeline.inference.engine.engine import ClassPrior, Engine
     from pipeline.inference.labels import Ints, Labels
+
+
+class ClassPriorType(click.ParamType):
+    """learned, uniform, or a number for each class."""
+
+    name = "prior"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "ClassPrior":
+        """The word, or the numbers."""
+        text = str(value).strip()
+        if text == "learned" or text == "uniform":
+            return text  # type: ignore[return-value]
+        try:
+            numbers = tuple(map(float, text.split(",")))
+        except ValueError:
+            numbers = ()
+        if not numbers or not all(0 < number < 1 for number in numbers):
+            self.fail(f"must be learned, uniform, or numbers as in 0.2,0.3,0.5, not {text!r}")
+        if abs(sum(numbers) - 1) > 1e-6:
+            self.fail(f"the numbers must add up to 1, not to {sum(numbers):g}")
+        return numbers
 
 
 @click.command(short_help="Estimate every task of a file of labels.")
 @click.argument("labels_path", metavar="LABELS.csv")
 @click.option(
     "--algorithm",
-    type=click.Choice(tuple(ALGORITHMS)),
+    type=click.Choice([name for name in ALGORITHMS if name != "settled-live"]),
     help=f"[default: {SIGNS_DEFAULT} for -1 and 1, {CLASSES_DEFAULT} for other classes]",
 )
 @click.option("--alpha", type=float, default=2.0, show_default=True)
 @click.option("--beta", type=float, default=1.0, show_default=True)
 @click.option(
-    "--prior", "q", type=float, default=0.5, show_default=True, help="The probability of +1."
+    "--prior",
+    "q",
+    type=float,
+    help="The probability of +1 before any label; not for settled.  [default: 0.5]",
+)
+@click.option(
+    "--class-prior",
+    type=ClassPriorType(),
+    help="For settled: the probability of each class before any label. learned, uniform, or one "
+    "number for each class in order, with commas between.  [default: learned]",
+)
+@click.option(
+    "--no-settle",
+    is_flag=True,
+    help="For settled: leave the beliefs as they are when the labels have arrived in their order.",
 )
 @click.option(
     "--seed",
@@ -51,6 +89,12 @@ if TYPE_CHECKING:
     help="With --truth: also the mean error over N random orders and its standard error.",
 )
 @click.option("-o", "--output", metavar="OUT.csv", help="Write there, not to standard output.")
+@click.option(
+    "--workers",
+    "workers_output",
+    metavar="OUT.csv",
+    help="Write what is known of each worker there; of fast-sbic and settled.",
+)
 @reading_options(
     "task", "worker", "label", "truth", example="task=HITId,worker=WorkerId,label=Answer"
 )
@@ -60,11 +104,14 @@ def command(
     algorithm: str | None,
     alpha: float,
     beta: float,
-    q: float,
+    q: float | None,
+    class_prior: "ClassPrior | None",
+    no_settle: bool,
     seed: int,
     truth_path: str | None,
     shuffles: int | None,
     output: str | None,
+    workers_output: str | None,
 ) -> None:
     """Estimate every task of a file of labels; `-` is standard input.
 
@@ -81,6 +128,10 @@ def command(
     a tie), in order of first appearance. majority, kos and te have no log_odds and no probability.
     A worker's accuracy is taken to be Beta(alpha, beta).
 
+    settled weighs every label by what is known of its worker in the end, and knows habits: it
+    gives the same result for every order of the file, while fast-sbic weighs a label by what was
+    known when it came. dawid-skene learns how each worker takes each class for each other.
+
     For other classes it has task, prediction (empty for a tie), confidence (the probability of the
     prediction) and p:CLASS for each class in order. Of majority, which has no probabilities, these
     are the shares of the votes, and empty for a task without votes.
@@ -96,30 +147,54 @@ def command(
       sbic infer answers.csv.gz --positive yes --negative no
       sbic infer batch.csv --columns task=HITId,worker=WorkerId,label=Answer
       sbic infer pets.jsonl --classes cat,dog,bird --skip unsure
+      sbic infer labels.csv --algorithm settled --workers workers.csv
     """
-    from pipeline.files.errors import BadFile
+    import numpy as np
 
-    prior = prior_of(alpha, beta, q)
+    from pipeline.files.errors import BadFile
+    from pipeline.progress import progress
+
+    prior = prior_of(alpha, beta, 0.5 if q is None else q)
     check_usage(labels_path, truth_path, shuffles, reading)
     try:
-        target = target_of(output, inputs=(labels_path, truth_path))
+        inputs = labels_path, truth_path
+        target, workers_target = target_of(output, inputs), target_of(workers_output, inputs)
         labels = read(labels_path, reading)
-        algorithm = algorithm or default_algorithm(labels)
-        check_classes(algorithm, labels)
+        run = Run(algorithm or default_algorithm(labels), prior, class_prior, not no_settle, seed)
+        check_choices(run, labels, q, workers_output)
         truth = known_truth(labels, truth_path, reading) if truth_path else None
-        estimate = estimated(algorithm, labels, prior, seed)
-        notes = [*notes_on_labels(labels, algorithm)]
+        with progress(f"Running {run.algorithm} on {len(labels):,} labels"):
+            fit = fitted(run, labels, np.random.default_rng(seed))
+        notes = [*notes_on_labels(labels, run.algorithm), *fit.notes]
         if truth:
-            notes += notes_on_error(estimate, truth, labels)
+            notes += notes_on_error(fit.estimate, truth, labels)
             if shuffles:
-                notes.append(
-                    shuffles_note(algorithm, labels, prior, truth.of_tasks, seed, shuffles)
-                )
-        write(labels, estimate, target)
+                notes.append(shuffles_note(run, labels, truth.of_tasks, shuffles))
+        write(estimate_csv_of(labels, fit.estimate), target)
+        if fit.engine and workers_output:
+            write(workers_csv_of(labels, fit.engine), workers_target)
     except BadFile as error:
         raise BadInput(str(error)) from error
     for note in notes:
         click.echo(note, err=True)
+
+
+class Run(NamedTuple):
+    """An algorithm and what it is told."""
+
+    algorithm: str
+    prior: "Prior"
+    class_prior: "ClassPrior | None"
+    settles: bool
+    seed: int
+
+
+class Fit(NamedTuple):
+    """What an algorithm says of the labels; the engine, if it runs on that; and what to tell."""
+
+    estimate: "AnyEstimate"
+    engine: "Engine | None" = None
+    notes: tuple[str, ...] = ()
 
 
 def prior_of(alpha: float, beta: float, q: float) -> "Prior":
@@ -167,15 +242,30 @@ def read(path: str, reading: Reading) -> "Labels":
         return read_labels(path, reading)
 
 
-def check_classes(algorithm: str, labels: "Labels") -> None:
-    """Refuse classes that the algorithm does not take, and say what does."""
-    if labels.are_signs or ALGORITHMS[algorithm].any_classes:
-        return
-    able = " or ".join(entry.name for entry in ALGORITHMS.values() if entry.any_classes)
-    raise BadInput(
-        f"{algorithm} needs labels that are -1 and 1, and these are {listed(labels.classes)}: make"
-        f" two of them that with --positive and --negative, or take --algorithm {able}"
-    )
+def check_choices(run: Run, labels: "Labels", q: float | None, workers_output: str | None) -> None:
+    """Refuse classes that the algorithm does not take, and options that are not for it."""
+    if not ALGORITHMS[run.algorithm].takes(labels):
+        able = " or ".join(entry.name for entry in ALGORITHMS.values() if entry.any_classes)
+        raise BadInput(
+            f"{run.algorithm} needs labels that are -1 and 1, and these are "
+            f"{listed(labels.classes)}: make two of them that with --positive and --negative, or "
+            f"take --algorithm {able.replace(' or settled-live', '')}"
+        )
+    is_settled = run.algorithm == "settled"
+    if is_settled and q is not None:
+        raise click.UsageError("settled takes --class-prior in place of --prior")
+    if not is_settled and (run.class_prior is not None or not run.settles):
+        raise click.UsageError(
+            f"--class-prior and --no-settle are for --algorithm settled, not {run.algorithm}"
+        )
+    if workers_output and run.algorithm not in ("settled", "fast-sbic"):
+        raise click.UsageError(f"--workers needs fast-sbic or settled, not {run.algorithm}")
+    given = run.class_prior
+    if isinstance(given, tuple) and len(given) != len(labels.classes):
+        raise click.UsageError(
+            f"--class-prior has {len(given)} numbers, and there are {len(labels.classes)} classes: "
+            f"{listed(labels.classes)}"
+        )
 
 
 def listed(classes: tuple[str, ...]) -> str:
@@ -207,14 +297,19 @@ def known_truth(labels: "Labels", path: str, reading: Reading) -> Truth:
     return Truth(of_tasks, is_known, len(truth.keys() - set(labels.task_names)))
 
 
-def estimated(algorithm: str, labels: "Labels", prior: "Prior", seed: int) -> "AnyEstimate":
-    """What the algorithm says of the labels in the order of the file."""
-    import numpy as np
+def fitted(run: Run, labels: "Labels", rng: "np.random.Generator") -> Fit:
+    """What the algorithm says of the labels in their order."""
+    from pipeline.inference import fast_sbic, settled
 
-    from pipeline.progress import progress
-
-    with progress(f"Running {algorithm} on {len(labels):,} labels"):
-        return ALGORITHMS[algorithm].load()(labels, prior, np.random.default_rng(seed))
+    if run.algorithm == "settled":
+        engine = settled.fitted(labels, run.prior, run.class_prior or "learned")
+        sweeps = engine.settle(settled.AT_REST).sweeps if run.settles else 0
+        note = f"at rest after {sweeps} {'sweep' if sweeps == 1 else 'sweeps'}"
+        return Fit(settled.estimate_of(engine, labels), engine, (note,) if run.settles else ())
+    if run.algorithm == "fast-sbic":
+        engine = fast_sbic.fitted(labels, run.prior)
+        return Fit(fast_sbic.estimate_of(engine, labels), engine)
+    return Fit(ALGORITHMS[run.algorithm].load()(labels, run.prior, rng))
 
 
 def notes_on_labels(labels: "Labels", algorithm: str) -> Iterator[str]:
@@ -239,9 +334,7 @@ def notes_on_error(estimate: "AnyEstimate", truth: Truth, labels: "Labels") -> I
     yield f"error: {estimate.error(truth.of_tasks):.4f} (tasks: {known})"
 
 
-def shuffles_note(
-    algorithm: str, labels: "Labels", prior: "Prior", truth: "Ints", seed: int, shuffles: int
-) -> str:
+def shuffles_note(run: Run, labels: "Labels", truth: "Ints", shuffles: int) -> str:
     """The mean error over random orders, each with a random generator of its own."""
     from statistics import fmean
 
@@ -250,24 +343,38 @@ def shuffles_note(
     from pipeline.inference.evaluation import shuffled_error, standard_error
     from pipeline.progress import progress
 
-    function = ALGORITHMS[algorithm].load()
+    def algorithm(labels: "Labels", prior: "Prior", rng: np.random.Generator) -> "AnyEstimate":
+        return fitted(run, labels, rng).estimate
+
     errors = []
     with progress("Shuffles", total=shuffles) as advance:
-        for child in np.random.SeedSequence(seed).spawn(shuffles):
+        for child in np.random.SeedSequence(run.seed).spawn(shuffles):
             rng = np.random.default_rng(child)
-            errors.append(shuffled_error(function, labels, prior, truth, rng))
+            errors.append(shuffled_error(algorithm, labels, run.prior, truth, rng))
             advance()
     spread = standard_error(errors)
     tail = "" if spread is None else f", standard error {spread:.4f}"
     return f"error over random orders: mean {fmean(errors):.4f}{tail} (orders: {shuffles})"
 
 
-def write(labels: "Labels", estimate: "AnyEstimate", target: Path | None) -> None:
-    """The estimate as CSV, whole or not at all."""
-    from pipeline.files.atomic import write_atomically
+def estimate_csv_of(labels: "Labels", estimate: "AnyEstimate") -> bytes:
+    """The estimate as CSV."""
     from pipeline.files.estimates import estimate_csv
 
-    content = estimate_csv(labels, estimate)
+    return estimate_csv(labels, estimate)
+
+
+def workers_csv_of(labels: "Labels", engine: "Engine") -> bytes:
+    """What is known of the workers as CSV."""
+    from pipeline.files.workers import workers_csv
+
+    return workers_csv(labels, engine)
+
+
+def write(content: bytes, target: Path | None) -> None:
+    """To the file, whole or not at all; or to standard output."""
+    from pipeline.files.atomic import write_atomically
+
     if target:
         write_atomically(target, content)
     else:

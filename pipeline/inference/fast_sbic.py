@@ -81,8 +81,7 @@ def fast_sbic(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEsti
     >>> fast_sbic(labels, Prior(), np.random.default_rng()).prediction.tolist()
     [1, -1]
     """
-    engine = fitted(labels, prior)
-    return estimate_from_logs(labels, engine.scores(np.arange(labels.tasks)))
+    return estimate_of(fitted(labels, prior), labels)
 
 
 def fitted(labels: Labels, prior: Prior) -> Engine:
@@ -90,3 +89,8 @@ def fitted(labels: Labels, prior: Prior) -> Engine:
     engine = Engine("fast-sbic", prior=prior)
     engine.take(labels.task, labels.worker, labels.answer)
     return engine
+
+
+def estimate_of(engine: Engine, labels: Labels) -> AnyEstimate:
+    """What the engine says of each task."""
+    return estimate_from_logs(labels, engine.scores(np.arange(labels.tasks)))

@@ -47,7 +47,7 @@ def online_form(
         case "mc":
             return ParticleFilter(*size, prior, rng)
         case "fast-sbic" | "settled" | "settled-live":
-            return EngineOnline(name, tasks, workers, prior)
+            return EngineOnline(name, *size, prior)
         case "sorted-sbic":
             return SortedSBICOnline(SortedSBIC(*size, prior))
     raise ValueError(f"no online form of {name}; there is one of {', '.join(ONLINE_FORMS)}")

@@ -71,7 +71,7 @@ def test_an_estimate_does_not_move_with_later_labels() -> None:
 @given(triples(tasks=5, workers=4, most=15), priors)
 @settings(max_examples=50)
 def test_fast_sbic_is_algorithm_1(labels: list[Triple], prior: Prior) -> None:
-    online = EngineOnline("fast-sbic", tasks=5, workers=4, prior=prior)
+    online = EngineOnline("fast-sbic", 5, 4, 5, prior)
     for triple in labels:
         online.observe(*triple)
     assert online.score == pytest.approx(algorithm_1(labels, 5, prior), abs=1e-9)

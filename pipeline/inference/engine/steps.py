@@ -1,5 +1,7 @@
 """What can happen to the state, each as one compiled step over a batch."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -101,6 +103,17 @@ def take(
 def take_one(state: State, i: int, j: int, x: int) -> tuple[int, float]:
     """Take one label, of a worker who is here; what became of it, and what it added."""
     return _take(state, i, j, x, False, 0.0)
+
+
+@kernel
+def observe(i: int, j: int, x: int, *state: Any) -> float:
+    """Take one label of two classes, and return its task's log-odds.
+
+    The arrays of the state come one by one: to unpack a tuple of them takes longer than the rest.
+    """
+    arrays = State(*state)
+    _take(arrays, i, j, x, False, 0.0)
+    return float(arrays.belief[i, SCORE + 1] - arrays.belief[i, SCORE])
 
 
 @kernel
