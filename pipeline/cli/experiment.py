@@ -98,7 +98,8 @@ def crowd_options(function: Function) -> Function:
         click.option(
             "--algorithms",
             type=AlgorithmNames(with_online_form),
-            help="Comma-separated, of majority, em, amf, kos, mc, fast-sbic, sorted-sbic.",
+            help="Comma-separated, of majority, em, amf, kos, mc, fast-sbic, sorted-sbic, settled "
+            "(at rest) and settled-live (as the labels arrive).",
         ),
         click.option("--tasks", type=click.IntRange(min=1), default=1000, show_default=True),
         click.option(

@@ -27,8 +27,9 @@ from pipeline.experiments.simulation import uncertainty_run, uniform_run
 from pipeline.inference.algorithm import Algorithm, AnyEstimate, Estimate
 from pipeline.inference.evaluation import standard_error
 from pipeline.inference.kos import SYNTHETIC_ITERATIONS, kos
-from pipeline.inference.online_forms import MOVE_ONE_TASK
 from pipeline.inference.registry import ALGORITHMS
+
+QUICK = ("majority", "fast-sbic", "settled-live")
 
 
 def default_runs(setting: Setting, algorithm: str) -> int:
@@ -39,11 +40,11 @@ def default_runs(setting: Setting, algorithm: str) -> int:
     [100, 40, 2]
     """
     if setting.policy == "uniform":
-        return 200 if algorithm in MOVE_ONE_TASK else 20 if algorithm == "mc" else 60
+        return 200 if algorithm in QUICK else 20 if algorithm == "mc" else 60
     quick, slower, slow = (100, 40, 2) if setting.arrival == "blocks" else (40, 20, 1)
-    if algorithm in MOVE_ONE_TASK:
+    if algorithm in QUICK:
         return quick
-    return slower if algorithm == "sorted-sbic" else slow
+    return slower if algorithm in ("sorted-sbic", "settled") else slow
 
 
 def figure1(
@@ -90,9 +91,9 @@ def measured_at(setting: Setting, algorithm: str) -> list[int]:
     [1, 2, 5, 10, 20, 25]
     """
     most = setting.max_labels
-    if setting.arrival == "blocks" and algorithm in MOVE_ONE_TASK:
+    if setting.arrival == "blocks" and algorithm in QUICK:
         return list(range(1, most + 1))
-    is_slow = setting.policy == "uncertainty" and algorithm not in MOVE_ONE_TASK
+    is_slow = setting.policy == "uncertainty" and algorithm not in QUICK
     if setting.arrival == "interleaved" and is_slow:
         return sorted({size for size in HEADLINE if size < most} | {most})
     return sorted({size for size in (1, 2, 5, *range(10, most, 10)) if size < most} | {most})
@@ -105,9 +106,8 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
     crowd = draw_crowd(setting.tasks, size, setting.labels_per_worker, setting.arrival, rng)
     sizes = measured_at(setting, algorithm) if setting.arrival == "blocks" else [size]
     estimates = uniform if setting.policy == "uniform" else uncertainty
-    truth = np.ones(crowd.tasks, dtype=np.int64)
     return {
-        str(labels_per_task): estimate.error(truth)
+        str(labels_per_task): estimate.error(crowd.truth)
         for labels_per_task, estimate in zip(
             sizes, estimates(algorithm, crowd, sizes, rng), strict=True
         )

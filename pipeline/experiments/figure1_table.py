@@ -19,6 +19,8 @@ REFERENCE: Mapping[tuple[str, str], Mapping[str, Sequence[float]]] = {
         "mc": (0.229, 0.100, 0.026, 0.0025),
         "fast-sbic": (0.301, 0.206, 0.096, 0.0198),
         "sorted-sbic": (0.252, 0.125, 0.0332, 0.0031),
+        "settled": (0.2214, 0.1015, 0.0295, 0.0028),
+        "settled-live": (0.2485, 0.1135, 0.0309, 0.0030),
     },
     ("uncertainty", "blocks"): {
         "majority": (0.283, 0.204, 0.109, 0.030),
@@ -29,6 +31,7 @@ REFERENCE: Mapping[tuple[str, str], Mapping[str, Sequence[float]]] = {
         "majority": (0.281, 0.210, 0.111, 0.029),
         "fast-sbic": (0.246, 0.123, 0.016, 0.00006),
         "sorted-sbic": (0.198, 0.055, 0.0012),
+        "settled-live": (0.210, 0.052, 0.0007),
     },
 }
 

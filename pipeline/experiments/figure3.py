@@ -106,7 +106,7 @@ def seconds(name: str, crowd: Crowd, rng: np.random.Generator) -> float:
     """The time of one run."""
     begin = process_time()
     simulation, algorithm = uncertainty_run(name, crowd, rng)
-    simulation.advance(len(crowd.label))
+    simulation.advance(len(crowd.right))
     algorithm.estimate()
     return process_time() - begin
 

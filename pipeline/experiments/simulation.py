@@ -38,31 +38,34 @@ class Simulation:
         self._answered: list[set[int]] = [set() for _ in range(crowd.workers)]
         self._labels_of = [0] * crowd.tasks
         self._chosen: list[int] = []
+        self._truth: list[int] = crowd.truth.tolist()
         for task in range(crowd.tasks):
             policy.update(task, 0, PRIOR.log_odds)
 
     def advance(self, until: int) -> None:
         """Go on until so many labels have been given in all."""
         choose, observe, update = self._policy.choose, self._observe, self._policy.update
-        labels_of, chosen = self._labels_of, self._chosen
+        labels_of, chosen, truth = self._labels_of, self._chosen, self._truth
         coming = slice(len(chosen), until)
-        workers, labels = self._crowd.worker[coming].tolist(), self._crowd.label[coming].tolist()
-        for worker, label in zip(workers, labels, strict=True):
+        workers, right = self._crowd.worker[coming].tolist(), self._crowd.right[coming].tolist()
+        for worker, is_right in zip(workers, right, strict=True):
             answered = self._answered[worker]
             task = choose(answered)
             assert task is not None, "a worker gives no more labels than there are tasks"
             answered.add(task)
             chosen.append(task)
             labels_of[task] += 1
-            update(task, labels_of[task], observe(task, worker, label))
+            update(task, labels_of[task], observe(task, worker, is_right * truth[task]))
 
     def labels(self) -> Labels:
         """All labels so far, in order."""
         given = len(self._chosen)
+        task = np.array(self._chosen, dtype=np.int64)
+        label = self._crowd.right[:given] * self._crowd.truth[task]
         return Labels(
-            np.array(self._chosen, dtype=np.int64),
+            task,
             self._crowd.worker[:given],
-            (self._crowd.label[:given] + 1) // 2,
+            (label + 1) // 2,
             tuple(map(str, range(self._crowd.tasks))),
             tuple(map(str, range(self._crowd.workers))),
         )

@@ -21,7 +21,7 @@ from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from pipeline.topics import Topics
-from tests.benchmarks import assignments
+from tests.benchmarks import assignments, engine
 from tests.benchmarks.latency import Place, milliseconds, summary
 from tests.benchmarks.workload import Crowd, produce, seconds_until_counted
 from tests.instances import instance
@@ -145,6 +145,7 @@ def compared(milliseconds: Sequence[float]) -> list[str]:
 
 
 if __name__ == "__main__":
+    engine.report(console)
     with EmbeddedBroker() as kafka:
         throughput(kafka)
         latency(kafka)

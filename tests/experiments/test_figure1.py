@@ -128,12 +128,23 @@ EXPECTED = [
     ("uniform", "blocks", "em", 20, 0.108),
     ("uniform", "blocks", "kos", 20, 0.111),
     ("uniform", "blocks", "mc", 10, 0.229),
+    ("uniform", "blocks", "settled", 10, 0.2214),
+    ("uniform", "blocks", "settled", 20, 0.1015),
+    ("uniform", "blocks", "settled", 40, 0.0295),
+    ("uniform", "blocks", "settled", 80, 0.0028),
+    ("uniform", "blocks", "settled-live", 10, 0.2485),
+    ("uniform", "blocks", "settled-live", 20, 0.1135),
+    ("uniform", "blocks", "settled-live", 40, 0.0309),
+    ("uniform", "blocks", "settled-live", 80, 0.0030),
     ("uncertainty", "blocks", "majority", 20, 0.204),
     ("uncertainty", "blocks", "fast-sbic", 20, 0.187),
     ("uncertainty", "blocks", "sorted-sbic", 20, 0.104),
     ("uncertainty", "interleaved", "majority", 20, 0.210),
     ("uncertainty", "interleaved", "fast-sbic", 20, 0.123),
     ("uncertainty", "interleaved", "sorted-sbic", 20, 0.055),
+    ("uncertainty", "interleaved", "settled-live", 10, 0.210),
+    ("uncertainty", "interleaved", "settled-live", 20, 0.052),
+    ("uncertainty", "interleaved", "settled-live", 40, 0.0007),
 ]
 
 

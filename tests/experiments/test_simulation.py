@@ -23,13 +23,13 @@ def error(labels_per_task: int, arrival: str, seed: int, algorithm: str | None =
     """Of 200 tasks: of majority under the uniform policy, or of an algorithm under uncertainty."""
     generator = rng(seed)
     crowd = draw_crowd(200, labels_per_task, 10, arrival, generator)
-    truth = np.ones(200, np.int64)
+    truth = crowd.truth
     if algorithm is None:
         simulation = uniform_run(crowd, generator)
-        simulation.advance(len(crowd.label))
+        simulation.advance(len(crowd.right))
         return majority(simulation.labels(), PRIOR, generator).error(truth)
     simulation, online = uncertainty_run(algorithm, crowd, generator)
-    simulation.advance(len(crowd.label))
+    simulation.advance(len(crowd.right))
     return online.estimate().error(truth)
 
 
@@ -50,7 +50,7 @@ def test_workers_come_in_blocks_or_in_turns() -> None:
 
 def test_workers_are_right_as_often_as_their_prior_says_and_some_more_often_than_others() -> None:
     crowd = draw_crowd(10_000, 10, 10, "blocks", rng())
-    right = (crowd.label.reshape(-1, 10) > 0).mean(axis=1)
+    right = (crowd.right.reshape(-1, 10) > 0).mean(axis=1)
     assert right.mean() == pytest.approx(4 / 7, abs=4 * right.std() / 100)
     # Beta-binomial: p (1 - p) (α + β + L) / (α + β + 1) / L
     assert right.var() == pytest.approx(4 / 7 * 3 / 7 * 17 / 8 / 10, rel=0.1)
@@ -68,7 +68,7 @@ def test_no_worker_gets_a_task_twice(name: str, arrival: str) -> None:
         simulation: Simulation = uniform_run(crowd, rng())
     else:
         simulation, _ = uncertainty_run(name, crowd, rng())
-    simulation.advance(len(crowd.label))
+    simulation.advance(len(crowd.right))
     labels = simulation.labels()
     assert len(pairs(labels)) == len(labels) == 96
 
@@ -82,7 +82,7 @@ def test_the_uniform_policy_gives_every_task_as_many_labels(arrival: str) -> Non
         labels = simulation.labels()
         assert np.bincount(labels.task).tolist() == [labels_per_task] * 100
         assert np.array_equal(labels.worker, crowd.worker[: len(labels)])
-        assert np.array_equal(labels.label, crowd.label[: len(labels)])
+        assert np.array_equal(labels.label, crowd.right[: len(labels)] * crowd.truth[labels.task])
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
@@ -101,7 +101,7 @@ def test_a_run_of_the_same_seed_is_the_same(name: str) -> None:
     for seed in (3, 3, 4):
         crowd = draw_crowd(30, 4, 5, "blocks", rng(2))
         simulation, online = uncertainty_run(name, crowd, rng(seed))
-        simulation.advance(len(crowd.label))
+        simulation.advance(len(crowd.right))
         runs.append((simulation.labels().task.tolist(), online.score.tolist()))
     assert runs[0] == runs[1] != runs[2]
 
