@@ -5,6 +5,8 @@ few labels at a time, so that one with a million of them holds up nobody. When t
 whole has moved, all tasks are due.
 """
 
+import numpy as np
+
 from pipeline.inference.compiled import kernel
 from pipeline.inference.engine.ledger import task_of
 from pipeline.inference.engine.state import (
@@ -72,6 +74,9 @@ def make_worker_due(state: State, j: int) -> None:
         state.worker_link[last, WORKER_DUE] = j
     state.whole[LAST_WORKER_DUE] = j
     state.worker_link[j, WORKER_DUE] = NONE
+    state.worker[
+        j, PATH
+    ] = -np.inf  # never far enough: it is not asked for again while in the queue
 
 
 @kernel

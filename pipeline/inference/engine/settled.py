@@ -55,6 +55,7 @@ M = 8.0  # labels of a stranger that count for p
 S = 16.0  # labels of all classes evenly that count for f
 C = 100.0  # tasks of all classes evenly that count for π
 FLOOR = 0.02  # of q, for all classes together
+MULTIPLIED = 32  # odds, at the most, before their logarithm is taken: so few cannot overflow
 SURE = 1e-6  # how near to 0 or 1 a worker's p may come
 
 
@@ -97,8 +98,8 @@ def weigh_anew(state: State, i: int) -> None:
     score = state.belief[i, BELIEF + classes : BELIEF + 2 * classes]
     worker = state.worker
     for k in range(classes):
-        score[k] = log(pi[k])
-        odds[k] = 1.0
+        score[k] = 0.0
+        odds[k] = pi[k]
     stranger = M * worth_of_stranger(state)
     evenly = S / classes
     floor = FLOOR / classes
@@ -117,9 +118,9 @@ def weigh_anew(state: State, i: int) -> None:
             theta = max((p - by_habit) / (1.0 - by_habit), -1.0)
             guessed = (1.0 - theta) * (worker[j, SAID + x] - 1.0 + evenly) * share
             odds[x] *= max(theta + guessed, floor) / max(guessed, floor)
-        for k in range(classes):  # one logarithm for several labels: so few cannot overflow
-            if odds[k] != 1.0:
-                score[k] += log(odds[k])
-                odds[k] = 1.0
         left -= CHUNK
         chunk = state.chunk[chunk, NEXT]
+        if left <= 0 or left % MULTIPLIED < CHUNK:
+            for k in range(classes):
+                score[k] += log(odds[k])
+                odds[k] = 1.0

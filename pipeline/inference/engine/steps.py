@@ -148,6 +148,9 @@ def _look_ahead(state: State, tasks: Ints, workers: Ints) -> None:
         newest = max(state.worker_link[workers[t], NEWEST], 0)
         read += int(state.belief[tasks[t], TASK_PATH]) + state.chunk[last, NEXT]
         read += state.label[newest, NEWER] + state.label[CHUNK * last, OLDER]
+        counts += state.worker[workers[t], GIVEN]
+        if len(state.vote):
+            counts += state.vote[CHUNK * last]
     for t in range(len(tasks)):
         chunk, left = state.task[tasks[t], FIRST], state.task[tasks[t], LABELS]
         while left > 0:
