@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pipeline.inference.labels import Ints, Labels
 
 
+CHOICES = [name for name in ALGORITHMS if name != "settled-live"]  # which is --no-settle here
+
+
 class ClassPriorType(click.ParamType):
     """learned, uniform, or a number for each class."""
 
@@ -52,7 +55,7 @@ class ClassPriorType(click.ParamType):
 @click.argument("labels_path", metavar="LABELS.csv")
 @click.option(
     "--algorithm",
-    type=click.Choice([name for name in ALGORITHMS if name != "settled-live"]),
+    type=click.Choice(CHOICES),
     help=f"[default: {SIGNS_DEFAULT} for -1 and 1, {CLASSES_DEFAULT} for other classes]",
 )
 @click.option("--alpha", type=float, default=2.0, show_default=True)
@@ -245,11 +248,11 @@ def read(path: str, reading: Reading) -> "Labels":
 def check_choices(run: Run, labels: "Labels", q: float | None, workers_output: str | None) -> None:
     """Refuse classes that the algorithm does not take, and options that are not for it."""
     if not ALGORITHMS[run.algorithm].takes(labels):
-        able = " or ".join(entry.name for entry in ALGORITHMS.values() if entry.any_classes)
+        able = " or ".join(name for name in CHOICES if ALGORITHMS[name].any_classes)
         raise BadInput(
             f"{run.algorithm} needs labels that are -1 and 1, and these are "
             f"{listed(labels.classes)}: make two of them that with --positive and --negative, or "
-            f"take --algorithm {able.replace(' or settled-live', '')}"
+            f"take --algorithm {able}"
         )
     is_settled = run.algorithm == "settled"
     if is_settled and q is not None:

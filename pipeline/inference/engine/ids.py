@@ -1,11 +1,7 @@
 """Names to integers: the one place where tasks and workers get the numbers the engine knows."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Generic, TypeVar
-
-import numpy as np
-
-from pipeline.inference.labels import Ints
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -34,7 +30,3 @@ class Ids(Generic[Name]):
         if number == len(self.names):
             self.names.append(name)
         return number
-
-    def numbers(self, names: Iterable[Name]) -> Ints:
-        """The number of each of these names."""
-        return np.array([self.number(name) for name in names], np.int64)
