@@ -4,22 +4,27 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from math import inf
+from functools import cached_property
+from math import fsum, inf
 from typing import Any, Literal, Self, cast
+
+from pipeline.classes import SUM_TOLERANCE, Classes
 
 HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(\d{1,5}))?")
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 KAFKA_PORT = 9092
 
+AlgorithmName = Literal["fast-sbic", "settled"]
+ClassPrior = Literal["learned", "uniform"] | tuple[float, ...]
+
 
 class BadSetting(ValueError):
-    """A setting has a value it cannot have; says which, what it needs and what it has."""
+    """A setting has a value it cannot have; says which, what it needs and what it has, and why."""
 
-    def __init__(self, name: str, needs: str, value: object) -> None:
-        super().__init__(f"{variable(name)} must be {needs}, not {value!r}")
+    def __init__(self, name: str, needs: str, value: object, why: str = "") -> None:
         self.name = name
-        self.needs = needs
-        self.value = value
+        self.problem = f"must be {needs}, not {value!r}" + (f": {why}" if why else "")
+        super().__init__(f"{variable(name)} {self.problem}")
 
 
 def variable(name: str) -> str:
@@ -61,6 +66,29 @@ def _host_and_port(address: str) -> str | None:
 
 def _is_positive(value: float) -> bool:
     return 0 < value < inf
+
+
+def _are_classes(value: str) -> bool:
+    return len(Classes.parse(value)) > 1  # or says what is wrong
+
+
+def _class_prior(text: str) -> ClassPrior:
+    """What a class prior stands for.
+
+    >>> _class_prior("uniform"), _class_prior("0.2, 0.3, 0.5")
+    ('uniform', (0.2, 0.3, 0.5))
+    """
+    if text == "learned" or text == "uniform":
+        return cast(ClassPrior, text)
+    try:
+        numbers = tuple(map(float, text.split(",")))
+    except ValueError:
+        raise ValueError("these are not numbers with commas between") from None
+    if not all(0 < number < 1 for number in numbers):
+        raise ValueError("each number must be between 0 and 1")
+    if abs(fsum(numbers) - 1) > SUM_TOLERANCE:
+        raise ValueError(f"the numbers add up to {fsum(numbers):.9g}")
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -124,9 +152,37 @@ class Settings:
     )
     prior: float = _setting(
         0.5,
-        "Probability that a task's truth is +1, before any label.",
+        "For fast-sbic: probability that a task's truth is +1, before any label.",
         "a number between 0 and 1",
         lambda value: 0 < value < 1,
+    )
+    classes: str = _setting(
+        "-1,1",
+        "What tasks can be: -1,1 or names with commas between.",
+        "-1,1 or 2 to 1000 different names with commas between",
+        _are_classes,
+    )
+    algorithm: Literal["fast-sbic", "settled"] | None = _setting(
+        None,
+        "fast-sbic, for classes -1 and 1 only, or settled.  "
+        "[default: fast-sbic for -1 and 1, settled for names]",
+        "fast-sbic or settled",
+        lambda value: value in ("fast-sbic", "settled"),
+        str,
+    )
+    class_prior: str | None = _setting(
+        None,
+        "For settled: probability of each class before any label. learned, uniform, or a number "
+        "for each class with commas between.  [default: learned]",
+        "learned, uniform, or a number for each class, adding up to 1, with commas between",
+        lambda value: bool(_class_prior(value)),
+        str,
+    )
+    settle_tolerance: float = _setting(
+        1e-4,
+        "For settled: a probability that would move by less than this is at rest.",
+        "a number from 1e-12 to 0.1",
+        lambda value: 1e-12 <= value <= 0.1,
     )
     repeats: Literal["first", "last"] = _setting(
         "first",
@@ -217,8 +273,24 @@ class Settings:
             value = getattr(self, spec.name)
             if value is None and spec.default is None:
                 continue
-            if not spec.metadata["good"](value):
-                raise BadSetting(spec.name, spec.metadata["needs"], value)
+            _check(spec, value, given=value)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse settings that are good by themselves and not with each other."""
+        if self.algorithm == "fast-sbic" and not self.crowd_classes.is_signs:
+            why = f"fast-sbic is for -1 and 1, and the classes are {self.crowd_classes.listed()}"
+            raise BadSetting("algorithm", "settled", self.algorithm, why)
+        if self.chosen_algorithm == "settled" and self.prior != SPECS["prior"].default:
+            why = "settled has SBIC_CLASS_PRIOR in its place"
+            raise BadSetting("prior", "left out", self.prior, why)
+        if self.chosen_algorithm == "fast-sbic" and self.class_prior is not None:
+            why = "it is for settled, and fast-sbic has SBIC_PRIOR in its place"
+            raise BadSetting("class_prior", "left out", self.class_prior, why)
+        prior, classes = self.chosen_class_prior, self.crowd_classes
+        if isinstance(prior, tuple) and len(prior) != len(classes):
+            needs = f"{len(classes)} numbers, one for each of {classes.listed()}"
+            raise BadSetting("class_prior", needs, self.class_prior)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -239,6 +311,40 @@ class Settings:
         """The broker addresses as Kafka clients take them."""
         return [cast(str, _host_and_port(part)) for part in self.broker.split(",")]
 
+    @cached_property
+    def crowd_classes(self) -> Classes:
+        """The classes of the project."""
+        return Classes.parse(self.classes)
+
+    @property
+    def chosen_algorithm(self) -> AlgorithmName:
+        """The algorithm that was named, or that of the classes.
+
+        >>> Settings().chosen_algorithm, Settings(classes="cat,dog").chosen_algorithm
+        ('fast-sbic', 'settled')
+        """
+        return self.algorithm or ("fast-sbic" if self.crowd_classes.is_signs else "settled")
+
+    @cached_property
+    def chosen_class_prior(self) -> ClassPrior:
+        """The probability of each class before any label, for settled.
+
+        >>> Settings(classes="cat,dog", class_prior="0.2,0.8").chosen_class_prior
+        (0.2, 0.8)
+        """
+        return "learned" if self.class_prior is None else _class_prior(self.class_prior)
+
+
+def _check(spec: Field[Any], value: Any, given: object) -> None:
+    """Refuse a value that is not good; the check may raise `ValueError` to say why."""
+    why = ""
+    try:
+        good = spec.metadata["good"](value)
+    except ValueError as error:
+        good, why = False, str(error)
+    if not good:
+        raise BadSetting(spec.name, spec.metadata["needs"], given, why)
+
 
 SPECS: dict[str, Field[Any]] = {spec.name: spec for spec in fields(Settings)}
 
@@ -255,9 +361,7 @@ def read_setting(name: str, text: str) -> Any:
     spec = SPECS[name]
     try:
         value = spec.metadata["kind"](text)
-        good = spec.metadata["good"](value)
     except (ValueError, KeyError):
-        good = False
-    if not good:
-        raise BadSetting(name, spec.metadata["needs"], text)
+        raise BadSetting(name, spec.metadata["needs"], text) from None
+    _check(spec, value, given=text)
     return value

@@ -71,6 +71,8 @@ class Topics:
         yield self.assignments
         yield self.answers
         yield self.votes
+        yield self.evidence
+        yield self.estimates
         yield self.posteriors
         yield self.workers
         yield self.dead_letters
@@ -120,8 +122,22 @@ class Topics:
         return self._topic("votes", "none", config, public=False)
 
     @cached_property
+    def evidence(self) -> Topic:
+        """Changelog of the task agent's table: the votes that were counted, and facts."""
+        config = _kept(FOREVER)
+        config["max.message.bytes"] = str(BATCH_MAX_BYTES)
+        return self._topic("evidence", "none", config, public=False)
+
+    @cached_property
+    def estimates(self) -> Topic:
+        """What instances tell each other of tasks and workers: all of it after every rebalance."""
+        config = _kept(DAY_HOURS) | BY_TIME_OF_WRITING
+        config["max.message.bytes"] = str(BATCH_MAX_BYTES)
+        return self._topic("estimates", "none", config, public=False)
+
+    @cached_property
     def posteriors(self) -> Topic:
-        """What is known of each task; also the changelog of the task agent's table."""
+        """What is known of each task."""
         return self._topic("posteriors", "task", _compacted(), tuning=_small_segments())
 
     @cached_property

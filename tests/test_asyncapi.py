@@ -1,5 +1,6 @@
 """The AsyncAPI document says what the code does: topics, keys, and the headers of dead letters."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,25 @@ def test_every_reference_of_the_document_leads_somewhere() -> None:
             assert (FOLDER / reference).is_file()
     referenced = {FOLDER / reference for reference in found if not reference.startswith("#")}
     assert referenced == set(FOLDER.glob("*.schema.json"))
+
+
+MESSAGES: dict[str, Any] = ASYNCAPI["components"]["messages"]
+
+
+@pytest.mark.parametrize("name", [name for name, m in MESSAGES.items() if "examples" in m])
+def test_the_examples_of_a_message_are_what_its_schema_takes(name: str) -> None:
+    content = json.loads((FOLDER / MESSAGES[name]["payload"]["schema"]["$ref"]).read_text())
+    for example in MESSAGES[name]["examples"]:
+        Draft202012Validator(content).validate(example["payload"])
+
+
+@pytest.mark.parametrize("name", ["label", "task", "posterior"])
+def test_what_depends_on_the_classes_has_an_example_of_each_kind(name: str) -> None:
+    summaries = {example["summary"] for example in MESSAGES[name]["examples"]}
+    assert summaries >= {
+        "In a project with the classes -1 and 1.",
+        "In a project whose classes have names.",
+    }
 
 
 def dead_letter_headers_schema() -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The schemas say what the code does: the same labels are good, and what is published is valid."""
 
 import json
+from collections.abc import Callable
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,14 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 from jsonschema import Draft202012Validator
 
+from pipeline.classes import NAME_MAX_BYTES, RETRACT, SIGNS, SKIP, Classes
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord
-from pipeline.records.labels import encode_label, parse_label
+from pipeline.records.labels import encode_label, label_parser
+from pipeline.records.named_posteriors import (
+    by_name,
+    named_posterior_of,
+    parse_any_posterior,
+)
 from pipeline.records.posteriors import encode_posterior, parse_posterior, posterior_of
 from pipeline.records.workers import encode_worker
 
@@ -44,8 +52,11 @@ ids = st.text(min_size=1, max_size=300) | st.sampled_from(
     ["t1", "", "x" * 64, "x" * 65, "x" * 256, "x" * 257, "é" * 128, "é" * 129, "🐦" * 64, "🐦" * 65]
 )
 labels: st.SearchStrategy[Any] = st.sampled_from(
-    [1, -1, 0, None, 2, -2, True, False, 1.0, -1.0, 0.0, "1", [], {}, 10**30]
+    [1, -1, 0, None, 2, -2, True, False, 1.0, -1.0, 0.0, "1", [], {}, 10**30, "cat", "dog", "Cat"]
 )
+PETS = Classes(("cat", "dog", "bird"))
+parse_sign = label_parser(SIGNS)
+parse_pet = label_parser(PETS)
 nearly_labels = st.fixed_dictionaries(
     {},
     optional={
@@ -58,19 +69,41 @@ nearly_labels = st.fixed_dictionaries(
 full_labels = st.fixed_dictionaries({"task": ids, "worker": ids, "label": labels})
 
 
-def is_taken(value: bytes) -> bool:
+def is_taken(value: bytes, parse: Callable[[bytes], object]) -> bool:
     try:
-        parse_label(value)
+        parse(value)
     except BadRecord:
         return False
     return True
 
 
-def is_beyond_schema(record: dict[str, Any]) -> bool:
-    """What the schema's description says that JSON Schema cannot: bytes, and 1.0."""
-    return type(record["label"]) is float or any(
-        len(record[name].encode()) > ID_MAX_BYTES for name in ("task", "worker")
+def is_beyond_schema(record: dict[str, Any], classes: Classes) -> bool:
+    """What the schema's description says that JSON Schema cannot: classes, bytes, and 1.0."""
+    label = record["label"]
+    is_class = label in (0, None) or classes.number_of(label) is not None
+    return (
+        type(label) is float
+        or not is_class
+        or any(len(record[name].encode()) > ID_MAX_BYTES for name in ("task", "worker"))
     )
+
+
+def schema_of_labels(classes: Classes) -> Draft202012Validator:
+    """The schema for one of the two kinds of projects."""
+    content = schema("label")
+    kind = "sign" if classes.is_signs else "name"
+    content["properties"]["label"] = {"$ref": f"#/$defs/{kind}"}
+    return Draft202012Validator(content)
+
+
+def classes_with(label: object) -> Classes:
+    """The classes of some project in which this may be a label; those by name if it is a string."""
+    if type(label) is not str:
+        return SIGNS
+    try:
+        return Classes((label, "another class"))
+    except ValueError:
+        return PETS
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -98,7 +131,9 @@ def records_of(kind: str) -> st.SearchStrategy[dict[str, Any]]:
 
 @given(records_of("label"))
 def test_what_the_label_schema_takes_the_validator_takes(record: dict[str, Any]) -> None:
-    assert is_taken(json.dumps(record).encode()) is not is_beyond_schema(record)
+    classes = classes_with(record["label"])
+    taken = is_taken(json.dumps(record).encode(), label_parser(classes))
+    assert taken is not is_beyond_schema(record, classes)
 
 
 @given(nearly_labels | full_labels | json_values, st.booleans())
@@ -106,15 +141,31 @@ def test_the_validator_takes_exactly_what_the_label_schema_takes(
     record: Any, ascii_only: bool
 ) -> None:
     value = json.dumps(record, ensure_ascii=ascii_only).encode()
-    good = is_valid("label", record) and not is_beyond_schema(record)
-    assert is_taken(value) is good
+    for classes, parse in ((SIGNS, parse_sign), (PETS, parse_pet)):
+        good = schema_of_labels(classes).is_valid(record) and not is_beyond_schema(record, classes)
+        assert is_taken(value, parse) is good
+        assert is_valid("label", record) or not good
 
 
-@given(ids.filter(lambda name: 0 < len(name.encode()) <= 256), st.sampled_from([1, -1, 0, None]))
+good_ids = ids.filter(lambda name: 0 < len(name.encode()) <= 256)
+
+
+@given(good_ids, st.sampled_from([1, -1, 0, None]))
 def test_the_labels_that_the_tools_write_are_valid(name: str, label: int | None) -> None:
     value = encode_label(name, name, label)
     assert is_valid("label", json.loads(value))
-    assert parse_label(value) == (name, name, label)
+    code = SIGNS.number_of(label) if label else {0: SKIP, None: RETRACT}[label]
+    assert parse_sign(value) == (name, name, code)
+
+
+@given(good_ids, st.sampled_from([*PETS.names, 0, None]))
+def test_the_labels_by_name_that_the_tools_write_are_valid(
+    name: str, label: int | str | None
+) -> None:
+    value = encode_label(name, name, label)
+    assert is_valid("label", json.loads(value))
+    code = {0: SKIP, None: RETRACT}.get(label, PETS.number_of(label))  # type: ignore[arg-type]
+    assert parse_pet(value) == (name, name, code)
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -130,6 +181,79 @@ def test_published_posteriors_are_valid_and_come_back_to_the_last_bit(
     value = encode_posterior(posterior)
     VALIDATORS["posterior"].validate(json.loads(value))
     assert parse_posterior(value) == posterior
+    assert parse_any_posterior(value) == posterior
+
+
+names = st.text(min_size=1, max_size=NAME_MAX_BYTES).filter(
+    lambda name: classes_with(name).names[0] == name
+)
+
+
+@given(
+    st.text(min_size=1, max_size=64),
+    st.dictionaries(names, st.floats(1e-6, 1), min_size=2, max_size=8),
+    counts,
+    sources,
+    st.integers(0, 8),
+)
+def test_published_posteriors_by_name_are_valid_and_come_back_to_the_last_bit(
+    task: str, shares: dict[str, float], number: int, counted: dict[str, int], gold: int
+) -> None:
+    classes = Classes(tuple(shares))
+    probabilities = [share / fsum(shares.values()) for share in shares.values()]
+    posterior = named_posterior_of(
+        classes, task, probabilities, number, counted, 0, gold if gold < len(classes) else None
+    )
+    posterior["prior"] = by_name(classes, probabilities)
+    value = encode_posterior(posterior)
+    VALIDATORS["posterior"].validate(json.loads(value))
+    assert parse_any_posterior(value) == posterior
+
+
+OF_SIGNS, GOLD_OF_SIGNS, OF_NAMES, GOLD_OF_NAMES = schema("posterior")["examples"]
+
+
+@pytest.mark.parametrize("example", schema("posterior")["examples"])
+def test_the_examples_of_posteriors_are_taken(example: dict[str, Any]) -> None:
+    assert parse_any_posterior(json.dumps(example).encode()) == example
+
+
+@pytest.mark.parametrize(
+    ("example", "changes"),
+    [
+        (OF_SIGNS, {"prediction": "1"}),
+        (OF_SIGNS, {"prediction": None}),
+        (OF_SIGNS, {"prior": {"-1": 0.5, "1": 0.5}}),
+        (GOLD_OF_SIGNS, {"prediction": 0}),
+        (GOLD_OF_SIGNS, {"evidence": {"-1": 0.5, "1": 0.5}}),
+        (OF_NAMES, {"prediction": 1}),
+        (OF_NAMES, {"prediction": ""}),
+        (OF_NAMES, {"prediction": "x" * 65}),
+        (OF_NAMES, {"confidence": None}),
+        (OF_NAMES, {"confidence": 1.5}),
+        (OF_NAMES, {"probabilities": 0.5}),
+        (OF_NAMES, {"probabilities": {"cat": 1.0}}),
+        (OF_NAMES, {"probabilities": {"cat": 1.5, "dog": -0.5}}),
+        (OF_NAMES, {"probabilities": {"cat": "0.5", "dog": 0.5}}),
+        (OF_NAMES, {"prior": 0.5}),
+        (OF_NAMES, {"prior": {"cat": 1.0, "dog": 0.0, "bird": 0.0}}),
+        (OF_NAMES, {"gold": True}),
+        (OF_NAMES, {"status": "closed"}),
+        (OF_NAMES, {"reason": "labels"}),
+        (GOLD_OF_NAMES, {"prediction": None}),
+        (GOLD_OF_NAMES, {"evidence": 0.5}),
+    ],
+    ids=str,
+)
+def test_a_posterior_of_one_kind_has_nothing_of_the_other(
+    example: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    assert not is_valid("posterior", {**example, **changes})
+
+
+@pytest.mark.parametrize("name", ["prediction", "probabilities", "confidence", "labels", "sources"])
+def test_a_posterior_by_name_has_all_its_fields(name: str) -> None:
+    assert not is_valid("posterior", {key: v for key, v in OF_NAMES.items() if key != name})
 
 
 @given(
@@ -159,3 +283,36 @@ def test_published_workers_are_valid(
         }
     )
     VALIDATORS["worker"].validate(json.loads(value))
+
+
+settled_fields = st.fixed_dictionaries(
+    {
+        "theta": st.floats(-1, 1),
+        "habits": st.dictionaries(
+            names | st.sampled_from(SIGNS.names), st.floats(0, 1), min_size=2
+        ),
+    }
+)
+
+
+@given(settled_fields)
+def test_published_workers_under_settled_are_valid(more: dict[str, Any]) -> None:
+    record = {**schema("worker")["examples"][0], **more}
+    VALIDATORS["worker"].validate(json.loads(encode_worker(record)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"theta": 0.5},
+        {"habits": {"cat": 0.5, "dog": 0.5}},
+        {"theta": 1.5, "habits": {"cat": 0.5, "dog": 0.5}},
+        {"theta": None, "habits": {"cat": 0.5, "dog": 0.5}},
+        {"theta": 0.5, "habits": {"cat": 1.0}},
+        {"theta": 0.5, "habits": [0.5, 0.5]},
+        {"theta": 0.5, "habits": {"cat": 1.5, "dog": 0.5}},
+    ],
+    ids=str,
+)
+def test_what_settled_does_not_say_of_a_worker_is_not_valid(more: dict[str, Any]) -> None:
+    assert not is_valid("worker", {**schema("worker")["examples"][0], **more})

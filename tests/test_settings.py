@@ -11,7 +11,13 @@ from pipeline.settings import BadSetting, Settings, variable
 from pipeline.tools.instances import environment
 
 ALL = [spec.name for spec in fields(Settings)]
-GOOD = {
+SETTLED = {
+    "classes": "cat, dog,bird",
+    "algorithm": "settled",
+    "class_prior": "0.2,0.3,0.5",
+    "settle_tolerance": "1e-06",
+}
+FAST = {
     "broker": "kafka://one:1,two:2",
     "prefix": "birds-2.a_b",
     "partitions": "32",
@@ -21,6 +27,8 @@ GOOD = {
     "alpha": "4",
     "beta": "0.5",
     "prior": "0.3",
+    "classes": "1,-1",
+    "algorithm": "fast-sbic",
     "repeats": "last",
     "policy": "uniform",
     "seed": "7",
@@ -54,6 +62,20 @@ BAD = [
     ("beta", "inf"),
     ("prior", "1"),
     ("prior", "0"),
+    ("classes", "cat"),
+    ("classes", "cat,dog,cat"),
+    ("classes", "cat,,dog"),
+    ("algorithm", "em"),
+    ("class_prior", "flat"),
+    ("class_prior", "0.5,half"),
+    ("class_prior", "0.5,0.4"),
+    ("class_prior", "0,1"),
+    ("class_prior", "0.5,nan"),
+    ("class_prior", "0.5,,0.5"),
+    ("settle_tolerance", "0"),
+    ("settle_tolerance", "1e-13"),
+    ("settle_tolerance", "0.2"),
+    ("settle_tolerance", "nan"),
     ("repeats", "all"),
     ("policy", "random"),
     ("seed", "-1"),
@@ -81,14 +103,15 @@ def show(settings: Settings) -> None:
 
 
 def test_there_is_a_good_value_for_each() -> None:
-    assert set(GOOD) == set(ALL)
+    assert set(FAST) | set(SETTLED) == set(ALL)
 
 
-def test_variables_flags_and_the_command_agree() -> None:
-    environment = {variable(name): text for name, text in GOOD.items()}
+@pytest.mark.parametrize("good", [FAST, SETTLED])
+def test_variables_flags_and_the_command_agree(good: dict[str, str]) -> None:
+    environment = {variable(name): text for name, text in good.items()}
     expected = Settings.from_env(environment)
     assert expected != Settings.from_env({})
-    flags = [part for name, text in GOOD.items() for part in ("--" + name.replace("_", "-"), text)]
+    flags = [part for name, text in good.items() for part in ("--" + name.replace("_", "-"), text)]
     assert CliRunner().invoke(show, flags).output.strip() == repr(expected)
     assert CliRunner().invoke(show, env=environment).output.strip() == repr(expected)
 
@@ -110,8 +133,74 @@ def test_a_bad_variable_is_named(name: str, text: str) -> None:
     assert variable(name) in result.output
 
 
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (
+            {"classes": "cat,dog", "algorithm": "fast-sbic"},
+            "SBIC_ALGORITHM must be settled, not 'fast-sbic': "
+            "fast-sbic is for -1 and 1, and the classes are 'cat', 'dog'",
+        ),
+        (
+            {"classes": "cat,dog,bird", "class_prior": "0.5,0.5"},
+            "SBIC_CLASS_PRIOR must be 3 numbers, one for each of 'cat', 'dog', 'bird', "
+            "not '0.5,0.5'",
+        ),
+        (
+            {"class_prior": "uniform"},
+            "SBIC_CLASS_PRIOR must be left out, not 'uniform': "
+            "it is for settled, and fast-sbic has SBIC_PRIOR in its place",
+        ),
+        (
+            {"algorithm": "settled", "prior": "0.3"},
+            "SBIC_PRIOR must be left out, not 0.3: settled has SBIC_CLASS_PRIOR in its place",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(given: dict[str, str], problem: str) -> None:
+    env = {variable(name): text for name, text in given.items()}
+    with pytest.raises(BadSetting) as bad:
+        Settings.from_env(env)
+    assert str(bad.value) == problem
+    result = CliRunner().invoke(show, env=env)
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("classes", "cat,dog,cat", "the class 'cat' is given twice"),
+        ("class_prior", "0.5,0.4", "the numbers add up to 0.9"),
+    ],
+)
+def test_what_is_wrong_with_classes_is_said(name: str, text: str, why: str) -> None:
+    with pytest.raises(BadSetting, match=why):
+        Settings(**{name: text})  # type: ignore[arg-type]
+    assert why in CliRunner().invoke(show, env={variable(name): text}).output
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "algorithm", "prior"),
+    [
+        ({}, ("-1", "1"), "fast-sbic", "learned"),
+        ({"algorithm": "settled"}, ("-1", "1"), "settled", "learned"),
+        ({"classes": "cat, dog"}, ("cat", "dog"), "settled", "learned"),
+        ({"classes": "cat,dog", "class_prior": "uniform"}, ("cat", "dog"), "settled", "uniform"),
+        ({"algorithm": "settled", "class_prior": "0.3, 0.7"}, ("-1", "1"), "settled", (0.3, 0.7)),
+    ],
+)
+def test_classes_algorithm_and_prior_are_chosen_together(
+    given: dict[str, str], names: tuple[str, ...], algorithm: str, prior: object
+) -> None:
+    settings = Settings(**given)  # type: ignore[arg-type]
+    assert settings.crowd_classes.names == names
+    assert (settings.chosen_algorithm, settings.chosen_class_prior) == (algorithm, prior)
+
+
 def test_what_an_instance_is_given_is_what_was_set() -> None:
-    for given in (Settings(), Settings.from_env({variable(n): text for n, text in GOOD.items()})):
+    for texts in ({}, FAST, SETTLED):
+        given = Settings.from_env({variable(name): text for name, text in texts.items()})
         assert Settings.from_env(environment(given)) == given
 
 

@@ -10,10 +10,12 @@ from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
 from pipeline.agents.connection import Connection
+from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.policy_agent import PolicyAgent
-from pipeline.agents.posteriors_follower import PosteriorsFollower
+from pipeline.agents.publisher import Publisher
 from pipeline.agents.readiness_log import ReadinessLog
+from pipeline.agents.settler import Settler
 from pipeline.agents.task_agent import TaskAgent
 from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
@@ -23,13 +25,14 @@ from pipeline.batched.producer import BatchProducer
 from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
-from pipeline.inference.one_coin import OneCoin
+from pipeline.inference.engine.engine import Engine
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
+from pipeline.stages.crowd import Crowd
+from pipeline.stages.exchange import Exchange
 from pipeline.stages.leases import Leases
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.task_view import TaskView
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
 
@@ -39,11 +42,11 @@ log = logging.getLogger("sbic")
 class PipelineApp(BatchedApp):
     """One instance of the pipeline; partition p of all topics belongs to one instance.
 
-                               tasks ────┐
-    labels ──▶ WorkerAgent ──▶ votes ──▶ TaskAgent ──▶ posteriors
-                (answers)                 (tasks)          │
-                    └───────────── TaskView ◀──────────────┘
-    requests ──▶ PolicyAgent ──────────┘ and Leases ──▶ assignments
+    labels ──▶ WorkerAgent ──▶ votes ──▶ TaskAgent ◀── tasks
+                (answers)                (evidence)
+                    └──────▶ Crowd ◀─────────┘────▶ Publisher ──▶ posteriors, workers
+    requests ──▶ PolicyAgent ──┘ │ ▲                    └──────▶ estimates ──▶ other instances
+                    └──▶ assignments └── EstimatesFollower ◀── their estimates
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -55,23 +58,37 @@ class PipelineApp(BatchedApp):
         self.settings = settings
         names = Topics(settings)
         prior = Prior(settings.alpha, settings.beta, settings.prior)
-        self.view = TaskView(OneCoin(prior), prior.log_odds, settings.partitions)
+        engine = Engine(
+            settings.chosen_algorithm,
+            classes=len(settings.crowd_classes),
+            prior=prior,
+            class_prior=settings.chosen_class_prior,
+            tolerance=settings.settle_tolerance,
+        )
+        self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
         self.metrics = Metrics()
-        self.worker_stage = WorkerStage(self.view, settings.repeats)
-        worker_agent = WorkerAgent(
-            self.worker_stage, names, self._producer_of("worker"), self.metrics
-        )
-        self._add(worker_agent, [names.labels.name], "answers", names.answers.name)
         rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
-        self.task_stage = TaskStage(prior.log_odds, rules)
-        self.follower = PosteriorsFollower(settings, self.view)
-        task_agent = TaskAgent(
-            self.task_stage, self.follower, names, self._producer_of("task"), self.metrics
+        self.worker_stage = WorkerStage(self.crowd, settings.repeats)
+        self.task_stage = TaskStage(self.crowd, rules)
+        exchange = Exchange(self.task_stage)
+        self.publisher = Publisher(
+            self.task_stage,
+            exchange,
+            names,
+            self._producer_of("crowd"),
+            self.metrics,
+            self._is_overdue,
         )
-        task_agent.is_settled = lambda: not self.rebalancing
+        self.conveyors.append(self.publisher.conveyor)
+        self.follower = EstimatesFollower(settings, exchange)
+        self.follower.listeners.append(self.publisher.check_budget)
+        policy_agent = self._add_policy(names, prior)
+        worker_agent = WorkerAgent(settings, self.worker_stage, self.publisher, policy_agent)
+        self._add(worker_agent, [names.labels.name], "answers", names.answers.name)
+        task_agent = TaskAgent(self.task_stage, self.publisher, self.follower)
         inputs = [names.votes.name, names.tasks.name]
-        self._add(task_agent, inputs, "tasks", names.posteriors.name)
-        worker_agent.listener = self._add_policy(names, prior)
+        self._add(task_agent, inputs, "tasks", names.evidence.name)
+        self.settler = Settler(self.publisher)
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
@@ -88,8 +105,7 @@ class PipelineApp(BatchedApp):
         self.agent(self.topic(*topics), name=agent.name)(run)
         made = BatchTable(self, table, self.topic(changelog), agent)
         self.tables.add(made)
-        agent.conveyor.wrote = made.wrote
-        self.conveyors.append(agent.conveyor)
+        self.publisher.conveyor.writers.append(made.wrote)
 
     def _add_policy(self, names: Topics, prior: Prior) -> PolicyAgent:
         settings = self.settings
@@ -106,7 +122,7 @@ class PipelineApp(BatchedApp):
         self.leases = Leases()
         self.assignments_follower = AssignmentsFollower(settings, self.leases)
         agent = PolicyAgent(
-            AssignmentStage(self.view, self.worker_stage, self.leases, rules, prior),
+            AssignmentStage(self.worker_stage, self.leases, rules, prior),
             self.assignments_follower,
             names,
             self._producer_of("policy"),
@@ -126,12 +142,22 @@ class PipelineApp(BatchedApp):
 
     def _add_gauges(self) -> None:
         gauge = self.metrics.gauge
-        gauge("sbic_tasks", "Tasks known.", lambda: len(self.view))
+        gauge("sbic_tasks", "Tasks known.", lambda: len(self.crowd.tasks))
         gauge("sbic_workers", "Workers of this instance.", lambda: self.worker_stage.workers)
         gauge(
-            "sbic_task_view_lag_records",
-            "Posteriors of other instances that the task view has not read yet.",
-            lambda: self.follower.lag() if self.follower.caught_up else 0,
+            "sbic_estimates_lag_records",
+            "Records in which other instances tell of their tasks and workers, not yet read.",
+            self.follower.lag,
+        )
+        gauge(
+            "sbic_tasks_due",
+            "Tasks of this instance that are to be weighed anew, as far as is known.",
+            lambda: self.crowd.engine.due,
+        )
+        gauge(
+            "sbic_settled",
+            "1 if no task of this instance is to be weighed anew.",
+            lambda: self.settler.is_at_rest,
         )
         gauge("sbic_leases", "Tasks that are out with workers.", self._running_leases)
         gauge("sbic_ready", "1 if /readyz says ready.", lambda: self.why_not_ready() is None)
@@ -149,19 +175,23 @@ class PipelineApp(BatchedApp):
         await self.add_runtime_dependency(self.readiness_log)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
+        if self.crowd.engine.is_settled:
+            await self.add_runtime_dependency(self.settler)
         await self.add_runtime_dependency(self.connection)
 
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""
-        if not self.follower.caught_up:
-            return f"reading posteriors: {self.follower.progress}"
         if not self.assignments_follower.caught_up:
             return f"reading assignments: {self.assignments_follower.progress}"
         if self.recovery.in_recovery:
             return f"recovering: {self.recovery.progress}"
         if self.rebalancing or not self.tables.actives_ready:
-            is_restored = self.recovery.is_restored
-            return "finishing what was left undone" if is_restored else "joining the group"
+            if not self.recovery.is_restored:
+                return "joining the group"
+            missing = self.follower.exchange.missing
+            return (
+                f"hearing of partitions {missing}" if missing else "finishing what was left undone"
+            )
         if self.connection.lost:
             return "Kafka does not answer"
         return None
@@ -170,6 +200,10 @@ class PipelineApp(BatchedApp):
     def recovery(self) -> BatchRecovery:
         """The recovery of the tables."""
         return cast(BatchTableManager, self.tables).recovery
+
+    def _is_overdue(self) -> bool:
+        consumer = cast(BatchConsumer, self._consumer)
+        return consumer is not None and consumer.membership.is_overdue
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None
@@ -198,7 +232,7 @@ class PipelineApp(BatchedApp):
             seconds,
             sorted(self.task_stage.partitions),
             self.settings.partitions,
-            len(self.view),
+            len(self.crowd.tasks),
             self.worker_stage.workers,
             self.settings.web_host,
             self.web_port.port,

@@ -4,7 +4,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from typing import NoReturn
 
 import faust
@@ -13,7 +12,7 @@ from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
-from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, stop_at_once
+from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, end, stop_at_once
 from pipeline.settings import Settings
 
 log = logging.getLogger("sbic")
@@ -42,9 +41,9 @@ class Instance(faust.Worker):
         try:
             await super().start()
         except CannotStart as error:
-            _end(str(error), 1)
+            end(str(error), 1)
         except KafkaError as error:
-            _end(f"Kafka at {self.servers} does not answer: {error}", 1)
+            end(f"Kafka at {self.servers} does not answer: {error}", 1)
         except Exception as error:
             stop_at_once(error)
 
@@ -64,12 +63,7 @@ class Instance(faust.Worker):
 
     def _give_up(self) -> None:
         late = f"not all was published and committed after {STOP_SECONDS} s: is Kafka there?"
-        _end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
-
-
-def _end(message: str, status: int) -> NoReturn:
-    print(f"sbic: {message}", file=sys.stderr, flush=True)
-    os._exit(status)
+        end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
 
 
 def run(settings: Settings) -> NoReturn:

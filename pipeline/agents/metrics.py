@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from pipeline import __version__
 from pipeline.batched.progress import Progress
+from pipeline.inference.labels import Ints
 from pipeline.records.bad import Reason
 from pipeline.stages.assignment_stage import outcomes
 from pipeline.stages.worker_stage import Outcome
@@ -203,9 +204,10 @@ class Metrics:
             self.batch_records.labels(stage).observe(records)
             self.batch_seconds.labels(stage).observe(seconds)
 
-    def dated(self, timestamps: Sequence[int]) -> None:
+    def dated(self, timestamps: Sequence[Ints]) -> None:
         """Labels with these timestamps, in milliseconds, have their posterior published now."""
-        _observe_ages(self.latency, timestamps)
+        if timestamps:
+            _observe_ages(self.latency, np.concatenate(timestamps))
 
     def assigned(
         self, requests: int, outcomes: Mapping[str, int], timestamps: Sequence[int]
@@ -217,7 +219,7 @@ class Metrics:
         _observe_ages(self.assignment_latency, timestamps)
 
 
-def _observe_ages(histogram: BatchHistogram, timestamps: Sequence[int]) -> None:
-    if timestamps:
-        ages = time() - np.array(timestamps) / 1000
+def _observe_ages(histogram: BatchHistogram, timestamps: Sequence[int] | Ints) -> None:
+    if len(timestamps):
+        ages = time() - np.asarray(timestamps) / 1000
         histogram.observe(np.maximum(ages, 0.0))  # a producer's clock may be ahead

@@ -12,8 +12,8 @@ from pipeline.agents.metrics import Metrics
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
-from pipeline.records.votes import VotesByPartition
 from pipeline.stages.assignment_stage import Answered, AssignmentStage
+from pipeline.stages.rows import Rows
 from pipeline.topics import Topics
 
 REQUESTS_AT_ONCE = 100  # each may be for 100 tasks: others get a turn in between
@@ -59,10 +59,11 @@ class PolicyAgent:
         self.stage.take_over(partitions, now(), self.conveyor.filling)
         self.conveyor.load()
 
-    def labels_taken(self, partition: int, votes: VotesByPartition) -> None:
-        """Labels of one partition were taken, and came to these votes."""
+    def labels_taken(self, partition: int, rows: Rows) -> None:
+        """These labels of one partition were taken."""
         if self.stage.heeds_labels:
-            self.stage.labels_taken(partition, votes, now(), self.conveyor.filling)
+            labels = self.stage.workers.labels_of(rows)
+            self.stage.labels_taken(partition, labels, now(), self.conveyor.filling)
             self.conveyor.load()
 
     async def run(self, stream: StreamT[Batch]) -> None:

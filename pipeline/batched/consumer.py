@@ -25,10 +25,14 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
+from pipeline.batched.membership import Membership
 from pipeline.batched.thread import NoThread
 
 if TYPE_CHECKING:
     from pipeline.batched.app import BatchedApp
+
+
+WHILE_BEHIND_SECONDS = 0.01
 
 
 class BatchConsumer(Consumer):
@@ -50,11 +54,22 @@ class BatchConsumer(Consumer):
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return NoThread(self, loop=self.loop, beacon=self.beacon)
 
+    @property
+    def membership(self) -> Membership:
+        """The place that this instance has in its group."""
+        return cast(NoThread, self._thread).membership
+
     async def getmany(
         self,
         timeout: float,  # noqa: ASYNC109  # Faust calls it so
     ) -> AsyncIterator[tuple[TP, ConsumerMessage]]:
-        """Fetch, and yield one message for each topic that has records."""
+        """Fetch, and yield one message for each topic that has records.
+
+        While an agent is behind, Faust fetches without its partitions, and if there is nothing else
+        it waits for as long as it may, though the agent may have caught up.
+        """
+        if self._buffered_partitions:
+            timeout = min(timeout, WHILE_BEHIND_SECONDS)
         self._go_back()
         if self.app.in_recovery:
             self._note_positions()

@@ -50,13 +50,15 @@ class Conveyor(Service, Generic[G]):
         producer: BatchProducer,
         new_group: Callable[[], G],
         pack: Callable[[G], Parcel],
+        screen: Callable[[Outbox], None] = lambda outbox: None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.producer = producer
         self.new_group = new_group
         self.pack = pack
-        self.wrote: Callable[[Outbox, Offsets], None] = lambda outbox, offsets: None
+        self.screen = screen  # takes out what must not be published any more
+        self.writers: list[Callable[[Outbox, Offsets], None]] = []
         self.filling = new_group()
         self.batches: list[Batch] = []
         self.begun: float | None = None  # when the first record of the group was taken
@@ -123,12 +125,15 @@ class Conveyor(Service, Generic[G]):
         parcel = self.pack(group)
         if parcel.ahead:
             await self.producer.publish(parcel.ahead)
-        outbox = parcel.first
+        outbox = Outbox()
         owed, self.owed = self.owed, None
         if owed:
-            outbox.add_all(owed[0].then)
+            outbox.add_all(owed[0].then)  # it is older: in each partition it comes before
+        outbox.add_all(parcel.first)
+        self.screen(outbox)
         offsets = await self.producer.publish(outbox)
-        self.wrote(outbox, offsets)
+        for wrote in self.writers:
+            wrote(outbox, offsets)
         if owed:
             self._finish(*owed, offsets)
         if parcel.then:

@@ -32,6 +32,16 @@ class Membership:
         self.heard_of = monotonic()
         self.coordinator._start_heartbeat_task()
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether Kafka has heard nothing for so long that another may have taken the place."""
+        return monotonic() - self.heard_of > self.session_seconds
+
+    @property
+    def session_seconds(self) -> float:
+        """For how long Kafka waits."""
+        return float(self.coordinator._session_timeout_ms / 1000)
+
     async def heartbeat(self) -> bool:
         """Send a heartbeat; whether Kafka took it."""
         sent = monotonic()
@@ -51,7 +61,7 @@ class Membership:
 
     def _why(self, now: float) -> str:
         silent = now - self.heard_of
-        session = self.coordinator._session_timeout_ms / 1000
+        session = self.session_seconds
         idle = self.coordinator._subscription.fetcher_idle_time
         if silent > session:
             return f"Kafka heard nothing of this instance for {silent:.1f} s, and waits {session:g}"

@@ -80,7 +80,10 @@ class BatchProducer(Service):
             if builder.append(key=key, value=value, timestamp=timestamp, headers=headers) is None:
                 parts.append(await self._send_batch(builder, topic, partition))
                 builder = self.kafka.create_batch()
-                builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
+                again = builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
+                if again is None:
+                    size = len(key or b"") + len(value or b"")
+                    raise ValueError(f"a record of {size:,} bytes for {topic} fits into no batch")
         parts.append(await self._send_batch(builder, topic, partition))
         return parts
 

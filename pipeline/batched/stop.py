@@ -11,12 +11,23 @@ SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
 RECOVERS = "Nothing is lost, the next start recovers"
 
 
+class CannotGoOn(Exception):
+    """Nothing is wrong with the instance itself: it ends with status 1 and without a traceback."""
+
+
 def stop_at_once(error: BaseException) -> NoReturn:
     """End the process: nothing more may be published or committed; the next start recovers."""
+    if isinstance(error, CannotGoOn):
+        end(str(error), 1)
     if isinstance(error, KafkaError):
         said = f"Kafka did not do what it was asked for: {error!r}. {RECOVERS}"
     else:
         traceback.print_exception(error)
         said = f"stopped by an unexpected error: {error!r}"
-    print(f"sbic: {said}", file=sys.stderr, flush=True)
-    os._exit(SOFTWARE_ERROR)
+    end(said, SOFTWARE_ERROR)
+
+
+def end(message: str, status: int) -> NoReturn:
+    """Say why, and end the process."""
+    print(f"sbic: {message}", file=sys.stderr, flush=True)
+    os._exit(status)

@@ -29,8 +29,11 @@ class PartitionedState(Protocol):
     def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply records of the changelog, in order."""
 
-    async def ready(self, partitions: set[int]) -> None:
-        """Called when these partitions are recovered, before their streams go on."""
+    async def ready(self, partitions: set[int], generation: int) -> None:
+        """Called when these partitions are recovered, before their streams go on.
+
+        `generation` is that of the group; it grows with every rebalance.
+        """
 
 
 class BatchTable(Table[Any, Any]):
@@ -112,6 +115,6 @@ class BatchTable(Table[Any, Any]):
     async def ready(self, active: set[TP]) -> None:
         """All of the changelog is applied; the recovery cancels this when it is void."""
         try:
-            await self.states.ready({tp.partition for tp in active})
+            await self.states.ready({tp.partition for tp in active}, self.generation)
         except Exception as error:
             stop_at_once(error)

@@ -24,7 +24,7 @@ Where to look next:
     type=click.IntRange(1, 8),
     default=1,
     show_default=True,
-    help="How many instances share the work.",
+    help="How many instances share the work of each project.",
 )
 @click.option(
     "--labels",
@@ -45,10 +45,14 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
     """See the whole pipeline at work: Kafka, instances, and a simulated crowd.
 
     1,000 tasks, 300 workers: four of five are right with a probability drawn from Beta(4, 3),
-    which is not often, and the others toss a coin. They ask for tasks and get those of which least
-    is known (the uncertainty policy), until a third of the labels is given; then the rest comes
-    all at once, on random tasks. Latency is that of the first part, without the first fifth of
-    it: the warm-up. Nothing is kept.
+    which is not often, and the others toss a coin. Every label goes to two projects, one under
+    Fast SBIC and one under settled, each with an instance of its own; majority vote is counted on
+    the same labels, and the errors of the three are shown as they fall.
+
+    The workers ask for tasks and get those of which Fast SBIC is least certain (the uncertainty
+    policy), until a third of the labels is given; then the rest comes all at once, on random tasks.
+    Latency is that of the first part under Fast SBIC, without the first fifth of it: the warm-up.
+    Nothing is kept.
 
     \b
     Examples:
@@ -63,7 +67,6 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
     from pipeline.broker.java import KAFKA_VERSION
     from pipeline.cli.connected import run_connected
     from pipeline.cli.own_broker import own_broker
-    from pipeline.kafka.admin import ensure_topics
     from pipeline.settings import Settings
     from pipeline.tools.crowd_at_work import Plan
     from pipeline.tools.demo import Demo, DemoFailed
@@ -80,10 +83,10 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
             console.print(f"Kafka is ready after {monotonic() - start:.1f} s at {broker.url}")
             accuracy = habits.accuracy
             settings = Settings(broker=broker.url, alpha=accuracy.alpha, beta=accuracy.beta)
-            run_connected(ensure_topics(settings))
+            each = "one instance each" if instances == 1 else f"{instances} instances each"
             console.print(
-                f"A crowd of {WORKERS} workers answers {TASKS:,} tasks: {labels:,} labels "
-                f"through Kafka, {instances} instance{'s' * (instances > 1)} of the pipeline",
+                f"{WORKERS} workers answer {TASKS:,} tasks. Their {labels:,} labels go through "
+                f"Kafka\nto two projects, Fast SBIC and settled, with {each}",
                 soft_wrap=True,
             )
             screen = Screen(console, labels)

@@ -30,6 +30,12 @@ def command(settings: Settings, what: str, output: str | None) -> None:
       updated_at   timestamp of the newest label counted, in milliseconds
 
     \b
+    where classes have names, in place of log_odds, probability and prediction:
+      prediction   the most probable class; nothing before any label, or for a tie
+      confidence   its probability
+      p:CLASS      the probability of each class, in their order
+
+    \b
     workers, sorted by worker:
       worker       their id
       accuracy     the probability that their next label is right
@@ -38,6 +44,8 @@ def command(settings: Settings, what: str, output: str | None) -> None:
       gold         how many of those are on gold tasks
       gold_right   how many of the labels on gold tasks are right
       last_seen    timestamp of their newest label or skip, in milliseconds
+      theta        under settled: the probability that they know the answer
+      habit:CLASS  under settled: how often they say each class if they do not
 
     \b
     Examples:
@@ -48,14 +56,13 @@ def command(settings: Settings, what: str, output: str | None) -> None:
     from pipeline.files.atomic import check_writable, write_atomically
     from pipeline.files.csv_text import csv_bytes
     from pipeline.files.errors import BadFile
-    from pipeline.tools.export import EXPORTS, current_rows
+    from pipeline.tools.export import EXPORTS, current_table
 
     target = None if output in (None, "-") else Path(str(output))
     try:
         if target:
             check_writable(target)
-        export = EXPORTS[what]
-        content = csv_bytes(export.columns, run_connected(current_rows(settings, export)))
+        content = csv_bytes(*run_connected(current_table(settings, EXPORTS[what])))
         if target:
             write_atomically(target, content)
         else:

@@ -29,7 +29,7 @@ class SettingType(click.ParamType):
         try:
             return read_setting(self.setting, value)
         except BadSetting as bad:
-            self.fail(f"must be {bad.needs}, not {value!r}", param, ctx)
+            self.fail(bad.problem, param, ctx)
 
 
 def in_order(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
@@ -53,7 +53,11 @@ def settings_options(*names: str) -> Callable[[Function], Function]:
         @wraps(function)
         def with_settings(**arguments: Any) -> Any:
             given = {name: arguments.pop(name) for name in names}
-            return function(settings=Settings(**given), **arguments)
+            try:
+                settings = Settings(**given)
+            except BadSetting as bad:  # together, since each by itself is good
+                raise click.UsageError(str(bad)) from None
+            return function(settings=settings, **arguments)
 
         return in_order(*map(_option, names))(with_settings)
 

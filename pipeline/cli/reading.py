@@ -2,11 +2,13 @@
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 import click
 
+from pipeline.classes import Classes
 from pipeline.cli.options import Function, in_order
 from pipeline.files.reading import Reading
 
@@ -57,12 +59,13 @@ class Columns(click.ParamType):
 
 
 def reading_options(
-    *fields: str, example: str, classes: bool = True
+    *fields: str, example: str, classes: bool = True, skip: bool = True
 ) -> Callable[[Function], Function]:
     """Gives a command the options that say how to read a file, as its argument `reading`.
 
-    Without `classes` there are only those that make sense for 1 and -1.
+    `classes` and `skip` say whether the options of these names are among them.
     """
+    names = ["columns", "positive", "negative", *["classes"] * classes, *["skip"] * skip]
     options = [
         click.option(
             "--columns",
@@ -74,29 +77,28 @@ def reading_options(
         click.option("--negative", metavar="LABEL", help="The label that stands for -1, say no."),
     ]
     if classes:
-        options += [
+        options.append(
             click.option(
                 "--classes",
                 type=Listed(),
                 metavar="LABEL,...",
                 help="All classes in order, say cat,dog,bird. Any other label is an error.",
-            ),
+            )
+        )
+    if skip:
+        options.append(
             click.option(
                 "--skip",
                 type=Listed(),
                 metavar="LABEL,...",
                 help="Labels that are no answer, say 0 or unsure. An empty label never is one.",
-            ),
-        ]
+            )
+        )
 
     def decorate(function: Function) -> Function:
         @wraps(function)
         def with_reading(**arguments: Any) -> Any:
-            given = {
-                name: value
-                for name in ("columns", "positive", "negative", "classes", "skip")
-                if (value := arguments.pop(name, None)) is not None
-            }
+            given = {name: value for name in names if (value := arguments.pop(name)) is not None}
             try:
                 reading = Reading(**given)
             except ValueError as error:
@@ -106,3 +108,22 @@ def reading_options(
         return in_order(*options)(with_reading)
 
     return decorate
+
+
+def of_project(reading: Reading, classes: Classes) -> Reading:
+    """How to read a file for a project: its classes, where they have names, are the labels.
+
+    >>> of_project(Reading(skip=("?",)), Classes.parse("cat,dog")).classes
+    ('cat', 'dog')
+    """
+    if classes.is_signs:
+        return reading
+    if reading.positive is not None:
+        raise click.UsageError(
+            "--positive and --negative make labels 1 and -1, but the classes of the project are "
+            f"{classes.listed()} (SBIC_CLASSES)"
+        )
+    try:
+        return replace(reading, classes=classes.names, classes_from="the classes of the project")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import settings_options
-from pipeline.cli.reading import reading_options
+from pipeline.cli.reading import of_project, reading_options
 from pipeline.files.reading import Reading
 from pipeline.settings import Settings
 
@@ -34,8 +35,14 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="For --wait: give up when no label was counted for so long.  [default: never]",
 )
-@reading_options("task", "worker", "label", example="task=HITId,worker=WorkerId,label=Answer")
-@settings_options("broker", "prefix")
+@reading_options(
+    "task",
+    "worker",
+    "label",
+    example="task=HITId,worker=WorkerId,label=Answer",
+    classes=False,
+)
+@settings_options("broker", "prefix", "classes")
 def command(
     settings: Settings,
     reading: Reading,
@@ -49,22 +56,25 @@ def command(
     """Send the labels of a file to the pipeline; `-` is standard input.
 
     LABELS.csv has the columns task, worker and label, in any order and any case. Commas, semicolons
-    or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. A label is 1 or -1,
-    and 0 or nothing is a skip; --positive yes --negative no makes two others that. Nothing is sent
-    if anything in the file is wrong.
+    or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. A label is one of the
+    classes of the project: 1 or -1 (and 0 is a skip; --positive yes --negative no makes two others
+    that), or a name, where the instances run with SBIC_CLASSES. An empty label is a skip. Nothing
+    is sent if anything in the file is wrong.
 
     With --wait it returns when every label has reached its task's posterior. That includes
     repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
 
     Each worker's labels are taken in the order of the file. Those of different workers may be taken
     in another, since they are spread over partitions; what an answer weighs depends on the answers
-    before it, so results differ a little from run to run. `sbic infer` keeps the order of the file.
+    before it, so with fast-sbic results differ a little from run to run; with settled they come to
+    rest at the same. `sbic infer` keeps the order of the file.
 
     \b
     Examples:
       sbic replay labels.csv --wait
       sbic replay labels.csv --rate 500 --shuffle --seed 7
       sbic replay answers.csv.gz --positive yes --negative no --skip unsure
+      sbic replay pets.csv --classes cat,dog,bird --wait
       printf 'task,worker,label\\nt1,ann,1\\n' | sbic replay - --wait
     """
     from pipeline.cli.connected import run_connected
@@ -76,7 +86,7 @@ def command(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait: it says when to give up waiting")
     try:
-        labels = labels_of(path, reading)
+        labels = labels_of(path, reading, settings.crowd_classes)
     except BadFile as error:
         raise BadInput(str(error)) from None
     if shuffle:
@@ -94,32 +104,45 @@ def command(
         note(f"skips: {skips}")
 
 
-def labels_of(path: str, reading: Reading) -> list["Label"]:
-    """Every row of the file, in order; all of it is checked."""
+def labels_of(path: str, reading: Reading, classes: Classes) -> list["Label"]:
+    """Every row of the file, in order, the labels as they are on the wire; all of it is checked."""
     from pipeline.files.errors import BadFile, shortened
     from pipeline.files.labels import label_rows
     from pipeline.files.source import read_source
-    from pipeline.inference.labels import SIGNS
     from pipeline.progress import progress
     from pipeline.records.bad import ID_MAX_BYTES
 
+    reading = of_project(reading, classes)
     with progress("Reading"):
         source = read_source(path)
         rows = label_rows(source, reading)
-    if rows.classes != SIGNS:
-        some = ", ".join(map(shortened, rows.classes[:5])) + (", ..." if rows.classes[5:] else "")
-        problem = (
-            f"has the classes {some}, but the pipeline takes 1 and -1 only: make two of them that"
-            f" with --positive and --negative (and leave others out with --skip)"
-        )
-        raise BadFile(source.name, problem)
+    if classes.is_signs and rows.classes != classes.names:
+        raise BadFile(source.name, other_classes(rows.classes))
     for name in {*rows.tasks, *rows.workers}:
         if (size := len(name.encode())) > ID_MAX_BYTES:
             problem = f"the id '{shortened(name)}' has {size} bytes, more than {ID_MAX_BYTES}"
             raise BadFile(source.name, problem)
-    label_of = {0: -1, 1: 1, None: 0}
+    label_of: dict[int | None, int | str] = {None: 0, **dict(enumerate(classes.labels))}
     labels = map(label_of.__getitem__, rows.answers)
     return list(zip(rows.tasks, rows.workers, labels, strict=True))
+
+
+def other_classes(found: tuple[str, ...]) -> str:
+    """What is wrong with a file that has other classes than -1 and 1, and the two ways out.
+
+    >>> other_classes(("cat", "dog"))
+    'has the labels cat, dog, but the classes of the project are -1 and 1: make two of them that \
+with --positive and --negative (and leave others out with --skip), or send them to a project with \
+SBIC_CLASSES=cat,dog'
+    """
+    from pipeline.files.errors import shortened
+
+    names = [*map(shortened, found[:5]), *(["..."] if found[5:] else [])]
+    return (
+        f"has the labels {', '.join(names)}, but the classes of the project are -1 and 1: make two"
+        " of them that with --positive and --negative (and leave others out with --skip), or send"
+        f" them to a project with SBIC_CLASSES={','.join(names)}"
+    )
 
 
 def summary(done: "Replayed") -> str:

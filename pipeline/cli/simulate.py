@@ -1,6 +1,7 @@
 """`sbic simulate`: a crowd to try the pipeline on."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -8,7 +9,7 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import settings_options
-from pipeline.settings import BadSetting, Settings
+from pipeline.settings import AlgorithmName, BadSetting, Settings
 
 if TYPE_CHECKING:
     from pipeline.tools.crowd_at_work import Plan
@@ -66,7 +67,14 @@ def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
             type=SHARE,
             default=0.0,
             show_default=True,
-            help="Share of workers who toss a coin.",
+            help="Share of workers who toss a coin, or draw a class.",
+        ),
+        click.option(
+            "--habits",
+            type=click.FloatRange(0, 1),
+            default=0.0,
+            show_default=True,
+            help="Share of workers who favour one class, each their own, when they do not know.",
         ),
         click.option(
             "--skips",
@@ -98,13 +106,25 @@ def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
     "[default: use the pipeline that is running]",
 )
 @click.option(
+    "--algorithm",
+    type=click.Choice(["fast-sbic", "settled"]),
+    help="Of the instances that --policy starts.  [default: fast-sbic for -1 and 1, settled for "
+    "names]",
+)
+@click.option(
+    "--class-prior",
+    metavar="P,...",
+    help="How often each class is the truth, in their order, say 0.7,0.2,0.1.  "
+    "[default: all equally often]",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("results"),
     show_default=True,
     help="Folder for the CSV and the PNG.",
 )
-@settings_options("broker", "prefix")
+@settings_options("broker", "prefix", "classes")
 def command(
     settings: Settings,
     tasks: int,
@@ -116,9 +136,12 @@ def command(
     drop_outs: float,
     spammers: float,
     skips: float,
+    habits: float,
     repeats: float,
     seed: int,
     policy: Literal["uniform", "uncertainty", "compare"] | None,
+    algorithm: AlgorithmName | None,
+    class_prior: str | None,
     out: Path,
 ) -> None:
     """Let a simulated crowd work with the pipeline, through Kafka only, as real clients do.
@@ -128,38 +151,72 @@ def command(
     per task, as a table, simulate.csv and simulate.png.
 
     By default it uses the pipeline that is running under --prefix, which should have no open
-    tasks. With --policy it starts an instance of its own under the prefix PREFIX-POLICY, which
-    takes Beta(A, B) for its prior of the accuracies, and the other settings from the environment.
+    tasks, and --classes has to be what that runs with. With --policy it starts an instance of its
+    own under the prefix PREFIX-POLICY (and more, for other classes or an --algorithm), which takes
+    Beta(A, B) for its prior of the accuracies, and the other settings from the environment; it is
+    not told --class-prior.
 
     \b
     Examples:
       sbic simulate --tasks 100 --workers 100
       sbic simulate --policy compare
+      sbic simulate --policy uncertainty --algorithm settled
+      sbic simulate --policy compare --classes a,b,c --class-prior 0.7,0.2,0.1 --habits 0.3
       sbic simulate --workers 300 --at-once 300 --think 1 --drop-outs 0.25 --spammers 0.2
     """
     from pipeline.inference.algorithm import Prior
     from pipeline.tools.crowd_at_work import Plan
     from pipeline.tools.simulated_workers import Habits
 
-    habits = Habits(Prior(*accuracy), think, spammers, drop_outs, skips, repeats)
-    plan = Plan(tasks, workers, labels_per_task, min(at_once, workers), habits, seed)
+    if algorithm is not None and policy is None:
+        raise click.UsageError("--algorithm needs --policy: a pipeline that is running has its own")
+    crowd = Habits(Prior(*accuracy), think, spammers, drop_outs, skips, repeats, habits)
+    plan = Plan(
+        tasks=tasks,
+        workers=workers,
+        labels_per_task=labels_per_task,
+        at_once=min(at_once, workers),
+        habits=crowd,
+        seed=seed,
+        classes=settings.crowd_classes,
+        class_prior=frequencies(settings, class_prior),
+    )
     if plan.labels > tasks * workers:
         raise BadInput(
             f"--labels-per-task {labels_per_task} is more than --workers {workers}: "
             "a worker answers each task at most once"
         )
-    runs = carry_out(settings, policy, plan)
+    runs = carry_out(settings, policy, algorithm, plan)
     for run in runs:
         click.echo(summary(run), err=True)
     present(plan, runs, out)
 
 
+def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | None:
+    """How often each class is the truth; None: all equally often.
+
+    >>> frequencies(Settings(classes="cat,dog"), "0.7,0.3")
+    (0.7, 0.3)
+    """
+    if text is None or text == "uniform":
+        return None
+    try:
+        found = replace(settings, algorithm="settled", class_prior=text).chosen_class_prior
+        if isinstance(found, tuple):
+            return found
+    except BadSetting as bad:
+        raise click.UsageError(f"--class-prior {bad.problem}") from None
+    raise click.UsageError("--class-prior must be a number for each class: a truth is not learned")
+
+
 def carry_out(
-    settings: Settings, policy: Literal["uniform", "uncertainty", "compare"] | None, plan: "Plan"
+    settings: Settings,
+    policy: Literal["uniform", "uncertainty", "compare"] | None,
+    algorithm: AlgorithmName | None,
+    plan: "Plan",
 ) -> "list[Run]":
     """The runs, with a progress bar."""
     import signal
-    from dataclasses import replace
 
     from pipeline.cli.connected import run_connected
     from pipeline.progress import progress
@@ -175,7 +232,14 @@ def carry_out(
     try:
         with progress("Answering", total=plan.labels * max(1, len(names))) as advance:
             if names:
-                given = replace(Settings.from_env(), broker=settings.broker, prefix=settings.prefix)
+                known = Settings.from_env()
+                given = replace(
+                    known,
+                    broker=settings.broker,
+                    prefix=settings.prefix,
+                    classes=settings.classes,
+                    algorithm=algorithm or known.algorithm,
+                )
                 return run_connected(simulate_policies(given, names, plan, advance))
             return [run_connected(simulate(settings, plan, advance))]
     except (TasksOfOthers, BadSetting) as error:
@@ -206,9 +270,10 @@ def present(plan: "Plan", runs: "Sequence[Run]", out: Path) -> None:
     from pipeline.files.errors import BadFile
 
     accuracy = plan.habits.accuracy
+    of_classes = "" if plan.classes.is_signs else f" of {len(plan.classes)} classes"
     title = (
-        f"Share of wrong predictions: {plan.tasks:,} tasks, {plan.workers:,} workers with "
-        f"accuracies from Beta({accuracy.alpha:g}, {accuracy.beta:g}), {plan.at_once} at once"
+        f"Share of wrong predictions: {plan.tasks:,} tasks{of_classes}, {plan.workers:,} workers "
+        f"with accuracies from Beta({accuracy.alpha:g}, {accuracy.beta:g}), {plan.at_once} at once"
     )
     errors = {str(run.policy): run.error for run in runs}
     outcome = error_by_labels("simulate", title, plan.tasks, errors)

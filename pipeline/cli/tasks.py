@@ -1,17 +1,18 @@
 """`sbic tasks`: registers tasks, and closes and opens them."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
+from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import settings_options
-from pipeline.cli.reading import reading_options
+from pipeline.cli.reading import of_project, reading_options
 from pipeline.files.reading import Reading
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.records.tasks import Description
+    from pipeline.records.tasks import Description, NamedDescription
 
 
 @click.group("tasks", short_help="Register tasks; close and open them.")
@@ -25,8 +26,10 @@ def command() -> None:
 
 @command.command("import", short_help="Register the tasks of a file.")
 @click.argument("path", metavar="TASKS.csv")
-@reading_options("task", "prior", "gold", example="task=HITId,prior=score", classes=False)
-@settings_options("broker", "prefix")
+@reading_options(
+    "task", "prior", "gold", example="task=HITId,prior=score", classes=False, skip=False
+)
+@settings_options("broker", "prefix", "classes")
 def import_tasks(settings: Settings, reading: Reading, path: str) -> None:
     """Register the tasks of a file, with priors and gold; `-` is standard input.
 
@@ -35,10 +38,14 @@ def import_tasks(settings: Settings, reading: Reading, path: str) -> None:
     case. Commas, semicolons or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read
     too. An empty field leaves a task as it is. Nothing is sent if anything in the file is wrong.
 
+    Where classes have names (SBIC_CLASSES), gold is a name, and a prior has a probability of each
+    class: in columns p:CLASS, or in JSON Lines as an object.
+
     \b
     Examples:
       sbic tasks import tasks.csv
       sbic tasks import batch.csv --columns task=HITId,gold=truth --positive yes --negative no
+      sbic tasks import pets.csv --classes cat,dog,bird
       printf 'task,prior,gold\\nt1,0.3,\\nt2,,1\\n' | sbic tasks import -
     """
     from pipeline.cli.connected import run_connected
@@ -46,7 +53,7 @@ def import_tasks(settings: Settings, reading: Reading, path: str) -> None:
     from pipeline.tools.describing import describe
 
     try:
-        descriptions, unread = descriptions_of(path, reading)
+        descriptions, unread = descriptions_of(path, reading, settings.crowd_classes)
     except BadFile as error:
         raise BadInput(str(error)) from None
     if unread:
@@ -60,24 +67,28 @@ def import_tasks(settings: Settings, reading: Reading, path: str) -> None:
     )
 
 
-def descriptions_of(path: str, reading: Reading) -> tuple[list["Description"], list[str]]:
+def descriptions_of(
+    path: str, reading: Reading, classes: Classes
+) -> tuple[list["Description | NamedDescription"], list[str]]:
     """Every row of the file, all of it checked, and the columns that were not read."""
     from pipeline.files.errors import BadFile
     from pipeline.files.source import read_source
     from pipeline.files.tasks import task_table
     from pipeline.records.bad import BadRecord
-    from pipeline.records.tasks import encode_task, parse_task
+    from pipeline.records.tasks import encode_task, task_parser
 
     source = read_source(path)
-    table = task_table(source, reading)
+    table = task_table(source, of_project(reading, classes), classes.names)
+    check = task_parser(classes)
     found = []
-    for line, (task, prior, gold) in table.rows:
-        fields = {"task": task, "prior": prior, "gold": gold}
-        description = {name: value for name, value in fields.items() if value is not None}
+    for line, row in table.rows:
+        fields = {name: value for name, value in row._asdict().items() if value is not None}
+        description = cast("Description | NamedDescription", fields)
         try:
-            found.append(parse_task(None, encode_task(description)))  # type: ignore[arg-type]
+            check(None, encode_task(description))
         except BadRecord as bad:
             raise BadFile(source.name, bad.message, line) from None
+        found.append(description)
     if not found:
         raise BadFile(source.name, "has no tasks: nothing follows the header")
     return found, list(table.unread)
@@ -133,13 +144,14 @@ def set_status(
     """Send the status of tasks; nothing is sent if one of them cannot be a task."""
     from pipeline.cli.connected import run_connected
     from pipeline.records.bad import BadRecord
-    from pipeline.records.tasks import encode_task, parse_task
+    from pipeline.records.tasks import Description, encode_task, task_parser
     from pipeline.tools.describing import describe
 
+    check = task_parser(settings.crowd_classes)
+    descriptions: list[Description] = [{"task": task, "status": status} for task in tasks]
     try:
-        descriptions = [
-            parse_task(None, encode_task({"task": task, "status": status})) for task in tasks
-        ]
+        for description in descriptions:
+            check(None, encode_task(description))
     except BadRecord as bad:
         raise BadInput(bad.message) from None
     run_connected(describe(settings, descriptions))

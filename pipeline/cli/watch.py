@@ -12,14 +12,16 @@ from pipeline.settings import Settings
 def command(settings: Settings, from_start: bool) -> None:
     """Show posteriors as they change, until Ctrl-C.
 
-    In a terminal: a table of the tasks that changed last. Into a file or a pipe: one line of JSON
-    for each change, the record as it is in the topic.
+    In a terminal: a table of the tasks that changed last, with the probability of +1, or the most
+    probable class and its probability where classes have names. Into a file or a pipe: one line of
+    JSON for each change, the record as it is in the topic.
 
     \b
     Examples:
       sbic watch
       sbic watch --from-start > posteriors.jsonl
       sbic watch | jq 'select(.labels >= 10) | .task'
+      sbic watch --prefix pets | jq 'select(.prediction == "cat") | .confidence'
     """
     import signal
 

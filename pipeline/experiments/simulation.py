@@ -23,8 +23,8 @@ class Sampling(Protocol):
         """The task for a worker who has answered these."""
         ...
 
-    def update(self, task: int, labels: int, log_odds: float) -> None:
-        """Take note of a task's number of labels and its score."""
+    def update(self, task: int, labels: int, lead: float) -> None:
+        """Take note of a task's number of labels and its |score|."""
         ...
 
 
@@ -40,7 +40,7 @@ class Simulation:
         self._chosen: list[int] = []
         self._truth: list[int] = crowd.truth.tolist()
         for task in range(crowd.tasks):
-            policy.update(task, 0, PRIOR.log_odds)
+            policy.update(task, 0, abs(PRIOR.log_odds))
 
     def advance(self, until: int) -> None:
         """Go on until so many labels have been given in all."""
@@ -55,7 +55,7 @@ class Simulation:
             answered.add(task)
             chosen.append(task)
             labels_of[task] += 1
-            update(task, labels_of[task], observe(task, worker, is_right * truth[task]))
+            update(task, labels_of[task], abs(observe(task, worker, is_right * truth[task])))
 
     def labels(self) -> Labels:
         """All labels so far, in order."""

@@ -12,12 +12,14 @@ class Field(NamedTuple):
 
     One that is not required and was not named may be absent, and is then empty everywhere. With
     `or_own_name` a column that was named may be absent if there is one with the field's own name.
+    With `may_be_object` it may be an object in JSON Lines, and is then read as the text of that.
     """
 
     name: str
     column: str | None = None
     is_required: bool = True
     or_own_name: bool = False
+    may_be_object: bool = False
 
 
 class Places(NamedTuple):

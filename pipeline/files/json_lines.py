@@ -38,17 +38,18 @@ def json_fields(
     [(1, ('t1', '-1'))]
     """
     selections: dict[tuple[str, ...], Selection] = {}  # of each set of keys, in their order
-    for line, text in enumerate(io.StringIO(source.text, newline="\n"), start=1):
-        if not text.strip():
+    as_texts = [as_text_or_object if field.may_be_object else as_text for field in fields]
+    for line, line_text in enumerate(io.StringIO(source.text, newline="\n"), start=1):
+        if not line_text.strip():
             continue
         try:
-            record = parsed(text)
+            record = parsed(line_text)
             keys = tuple(record)
             selection = selections.get(keys)
             if selection is None:
                 selection = selections[keys] = selected(keys, fields, unread)
             values = selection(("", *record.values()))
-            yield line, tuple(map(as_text, values))
+            yield line, tuple([text(value) for text, value in zip(as_texts, values, strict=True)])
         except ValueError as error:
             raise BadFile(source.name, str(error), line) from error
 
@@ -90,6 +91,15 @@ def as_text(value: Any) -> str:
     if not is_text(value):
         raise ValueError("has a string that is not text: a NUL or half of a surrogate pair")
     return value
+
+
+def as_text_or_object(value: Any) -> str:
+    """The same; an object becomes its text in JSON, numbers as strings.
+
+    >>> as_text_or_object({"cat": "0.7"}), as_text_or_object("0.7")
+    ('{"cat": "0.7"}', '0.7')
+    """
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else as_text(value)
 
 
 def is_text(value: str) -> bool:

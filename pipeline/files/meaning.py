@@ -32,7 +32,7 @@ def meaning_of(found: Mapping[str, int], reading: Reading, name: str) -> Meaning
         classes, numbers = named(reading)
         for label in labels:
             if label not in numbers:
-                raise BadFile(name, outside(label, reading.answers), found[label])
+                raise BadFile(name, outside(label, reading), found[label])
     elif "0" in labels and set(labels) <= {"0", "1"}:
         raise BadFile(name, ZERO_OR_SKIP)
     else:
@@ -79,12 +79,15 @@ def in_order(labels: list[str]) -> list[str]:
         return sorted(labels)
 
 
-def outside(label: str, answers: tuple[str, ...]) -> str:
+def outside(label: str, reading: Reading) -> str:
     """What is wrong with a label that is none of those that were named.
 
-    >>> outside("bird", ("cat", "dog"))
+    >>> outside("bird", Reading(classes=("cat", "dog")))
     "the label 'bird' is none of cat, dog (to take it for a skip: --skip bird)"
     """
+    answers = reading.answers or ()
     names = ", ".join([*map(shortened, answers[:10]), *(["..."] if answers[10:] else [])])
+    if reading.classes_from:
+        names = f"{reading.classes_from}: {names}"
     short = shortened(label)
     return f"the label '{short}' is none of {names} (to take it for a skip: --skip {short})"

@@ -13,7 +13,8 @@ class Reading:
 
     `columns` has the column of a field whose name is another (`{"task": "HITId"}`), `classes` the
     only labels there may be, in order, `skip` the labels that are no answer, `positive` and
-    `negative` the labels that stand for 1 and -1.
+    `negative` the labels that stand for 1 and -1. `classes_from` says where the classes are from if
+    the person did not name them.
 
     >>> Reading(classes=("cat", "dog"), skip=("cat",))
     Traceback (most recent call last):
@@ -25,6 +26,7 @@ class Reading:
     positive: str | None = None
     negative: str | None = None
     skip: tuple[str, ...] = ()
+    classes_from: str = ""
 
     def __post_init__(self) -> None:
         if (self.positive is None) != (self.negative is None):

@@ -1,6 +1,7 @@
 """Files of tasks: `task`, and if wanted `prior` and `gold`."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pipeline.files.columns import Field, NumberedFields
@@ -8,11 +9,19 @@ from pipeline.files.errors import BadFile, shortened
 from pipeline.files.reading import DEFAULT, Reading, as_label
 from pipeline.files.source import Source
 from pipeline.files.table import read_table
+from pipeline.inference.labels import SIGNS
 
 FIELDS = ("task", "prior", "gold")
 
-TaskRow = tuple[str, float | None, int | None]
-"""Task, prior and gold; None where the file says nothing."""
+NamedPrior = dict[str, float]
+
+
+class TaskRow(NamedTuple):
+    """What the file says of a task, as it is on the wire; None where it says nothing."""
+
+    task: str
+    prior: float | NamedPrior | None = None
+    gold: int | str | None = None
 
 
 class TaskTable(NamedTuple):
@@ -22,35 +31,64 @@ class TaskTable(NamedTuple):
     unread: dict[str, None]
 
 
-def task_table(source: Source, reading: Reading = DEFAULT) -> TaskTable:
+def task_table(
+    source: Source, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS
+) -> TaskTable:
     """The tasks of a file, none of which may come twice.
 
     >>> table = task_table(Source("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
-    >>> list(table.rows), list(table.unread)
-    ([(2, ('t1', None, None)), (3, ('t2', None, -1))], ['note'])
+    >>> [row for _, row in table.rows], list(table.unread)
+    ([TaskRow(task='t1', prior=None, gold=None), TaskRow(task='t2', prior=None, gold=-1)], ['note'])
+
+    Where classes have names, the prior of each has a column; in JSON Lines it may be an object.
+
+    >>> source = Source("tasks.csv", "task,gold,p:cat,p:dog\\nt1,dog,0.2,0.8\\n")
+    >>> [row for _, row in task_table(source, classes=("cat", "dog")).rows]
+    [TaskRow(task='t1', prior={'cat': 0.2, 'dog': 0.8}, gold='dog')]
+    >>> source = Source("-", '{"task": "t1", "prior": {"cat": 0.2, "dog": 0.8}}')
+    >>> [row for _, row in task_table(source, classes=("cat", "dog")).rows]
+    [TaskRow(task='t1', prior={'cat': 0.2, 'dog': 0.8}, gold=None)]
     """
-    fields = [Field(name, reading.columns.get(name), name == "task") for name in FIELDS]
+    fields = [
+        Field(
+            name,
+            reading.columns.get(name),
+            is_required=name == "task",
+            may_be_object=name == "prior" and classes != SIGNS,
+        )
+        for name in FIELDS
+    ]
+    if classes != SIGNS:
+        fields += [Field(f"p:{name}", is_required=False) for name in classes]
     table = read_table(source, fields)
-    return TaskTable(_task_rows(source.name, table.rows, _signs(reading)), table.unread)
+    golds = _golds(reading, classes)
+    return TaskTable(_task_rows(source.name, table.rows, golds, classes), table.unread)
 
 
 def _task_rows(
-    name: str, rows: Iterator[NumberedFields], signs: dict[str, int]
+    name: str, rows: Iterator[NumberedFields], golds: dict[str, int | str], classes: tuple[str, ...]
 ) -> Iterator[tuple[int, TaskRow]]:
     lines: dict[str, int] = {}
-    for line, (task, prior, gold) in rows:
-        if not (task + prior + gold).strip():
+    for line, fields in rows:
+        if not "".join(fields).strip():
             continue  # a blank line of a spreadsheet has its delimiters
+        task, prior, gold, *priors = fields
         try:
-            row = _task(task.strip(), lines), _prior(prior), _gold(gold, signs)
+            row = TaskRow(
+                _task(task.strip(), lines),
+                _prior(prior) if classes == SIGNS else _named_prior(prior, priors, classes),
+                _gold(gold, golds, classes),
+            )
         except ValueError as error:
             raise BadFile(name, str(error), line) from None
-        lines[row[0]] = line
+        lines[row.task] = line
         yield line, row
 
 
-def _signs(reading: Reading) -> dict[str, int]:
-    """What each gold is."""
+def _golds(reading: Reading, classes: tuple[str, ...]) -> dict[str, int | str]:
+    """What each gold is on the wire."""
+    if classes != SIGNS:
+        return {as_label(name): name for name in classes}
     if reading.positive is None or reading.negative is None:
         return {"1": 1, "-1": -1}
     return {as_label(reading.positive): 1, as_label(reading.negative): -1}
@@ -67,6 +105,36 @@ def _task(task: str, lines: dict[str, int]) -> str:
 def _prior(text: str) -> float | None:
     if not text.strip():
         return None
+    return _probability(text)
+
+
+def _named_prior(
+    text: str, of_classes: Sequence[str], classes: tuple[str, ...]
+) -> NamedPrior | None:
+    """The prior by name, from an object or from the columns of the classes."""
+    given = {name: prior for name, prior in zip(classes, of_classes, strict=True) if prior.strip()}
+    if text.strip():
+        if given:
+            raise ValueError("has a prior and columns p:<class> as well; one of them will do")
+        given = _object(text, classes)
+    return {name: _probability(prior) for name, prior in given.items()} or None
+
+
+def _object(text: str, classes: tuple[str, ...]) -> dict[str, str]:
+    try:
+        found = json.loads(text, parse_int=str, parse_float=str)
+    except (json.JSONDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise ValueError(
+            "a prior is an object with the probability of each class, or has columns"
+            f" {', '.join(f'p:{shortened(name)}' for name in classes[:3])}"
+            f"{', ...' if classes[3:] else ''}; not '{shortened(text)}'"
+        )
+    return found
+
+
+def _probability(text: str) -> float:
     try:
         prior = float(text)
     except ValueError:
@@ -76,13 +144,15 @@ def _prior(text: str) -> float | None:
     return prior
 
 
-def _gold(text: str, signs: dict[str, int]) -> int | None:
+def _gold(text: str, golds: dict[str, int | str], classes: tuple[str, ...]) -> int | str | None:
     if not text.strip():
         return None
-    gold = signs.get(as_label(text))
+    gold = golds.get(as_label(text))
     if gold is None:
-        known = ", ".join(map(shortened, signs))
-        way_out = "" if "1" not in signs else " (to map others: --positive and --negative)"
+        known = ", ".join([*map(shortened, [*golds][:10]), *(["..."] if len(golds) > 10 else [])])
+        way_out = ""
+        if classes == SIGNS and "1" in golds:
+            way_out = " (to map others: --positive and --negative; for names: --classes)"
         raise ValueError(
             f"gold is {known}, or nothing if it is not known, not '{shortened(text)}'{way_out}"
         )

@@ -27,6 +27,10 @@ def warm_up() -> None:
     engine.refresh(1)
     engine.refresh_due()
     engine.moved()
+    engine.moved_workers()
+    engine.put([0], [1], [1], [0.0])
+    engine.has_answered(1, 0)
+    engine.overview(np.array([0]))
     for give_up, take_on in (
         (engine.leave_tasks, engine.enter_tasks),
         (engine.leave_workers, engine.enter_workers),

@@ -71,6 +71,17 @@ async def partitions_of(settings: Settings, topic: str) -> int:
     raise MissingTopic(topic, settings.bootstrap_servers)
 
 
+async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
+    """The offsets that a group has committed, by partition."""
+    async with _admin(settings) as admin:
+        offsets = await admin.list_consumer_group_offsets(group)
+    return {
+        tp.partition: metadata.offset
+        for tp, metadata in offsets.items()
+        if tp.topic == topic and metadata.offset >= 0
+    }
+
+
 @asynccontextmanager
 async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     addresses = settings.bootstrap_servers

@@ -40,7 +40,7 @@ class Scan:
             is_answered[task] = False
         return first if first >= 0 else None
 
-    def update(self, task: int, labels: int, log_odds: float) -> None:
+    def update(self, task: int, labels: int, lead: float) -> None:
         """A task that got a label draws its place among equals anew, as in `Policy`."""
         self._place_among_equals[task] = self._rng.random()
 

@@ -1,11 +1,16 @@
 """Labels, the input: `{"task": "t1", "worker": "w1", "label": 1}`, checked in the hot path.
 
-A label is 1, -1, 0 for a skip or `null` to take an answer back. Unknown fields are ignored. The
-key is no part of this: a label whose key is not its worker counts all the same.
+A label is one of the project's classes (1 and -1, or a string where classes have names), 0 for a
+skip or `null` to take an answer back. Unknown fields are ignored. The key is no part of this: a
+label whose key is not its worker counts all the same.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from orjson import JSONDecodeError, dumps, loads
 
+from pipeline.classes import RETRACT, SKIP, Classes
 from pipeline.records.bad import (
     ID_SURELY_SHORT,
     BadRecord,
@@ -17,53 +22,68 @@ from pipeline.records.bad import (
 
 MAX_BYTES = 1 << 20  # of a value: the most that Kafka clients send by default
 
-Label = tuple[str, str, int | None]
-"""Task, worker and label; a tuple, since making anything else costs as much as parsing."""
+CodedLabel = tuple[str, str, int]
+"""Task, worker, and the number of the class, `SKIP` or `RETRACT`; a tuple, since making anything
+else costs as much as parsing."""
 
 
-def parse_label(value: bytes | None) -> Label:
-    """The label in a record's value, or `BadRecord`.
+def label_parser(classes: Classes) -> Callable[[bytes | None], CodedLabel]:
+    """What reads the labels of a project with these classes.
 
-    >>> parse_label(b'{"task": "t1", "worker": "w1", "label": -1}')
-    ('t1', 'w1', -1)
-    >>> parse_label(b'{"task": "t1", "worker": "w1", "label": true}')
+    >>> parse = label_parser(Classes.parse("cat,dog,bird"))
+    >>> parse(b'{"task": "t1", "worker": "w1", "label": "bird"}')
+    ('t1', 'w1', 2)
+    >>> parse(b'{"task": "t1", "worker": "w1", "label": 0}')[2] == SKIP
+    True
+    >>> parse(b'{"task": "t1", "worker": "w1", "label": "fish"}')
     Traceback (most recent call last):
-    pipeline.records.bad.BadRecord: 'label' must be 1, -1, 0 or null, not True
+    pipeline.records.bad.BadRecord: 'label' must be one of 'cat', 'dog', 'bird', 0 or null, \
+not 'fish'
     """
-    try:
-        record = loads(value)  # type: ignore[arg-type]  # None is not JSON either
-        task = record["task"]
-        worker = record["worker"]
-        label = record["label"]
-        if (
-            type(task) is str
-            and type(worker) is str
-            and 0 < len(task) <= ID_SURELY_SHORT
-            and 0 < len(worker) <= ID_SURELY_SHORT
-            and (label is None or (type(label) is int and -1 <= label <= 1))
-            and len(value) <= MAX_BYTES  # type: ignore[arg-type]
-        ):
-            return task, worker, label
-    except (JSONDecodeError, TypeError, KeyError):
-        pass
-    return _parse_carefully(value)
+    kind = int if classes.is_signs else str
+    codes: dict[int | str | None, int] = {0: SKIP, None: RETRACT}
+    codes.update(classes.numbers.items())
+    needs = "1, -1" if classes.is_signs else f"one of {classes.listed()}"
+
+    def parse(value: bytes | None) -> CodedLabel:
+        try:
+            record = loads(value)  # type: ignore[arg-type]  # None is not JSON either
+            task = record["task"]
+            worker = record["worker"]
+            label = record["label"]
+            if (
+                type(task) is str
+                and type(worker) is str
+                and 0 < len(task) <= ID_SURELY_SHORT
+                and 0 < len(worker) <= ID_SURELY_SHORT
+                and (type(label) is kind or label is None or type(label) is int)
+                and len(value) <= MAX_BYTES  # type: ignore[arg-type]
+            ):
+                return task, worker, codes[label]
+        except (JSONDecodeError, TypeError, KeyError):
+            pass
+        return parse_carefully(value)
+
+    def parse_carefully(value: bytes | None) -> CodedLabel:
+        """Takes what the fast path was not sure of, and says what is wrong with the rest."""
+        task, worker, label = _read_fields(value)
+        if (label is None or type(label) in (kind, int)) and label in codes:
+            return task, worker, codes[label]
+        problem = f"'label' must be {needs}, 0 or null, not {label!r:.40}"
+        raise BadRecord(Reason.BAD_LABEL, problem)
+
+    return parse
 
 
-def _parse_carefully(value: bytes | None) -> Label:
-    """Takes what the fast path was not sure of, and says what is wrong with the rest."""
+def _read_fields(value: bytes | None) -> tuple[str, str, Any]:
     record = read_object(value, MAX_BYTES)
-    task = read_id(record, "task")
-    worker = read_id(record, "worker")
-    label = read_field(record, "label")
-    if label is None or (type(label) is int and -1 <= label <= 1):
-        return task, worker, label
-    raise BadRecord(Reason.BAD_LABEL, f"'label' must be 1, -1, 0 or null, not {label!r:.40}")
+    return read_id(record, "task"), read_id(record, "worker"), read_field(record, "label")
 
 
-def encode_label(task: str, worker: str, label: int | None) -> bytes:
-    """The value of a label's record.
+def encode_label(task: str, worker: str, label: int | str | None) -> bytes:
+    """The value of a label's record; the label as it is on the wire.
 
-    >>> encode_label("t1", "w1", 1)
-    b'{"task":"t1","worker":"w1","label":1}'
+    >>> encode_label("t1", "w1", 1), encode_label("t1", "w1", "cat")
+    (b'{"task":"t1","worker":"w1","label":1}', b'{"task":"t1","worker":"w1","label":"cat"}')
     """
     return dumps({"task": task, "worker": worker, "label": label})

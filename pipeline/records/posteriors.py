@@ -1,6 +1,9 @@
-"""Posteriors, the output: what is known of each task, and from which labels."""
+"""Posteriors, the output: what is known of each task, and from which labels.
 
-from collections.abc import Callable
+Those here are of projects whose classes are -1 and 1; `named_posteriors` has the others.
+"""
+
+from collections.abc import Callable, Mapping
 from math import exp
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
@@ -21,7 +24,7 @@ CERTAIN = 1000.0  # log-odds of which the probability is exactly 1 in a double
 TASKS = "tasks"  # among the sources
 
 CloseReason = Literal["confident", "labels", "budget", "request"]
-CLOSE_REASONS = ("confident", "labels", "budget", "request")
+CLOSE_REASONS: tuple[CloseReason, ...] = ("confident", "labels", "budget", "request")
 
 
 class Posterior(TypedDict):
@@ -32,9 +35,9 @@ class Posterior(TypedDict):
     is counted here, and `"tasks"` to that of the last record of the tasks topic that is heeded.
     `updated_at` is the timestamp of the newest of all of them, in milliseconds.
 
-    What is not so of most tasks is only there where it is: the `reason` of a closed task; of a
-    gold one `gold` and `evidence`, the log-odds that it would have otherwise; a `prior` of its
-    own; `reopened` where stop rules no longer apply.
+    Optional fields are present only when they apply: the `reason` of a closed task; of a gold one
+    `gold` and `evidence`, the log-odds that it would have otherwise; a `prior` of its own;
+    `reopened` where stop rules no longer apply.
     """
 
     task: str
@@ -81,8 +84,8 @@ def sigmoid(x: float) -> float:
     return tail / (1 + tail)
 
 
-def encode_posterior(posterior: Posterior) -> bytes:
-    """The value of a posterior's record; the log-odds come back to the last bit."""
+def encode_posterior(posterior: Mapping[str, object]) -> bytes:
+    """The value of a posterior's record, of either kind; its numbers come back to the last bit."""
     return dumps(posterior)
 
 
@@ -110,22 +113,14 @@ def parse_posterior(value: bytes | None) -> Posterior:
             return cast(Posterior, posterior)
     except (JSONDecodeError, TypeError, KeyError):
         pass
-    return _parse_carefully(value)
+    return check_posterior(read_object(value))
 
 
-def _parse_carefully(value: bytes | None) -> Posterior:
-    posterior = read_object(value)
-    read_id(posterior, "task")
+def check_posterior(posterior: dict[str, Any]) -> Posterior:
+    """The record as a posterior, or `BadRecord`."""
+    check_common(posterior)
     read_number(posterior, "log_odds", float)
-    if not 0 <= read_number(posterior, "labels", int) <= MOST_LABELS:
-        raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
-    read_number(posterior, "updated_at", int)
-    sources = read_field(posterior, "sources")
-    if type(sources) is not dict or not set(map(type, sources.values())) <= OFFSETS:
-        raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object of offsets")
-    for name, is_good in SOMETIMES.items():
-        if name in posterior and not is_good(posterior[name]):
-            raise BadRecord(Reason.BAD_FIELD, f"{name!r} cannot be {posterior[name]!r:.40}")
+    check_optional(posterior, OPTIONAL)
     if "gold" in posterior:
         read_number(posterior, "evidence", float)
         if posterior.get("prediction") not in (1, -1):
@@ -133,10 +128,28 @@ def _parse_carefully(value: bytes | None) -> Posterior:
     return cast(Posterior, posterior)
 
 
+def check_common(posterior: dict[str, Any]) -> None:
+    """Check the fields that posteriors of both kinds have."""
+    read_id(posterior, "task")
+    if not 0 <= read_number(posterior, "labels", int) <= MOST_LABELS:
+        raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
+    read_number(posterior, "updated_at", int)
+    sources = read_field(posterior, "sources")
+    if type(sources) is not dict or not set(map(type, sources.values())) <= OFFSETS:
+        raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object of offsets")
+
+
+def check_optional(posterior: dict[str, Any], fields: dict[str, Callable[[Any], bool]]) -> None:
+    """Check those of the fields that are present."""
+    for name, is_good in fields.items():
+        if name in posterior and not is_good(posterior[name]):
+            raise BadRecord(Reason.BAD_FIELD, f"{name!r} cannot be {posterior[name]!r:.40}")
+
+
 USUAL_FIELDS = 8
 MOST_LABELS = 1 << 53  # what every reader of JSON can hold
 OFFSETS = {int}
-SOMETIMES: dict[str, Callable[[Any], bool]] = {
+OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "status": lambda value: value in ("open", "closed"),
     "reason": lambda value: value in CLOSE_REASONS,
     "gold": lambda value: value is True,

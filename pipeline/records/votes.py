@@ -1,115 +1,95 @@
-"""Votes, from the worker agent to the task agent, and the answers they came from.
+"""Votes: labels that stand, on their way from the owner of their worker to the owner of their task.
 
-The worker agent takes a batch of labels from one partition at a time. What it made of them goes
-out twice: as one record of the answers topic, from which the agent recovers, and as one record of
-the votes topic for each partition of tasks. Both hold the same rows, so each row is encoded once.
+The owner of a partition of workers takes labels, and decides which of them stand. What it made of
+them is one record for each partition of tasks. The same record is kept twice more: among the
+answers of the partition of workers, and as evidence of the partition of tasks. So it is encoded
+once, and whoever recovers reads what it would have read anyway.
 """
 
-import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from orjson import OPT_NON_STR_KEYS, Fragment, dumps
+import numpy as np
+from numpy.typing import NDArray
 
-from pipeline.records.bad import BadRecord, Reason, read_object
+from pipeline.inference.labels import Floats, Ints
+from pipeline.records.columns import MOST, NOT_OURS, Columns, are_counts, encode_columns
 
-Vote = Sequence[Any]
-"""Task, worker, label, vote, labels, offset, timestamp.
+REPEAT = -3
+"""In place of a class: an answer given before, which changes nothing and yet is dealt with."""
 
-`label` is the worker's answer now, `None` after it was taken back, 0 for a skip. `vote` is what to
-add to the task's log-odds and `labels` what to add to its number of labels: 1 for a new answer, -1
-for one taken back, 0 for one that was changed or only repeated. `offset` is the label's own in its
-partition of the labels topic, `timestamp` too, in milliseconds.
-"""
+MOST_VOTE = 1000.0  # of either sign: beyond it the probability is exactly 1 in a double
 
-VotesByPartition = dict[int, list[Vote]]
-
-SKIPS = -1
-"""In the place of a partition of tasks: rows that are remembered and go to no task."""
+NOBODY = -1
+"""In place of a partition of tasks: skips, which go to no task."""
 
 
-class Answers(NamedTuple):
-    """A record of the answers topic: the votes of a group, by partition of their tasks.
+class Votes(NamedTuple):
+    """Labels of workers of the partition `source`, in the order of their offsets there.
 
-    `taken` has the time in nanoseconds of each piece of labels that was taken, and the offset of
-    its last label: on one instance the times order the labels of all partitions.
+    `answers` are classes, RETRACT, SKIP or REPEAT. `votes` are what Fast SBIC adds to the log-odds.
+    `counts` are what settled knew of each worker then (n, a and F), if the task is elsewhere; else
+    there are no columns in it.
     """
 
-    taken: list[tuple[int, int]]
-    votes: VotesByPartition
+    source: int
+    tasks: list[str]
+    workers: list[str]
+    answers: NDArray[np.int16]
+    offsets: Ints
+    timestamps: Ints
+    votes: Floats
+    counts: Floats
 
-    @property
-    def upto(self) -> int:
-        """The offset of the last label taken."""
-        return self.taken[-1][1]
 
+def encode_votes(votes: Votes) -> bytes:
+    """The value of a record.
 
-def encode_answers(answers: Answers, source: int) -> tuple[bytes, dict[int, bytes]]:
-    """The record of the answers topic, and the record of the votes topic for each partition.
-
-    >>> row = ["t1", "w1", 1, 0.5, 1, 42, 1700000000000]
-    >>> record, votes = encode_answers(Answers([(7, 42)], {3: [row]}), source=0)
-    >>> parse_answers(record)
-    Answers(taken=[[7, 42]], votes={3: [['t1', 'w1', 1, 0.5, 1, 42, 1700000000000]]})
-    >>> parse_votes(votes[3])
-    (0, [['t1', 'w1', 1, 0.5, 1, 42, 1700000000000]])
+    >>> one = np.array([1], "<i2"), np.array([42]), np.array([1700000000000]), np.array([0.5])
+    >>> votes = Votes(3, ["t1"], ["w1"], *one, counts=np.empty((1, 0)))
+    >>> parse_votes(encode_votes(votes), classes=2)[:4]
+    (3, ['t1'], ['w1'], array([1], dtype=int16))
     """
-    rows = {partition: dumps(votes) for partition, votes in answers.votes.items()}
-    fragments = {partition: Fragment(row) for partition, row in rows.items()}
-    record = dumps({"taken": answers.taken, "votes": fragments}, option=OPT_NON_STR_KEYS)
-    return record, {
-        partition: b'{"source":%d,"votes":%b}' % (source, row)
-        for partition, row in rows.items()
-        if partition != SKIPS
-    }
+    return encode_columns(
+        "votes",
+        {
+            "source": votes.source,
+            "width": votes.counts.shape[1],
+            "task": votes.tasks,
+            "worker": votes.workers,
+        },
+        (votes.answers, votes.offsets, votes.timestamps, votes.votes, votes.counts),
+    )
 
 
-def parse_answers(value: bytes | None) -> Answers:
-    """The record of the answers topic; or `BadRecord` for what a stranger wrote.
-
-    >>> parse_answers(b'{"taken": [], "votes": {}}')
-    Traceback (most recent call last):
-    pipeline.records.bad.BadRecord: not a record of answers
-    """
-    record = read_object(value)
-    taken, votes = record.get("taken"), record.get("votes")
-    if type(taken) is list and taken and all(map(_is_piece, taken)) and type(votes) is dict:
-        by_partition = {int(name): rows for name, rows in votes.items() if INTEGER.fullmatch(name)}
-        are_votes = all(type(rows) is list and _are_votes(rows) for rows in by_partition.values())
-        if are_votes and len(by_partition) == len(votes):
-            return Answers(taken, by_partition)
-    raise BadRecord(Reason.BAD_FIELD, "not a record of answers")
+def parse_votes(value: bytes | None, classes: int) -> Votes:
+    """The votes in a record's value, or `BadRecord`."""
+    return read_votes(Columns(value), classes)
 
 
-INTEGER = re.compile("-1|[0-9]{1,9}")
-
-
-def _is_piece(piece: Any) -> bool:
-    return type(piece) is list and len(piece) == 2 and set(map(type, piece)) == {int}
-
-
-def parse_votes(value: bytes | None) -> tuple[int, list[Vote]]:
-    """The labels partition that the votes came from, and the votes; or `BadRecord`.
-
-    >>> parse_votes(b'{"source": 0, "votes": [["t1"]]}')
-    Traceback (most recent call last):
-    pipeline.records.bad.BadRecord: not a record of votes
-    """
-    record = read_object(value)
-    source, rows = record.get("source"), record.get("votes")
-    if type(source) is int and type(rows) is list and _are_votes(rows):
-        return source, rows
-    raise BadRecord(Reason.BAD_FIELD, "not a record of votes")
-
-
-SHAPE: tuple[set[type], ...] = ({str}, {str}, {int, type(None)}, {float}, {int}, {int}, {int})
-
-
-def _are_votes(rows: list[Any]) -> bool:
-    # by columns: a check of every row costs as much as counting its vote
-    if not rows or set(map(type, rows)) != {list} or set(map(len, rows)) != {len(SHAPE)}:
-        return False
-    columns = list(zip(*rows, strict=True))
-    return all(
-        set(map(type, column)) <= kinds for column, kinds in zip(columns, SHAPE, strict=True)
-    ) and set(columns[4]) <= {1, 0, -1}
+def read_votes(record: Columns, classes: int) -> Votes:
+    """The votes in a record, or `BadRecord`."""
+    tasks, workers = record.names("task"), record.names("worker")
+    rows, width = len(tasks), record.number("width")
+    if record.kind != "votes" or len(workers) != rows or width not in (0, 2 + classes):
+        raise NOT_OURS
+    votes = Votes(
+        record.number("source"),
+        tasks,
+        workers,
+        record.column("<i2", rows),
+        record.column("<i8", rows),
+        record.column("<i8", rows),
+        record.numbers(rows),
+        record.numbers(rows, width),
+    )
+    record.end()
+    if rows and not (
+        REPEAT <= votes.answers.min() <= votes.answers.max() < classes
+        and np.abs(votes.votes).max() <= MOST_VOTE
+        and are_counts(votes.counts)
+        and votes.offsets[0] >= 0
+        and votes.offsets[-1] < MOST
+        and (votes.offsets[1:] > votes.offsets[:-1]).all()
+    ):
+        raise NOT_OURS
+    return votes

@@ -1,6 +1,6 @@
 """Workers, the other output: what is known of each worker."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from orjson import dumps
 
@@ -13,6 +13,10 @@ class Worker(TypedDict):
     how many of those are expected to be right; `gold` how many of them are on gold tasks, and
     `gold_right` how many of those are right. `last_seen` is the timestamp of their newest label
     or skip, in milliseconds.
+
+    Present under settled only: a worker knows the answer with probability `theta` (negative if
+    they are right less often than by chance), and otherwise says each class as often as `habits`
+    has it, by the name of the class ("-1" and "1" where these are the classes).
     """
 
     worker: str
@@ -23,6 +27,8 @@ class Worker(TypedDict):
     gold: int
     gold_right: int
     last_seen: int
+    theta: NotRequired[float]
+    habits: NotRequired[dict[str, float]]
 
 
 def encode_worker(worker: Worker) -> bytes:

@@ -1,13 +1,17 @@
 """The policy agent's step: requests in, assignments out; knows what each worker may not get."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import log
-from typing import Generic, Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, cast
 
+import numpy as np
+
+from pipeline.classes import RETRACT, SKIP
 from pipeline.inference.algorithm import Prior
-from pipeline.partitioner import partition_of
+from pipeline.inference.labels import Ints
 from pipeline.policies.policy import Policy
 from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
@@ -22,16 +26,23 @@ from pipeline.records.assignments import (
 )
 from pipeline.records.bad import BadRecord
 from pipeline.records.requests import parse_request
-from pipeline.records.votes import Vote, VotesByPartition
+from pipeline.stages.crowd import OPEN, Crowd
 from pipeline.stages.gold_rate import GoldRate
 from pipeline.stages.leases import Leases
-from pipeline.stages.task_view import TaskView, Worker
 from pipeline.stages.timed_leases import Lease
-from pipeline.stages.worker_stage import Forwarded, R, Rejected, WorkerStage
+from pipeline.stages.worker_stage import (
+    Forwarded,
+    R,
+    Rejected,
+    TakenLabel,
+    WorkerStage,
+    labels_in,
+)
 
 PolicyName = Literal["uncertainty", "uniform"]
 LEAST_WEIGHT = 0.1  # of a label to come: where α = β it would be 0, and all would get one task
 LABEL = "label"  # the source of requests that are labels
+NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -70,17 +81,25 @@ class Answered(Generic[R]):
 class NotAgain:
     """The tasks that a worker has answered, skipped or holds, or held until the lease expired."""
 
-    __slots__ = ("kinds",)
+    __slots__ = ("crowd", "leases", "skipped", "worker")
 
-    def __init__(self, worker: Worker | None, *leases: Collection[str]) -> None:
-        kinds = (worker.answers, worker.skipped, *leases) if worker else leases
-        self.kinds = [kind for kind in kinds if kind]
+    def __init__(self, crowd: Crowd, worker: int | None, *leases: Collection[str]) -> None:
+        self.crowd = crowd
+        self.worker = worker
+        self.skipped = crowd.skipped.get(worker, NOTHING) if worker is not None else NOTHING
+        self.leases = [lease for lease in leases if lease]
 
     def __contains__(self, task: object) -> bool:
-        return any(task in kind for kind in self.kinds)
+        if any(task in lease for lease in self.leases):
+            return True
+        number = self.crowd.tasks.known(cast(str, task))
+        if self.worker is None or number is None:
+            return False
+        return number in self.skipped or self.crowd.engine.has_answered(self.worker, number)
 
     def __len__(self) -> int:
-        return sum(map(len, self.kinds))
+        answered = 0 if self.worker is None else self.crowd.engine.given(self.worker)
+        return answered + len(self.skipped) + sum(map(len, self.leases))
 
 
 class AssignmentStage:
@@ -90,19 +109,14 @@ class AssignmentStage:
     last one, and a choice from a heap. Gold tasks are kept apart, in an order of their own.
     """
 
-    def __init__(
-        self, view: TaskView, workers: WorkerStage, leases: Leases, rules: Rules, prior: Prior
-    ) -> None:
-        self.view = view
+    def __init__(self, workers: WorkerStage, leases: Leases, rules: Rules, prior: Prior) -> None:
         self.workers = workers
+        self.crowd = workers.crowd
         self.leases = leases
         self.rules = rules
         self.policy = policy_of(rules.policy, rules.seed, prior)
         self.gold: Policy[str] = Uniform(rules.seed)
         self.gold_rate = GoldRate(rules.gold_rate, rules.seed)
-        self._opened = 0  # how often a task was new to the policy
-        self._exhausted: dict[str, tuple[int, int]] = {}  # workers for whom there was no task left
-        view.changed = dict.fromkeys(view.beliefs)
 
     def answer(self, partition: int, records: Sequence[R], now: int, answered: Answered[R]) -> None:
         """Answer requests, and add what they come to to `answered`."""
@@ -113,7 +127,7 @@ class AssignmentStage:
             except BadRecord as bad:
                 answered.rejected.append(Rejected(record, bad))
                 continue
-            home = partition_of(worker.encode(), self.view.partitions)
+            home = self.crowd.home_of(worker)
             if home != partition:
                 answered.forwarded.append(Forwarded(record, worker, home))
                 continue
@@ -122,22 +136,27 @@ class AssignmentStage:
 
     @property
     def heeds_labels(self) -> bool:
-        """Whether labels matter here: as requests, to leases, or to who found no task left."""
-        return self.rules.assign_on_label or not self.leases.is_empty or bool(self._exhausted)
+        """Whether labels matter here: as requests, to leases, or when they are taken back."""
+        return (
+            self.rules.assign_on_label
+            or not self.leases.is_empty
+            or self.policy.remembers_workers
+            or self.gold.remembers_workers
+        )
 
     def labels_taken(
-        self, partition: int, votes: VotesByPartition, now: int, answered: Answered[R]
+        self, partition: int, labels: Iterable[TakenLabel], now: int, answered: Answered[R]
     ) -> None:
         """Labels were taken: their leases end, and each may be a request for the next task."""
-        rows = sorted((row for rows in votes.values() for row in rows), key=_offset)
-        for task, worker, label, _vote, _labels, offset, timestamp in rows:
-            if label is None:  # an answer taken back: the worker may get the task again
-                self._exhausted.pop(worker, None)
+        for task, worker, answer, offset, timestamp in labels:
+            if answer == RETRACT:  # the worker may get the task again
                 self.leases.forget(worker, task)
+                self._allow(worker, task)
                 continue
             lease = self.leases.end(worker, task)
             if lease is not None:
-                self._publish_end(worker, task, lease, "answered" if label else "skipped", answered)
+                ended: Ended = "skipped" if answer == SKIP else "answered"
+                self._publish_end(worker, task, lease, ended, answered)
             if self.rules.assign_on_label:
                 self._give(worker, (LABEL, partition, offset), 1, now, answered, timestamp)
 
@@ -148,40 +167,68 @@ class AssignmentStage:
         just before a crash, are answered.
         """
         self.leases.expire(now)
-        self._exhausted.clear()
+        self.policy.forget()
+        self.gold.forget()
         for name, task, lease in list(self.leases.among(partitions)):
-            worker = self._worker(lease.partition, name)
-            if worker is not None and (task in worker.answers or task in worker.skipped):
-                ended: Ended = "answered" if task in worker.answers else "skipped"
+            ended = self._ended(name, task)
+            if ended is not None:
                 self.leases.end(name, task)
                 self._publish_end(name, task, lease, ended, answered)
         for partition in partitions if self.rules.assign_on_label else ():
             recent = now - self.rules.lease_ms
-            for votes in self.workers.partitions[partition].last:
-                rows = {home: [row for row in votes[home] if row[6] > recent] for home in votes}
-                self.labels_taken(partition, rows, now, answered)
+            for answers in self.workers.partitions[partition].last_answers:
+                labels = labels_in(answers, len(self.crowd.classes))
+                late = [label for label in labels if label.timestamp > recent]
+                self.labels_taken(partition, late, now, answered)
+
+    def _ended(self, name: str, task: str) -> Ended | None:
+        """How a lease has ended, if it has."""
+        worker, number = self.crowd.workers.known(name), self.crowd.tasks.known(task)
+        if worker is None or number is None:
+            return None
+        if self.crowd.engine.has_answered(worker, number):
+            return "answered"
+        return "skipped" if number in self.crowd.skipped.get(worker, NOTHING) else None
 
     def refresh(self, now: int, limit: int | None = None) -> int:
         """Let the policy follow at most `limit` tasks that have moved; how many are left."""
         self.leases.expire(now)
-        for changed in (self.view.changed, self.leases.changed):
-            assert changed is not None, "this stage wants to know"
-            while changed and limit != 0:
-                self._place(changed.popitem()[0])
-                if limit is not None:
-                    limit -= 1
-        return len(self.view.changed or ()) + len(self.leases.changed)
+        while self.leases.forgotten:
+            self._allow(*self.leases.forgotten.pop())
+        changed, leased = self.crowd.changed, self.leases.changed
+        known = self.crowd.tasks.known
+        changed.update((number, None) for task in leased if (number := known(task)) is not None)
+        leased.clear()
+        some = list(islice(changed, limit))
+        if len(some) == len(changed):
+            changed.clear()
+        else:
+            for number in some:
+                del changed[number]
+        if some:
+            self._place(np.array(some, np.int64))
+        return len(changed)
 
-    def _place(self, task: str) -> None:
-        belief = self.view.beliefs.get(task)
-        if belief is None or not belief.open:
-            self.policy.remove(task)
-            self.gold.remove(task)
-            return
-        here, other = (self.gold, self.policy) if belief.gold else (self.policy, self.gold)
-        other.remove(task)
-        self._opened += task not in here
-        here.update(task, belief.labels, belief.log_odds, self.leases.in_flight(task))
+    def _allow(self, worker: str, task: str) -> None:
+        """A worker may get a task again."""
+        self.policy.allow(task, worker)
+        self.gold.allow(task, worker)
+
+    def _place(self, tasks: Ints) -> None:
+        crowd = self.crowd
+        labels, golds, leads = crowd.engine.overview(tasks)
+        if not crowd.is_alone:
+            labels = np.where(crowd.is_own_task(tasks), labels, crowd.task.told_labels[tasks])
+        columns = tasks, crowd.task.reason[tasks], golds, labels, leads
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for number, reason, gold, given, lead in rows:
+            task = crowd.tasks.names[number]
+            here, other = (self.policy, self.gold) if gold < 0 else (self.gold, self.policy)
+            other.remove(task)
+            if reason == OPEN:
+                here.update(task, given, lead, self.leases.in_flight(task))
+            else:
+                here.remove(task)
 
     def _give(
         self,
@@ -194,57 +241,47 @@ class AssignmentStage:
     ) -> None:
         """Answer one request, from the first assignment on that is not out yet."""
         source, partition, offset = place
-        worker = self._worker(partition, name)
+        worker = self.crowd.workers.known(name)
         given = answered.given.setdefault(partition, [])
-        with self.policy.same_worker(), self.gold.same_worker():
-            for number in range(self.leases.numbers_out(source, partition, offset, count), count):
-                identity = id_of(partition, offset, number, source)
-                task, why = self._choose(name, worker, now)
-                expires_at = now + self.rules.lease_ms
-                if task is None:
-                    value = encode_refusal(name, Refusal(why), identity, now)
-                else:
-                    value = encode_lease(name, task, identity, why, now, expires_at)
-                self.leases.learn(Assignment(name, task, identity, expires_at, ended=False), now)
-                given.append(Given(name, value))
-                answered.outcomes[why] += 1
-                answered.timestamps.append(timestamp)
-                if task is None:
-                    break
+        for number in range(self.leases.numbers_out(source, partition, offset, count), count):
+            identity = id_of(partition, offset, number, source)
+            task, why = self._choose(name, worker, now)
+            expires_at = now + self.rules.lease_ms
+            if task is None:
+                value = encode_refusal(name, Refusal(why), identity, now)
+            else:
+                value = encode_lease(name, task, identity, why, now, expires_at)
+            self.leases.learn(Assignment(name, task, identity, expires_at, ended=False), now)
+            given.append(Given(name, value))
+            answered.outcomes[why] += 1
+            answered.timestamps.append(timestamp)
+            if task is None:
+                break
 
-    def _choose(self, name: str, worker: Worker | None, now: int) -> tuple[str | None, str]:
+    def _choose(self, name: str, worker: int | None, now: int) -> tuple[str | None, str]:
         """A task and the policy that chose it, or none and the reason."""
-        labels = worker.labels if worker else 0
-        if worker and self._is_blocked(worker):
+        labels = 0 if worker is None else self.crowd.engine.given(worker)
+        if worker is not None and self._is_blocked(worker, labels):
             return None, Refusal.WORKER_BLOCKED
         self.refresh(now)
-        not_again = NotAgain(worker, self.leases.of(name), self.leases.expired(name))
+        not_again = NotAgain(self.crowd, worker, self.leases.of(name), self.leases.expired(name))
         if self.gold_rate.is_due(name, len(not_again), labels):
-            gold = self.gold.choose(not_again)
+            gold = self.gold.choose(not_again, name)
             if gold is not None:
                 return gold, "gold"
-        # whoever asks again when all is answered must not cost a look at all tasks every time
-        state = self._opened, self.leases.forgotten
-        if self._exhausted.get(name) != state:
-            task = self.policy.choose(not_again)
-            if task is not None:
-                return task, self.rules.policy
-            self._exhausted[name] = state
+        task = self.policy.choose(not_again, name)
+        if task is not None:
+            return task, self.rules.policy
         if len(self.policy):
             return None, Refusal.ALL_ANSWERED
-        spent = self.rules.budget is not None and self.view.labels >= self.rules.budget
+        spent = self.rules.budget is not None and self.crowd.labels >= self.rules.budget
         return None, Refusal.BUDGET_SPENT if spent else Refusal.NO_OPEN_TASK
 
-    def _is_blocked(self, worker: Worker) -> bool:
+    def _is_blocked(self, worker: int, labels: int) -> bool:
         below, after = self.rules.block_below, self.rules.block_after
-        return (
-            below is not None
-            and worker.labels >= after
-            and self.view.model.accuracy(worker.labels, worker.correct) < below
-        )
-
-    def _worker(self, partition: int, name: str) -> Worker | None:
-        return self.workers.partitions[partition].workers.get(name)
+        if below is None or labels < after:
+            return False
+        return bool(self.crowd.engine.workers([worker]).accuracy[0] < below)
 
     def _publish_end(
         self, worker: str, task: str, lease: Lease, ended: Ended, answered: Answered[R]
@@ -268,8 +305,3 @@ def outcomes() -> Iterator[str]:
     """All that can become of an assignment, for the metric: the policies, and the refusals."""
     yield from ("uncertainty", "uniform", "gold")
     yield from Refusal
-
-
-def _offset(row: Vote) -> int:
-    offset: int = row[5]
-    return offset

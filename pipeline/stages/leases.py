@@ -44,7 +44,7 @@ class Leases:
 
     def __init__(self, memory: int = DAY) -> None:
         self.changed: dict[str, None] = {}
-        self.forgotten = 0  # expired leases that are no longer remembered
+        self.forgotten: list[tuple[str, str]] = []  # worker and task of those no longer remembered
         self._running = TimedLeases(extra=0)
         self._expired = TimedLeases(extra=memory)
         self._in_flight: dict[str, int] = {}
@@ -118,7 +118,7 @@ class Leases:
         for worker, task, lease in self._running.take_due(now):
             self._count(task, -1)
             self._expired.add(worker, task, lease)
-        self.forgotten += sum(1 for _ in self._expired.take_due(now))
+        self.forgotten += [(worker, task) for worker, task, _ in self._expired.take_due(now)]
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
         self.end(worker, task)  # a worker who was given the task again has the newer lease

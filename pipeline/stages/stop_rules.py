@@ -2,16 +2,21 @@
 
 from typing import NamedTuple
 
-from pipeline.records.posteriors import CloseReason, sigmoid
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.inference.labels import Floats, Ints
+from pipeline.stages.crowd import OPEN, REASONS
+
+CONFIDENT, LABELS = map(REASONS.index, ("confident", "labels"))
 
 
 class StopRules(NamedTuple):
     """The rules that close a task; `None` where there is no such rule.
 
-    >>> StopRules(confidence=0.9, labels=5).reason(log_odds=-2.5, labels=2)
-    'confident'
-    >>> StopRules(confidence=0.9, labels=5).reason(log_odds=2.0, labels=5)
-    'labels'
+    >>> rules = StopRules(confidence=0.9, labels=5)
+    >>> [REASONS[k] for k in rules.reasons(np.array([0.95, 0.6, 0.6]), np.array([2, 5, 4]))]
+    ['confident', 'labels', None]
     """
 
     confidence: float | None = None
@@ -23,14 +28,29 @@ class StopRules(NamedTuple):
         """Whether any task can be closed by a rule."""
         return any(rule is not None for rule in self)
 
-    def reason(self, log_odds: float, labels: int) -> CloseReason | None:
-        """Why a task with these log-odds and labels is to be closed, if it is."""
-        # sigmoid(|z|) is max(p, 1 - p)
-        if self.confidence is not None and sigmoid(abs(log_odds)) >= self.confidence:
-            return "confident"
-        if self.labels is not None and labels >= self.labels:
-            return "labels"
-        return None
+    def reasons(self, sure: Floats, labels: Ints) -> NDArray[np.int8]:
+        """Why tasks are to be closed whose first class is so probable, with so many labels."""
+        reasons = np.full(len(sure), OPEN, np.int8)
+        if self.labels is not None:
+            reasons[labels >= self.labels] = LABELS
+        if self.confidence is not None:
+            reasons[sure >= self.confidence] = CONFIDENT
+        return reasons
+
+    def is_doubtful(self, sure: Floats) -> NDArray[np.bool_]:
+        """Whether the odds of the first class are less than half of what the rule asks for.
+
+        Not just less: a task must not close and open with every label.
+
+        >>> StopRules(confidence=0.9).is_doubtful(np.array([0.85, 0.8])).tolist()
+        [False, True]
+        """
+        if self.confidence is None:
+            return np.zeros(len(sure), np.bool_)
+        doubtful: NDArray[np.bool_] = 2 * sure * (1 - self.confidence) < self.confidence * (
+            1 - sure
+        )
+        return doubtful
 
     def is_spent(self, labels: int) -> bool:
         """Whether so many labels on all tasks are the budget or more."""

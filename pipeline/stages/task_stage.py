@@ -1,214 +1,325 @@
 """The task agent's step: votes and descriptions in, posteriors out; holds this instance's tasks."""
 
-from collections.abc import Iterable
-from math import log
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pipeline.records.posteriors import CERTAIN, TASKS, CloseReason, Posterior, posterior_of
-from pipeline.records.tasks import Description
-from pipeline.records.votes import Vote
-from pipeline.stages.sources import is_older
+import numpy as np
+
+from pipeline.classes import RETRACT
+from pipeline.inference.labels import Ints
+from pipeline.records.bad import BadRecord
+from pipeline.records.columns import NOT_OURS, Columns
+from pipeline.records.facts import Fact, Facts, read_facts
+from pipeline.records.posterior_columns import PosteriorColumns, encode_posteriors
+from pipeline.records.tasks import ParsedDescription
+from pipeline.records.votes import Votes, parse_votes, read_votes
+from pipeline.stages.crowd import OPEN, REASONS, Crowd
+from pipeline.stages.rows import JoinedVotes
 from pipeline.stages.stop_rules import StopRules
 
 NO_RULES = StopRules()
+CONFIDENT, BUDGET, REQUEST = map(REASONS.index, ("confident", "budget", "request"))
+LATELY_MS = 5_000  # in which a crash can have kept a posterior from its topic
+FACTS_BYTES = 1_000_000  # of a record, about, at the most
+NO_TASKS = np.empty(0, np.int64)
 
 
-class Task:
-    """A task: the sum of its prior and votes, which labels are in it, and what users said of it.
+class TaskPartition:
+    """How far the votes of a partition have been counted.
 
-    It is open while it has no `reason`. `evidence` is summed up of gold as well, which may be
-    withdrawn.
+    `fences` has the offset of the last label counted of each labels partition: votes of one
+    labels partition come in the order of its offsets, so one that is not above it has been
+    counted. `epoch` grows with every new owner.
     """
 
-    __slots__ = (
-        "evidence",
-        "gold",
-        "labels",
-        "prior",
-        "reason",
-        "reopened",
-        "sources",
-        "updated_at",
-    )
+    def __init__(self, partitions: int) -> None:
+        self.fences = np.full(partitions, -1, np.int64)
+        self.epoch = 0
+        self.is_restored = False
+        self.restored: deque[tuple[int, list[str]]] = deque()  # time and tasks of late
 
-    def __init__(self, evidence: float, updated_at: int) -> None:
-        self.evidence = evidence
-        self.labels = 0
-        self.sources: dict[str, int] = {}
-        self.updated_at = updated_at
-        self.prior: float | None = None
-        self.gold = 0
-        self.reason: CloseReason | None = None
-        self.reopened = False
+    def restoring(self, time: int, tasks: list[str]) -> None:
+        """Evidence of these tasks, written then, is being restored."""
+        self.is_restored = False
+        self.restored.append((time, tasks))
+        while self.restored[0][0] < time - LATELY_MS:
+            self.restored.popleft()
 
 
 class Counted(NamedTuple):
-    """The tasks that votes changed, and the timestamps of the labels that were counted."""
+    """How many votes there were, whether any was new, and the timestamps of new labels.
 
-    tasks: list[str]
-    timestamps: list[int]
+    Labels of own workers were counted when they were taken: they are not new any more. `tasks`
+    are to be published, whether they moved or not: of labels that were known here before a
+    recovery, or before their worker went elsewhere, posteriors may be missing.
+    """
+
+    votes: int
+    is_new: bool
+    timestamps: Ints
+    tasks: Ints
+
+
+class Posterior(NamedTuple):
+    """A record for the posteriors topic."""
+
+    key: bytes
+    value: bytes
 
 
 class TaskStage:
-    """Adds each vote to its task once, heeds what users say of tasks, and closes them by the rules.
+    """Counts each vote once, heeds what users say of tasks, and closes them by the rules."""
 
-    >>> stage = TaskStage(prior_log_odds=0.0)
-    >>> stage.open(0)
-    >>> vote = ("t1", "w1", 1, 0.5, 1, 42, 1700000000000)
-    >>> stage.count(0, source=3, votes=[vote, vote])  # the second is the first again
-    Counted(tasks=['t1'], timestamps=[1700000000000])
-    >>> posterior = stage.posterior(0, "t1")
-    >>> posterior["log_odds"], posterior["labels"], posterior["sources"]
-    (0.5, 1, {'3': 42})
-    >>> stage.describe(0, {"task": "t1", "gold": -1, "status": "closed"}, offset=7, timestamp=0)
-    True
-    >>> posterior = stage.posterior(0, "t1")
-    >>> posterior["probability"], posterior["gold"], posterior["status"], posterior["reason"]
-    (0.0, True, 'closed', 'request')
-    """
-
-    def __init__(self, prior_log_odds: float, rules: StopRules = NO_RULES) -> None:
-        self.prior_log_odds = prior_log_odds
+    def __init__(self, crowd: Crowd, rules: StopRules = NO_RULES) -> None:
+        self.crowd = crowd
         self.rules = rules
         self.spent = False
-        self.partitions: dict[int, dict[str, Task]] = {}
+        self.partitions: dict[int, TaskPartition] = {}
+        self.priors: dict[int, list[float]] = {}
+        self.unwritten: dict[int, dict[int, None]] = {}  # tasks with new facts, by partition
+        self.facts_at_once = max(1, FACTS_BYTES // (300 + 20 * len(crowd.classes)))
 
     @property
     def tasks(self) -> int:
         """How many tasks this instance owns."""
-        return sum(map(len, self.partitions.values()))
+        home = self.crowd.task.home[: len(self.crowd.tasks)]
+        return int(self.crowd.has_tasks_of[home].sum())
 
     def open(self, partition: int) -> None:
         """Become the owner of a partition that nothing is known of yet."""
-        self.partitions[partition] = {}
+        self.partitions[partition] = TaskPartition(self.crowd.partitions)
+        self.crowd.open_tasks(partition)
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
-        self.partitions.pop(partition, None)
+        if self.partitions.pop(partition, None) is not None:
+            self.crowd.close_tasks(partition)
+            self.unwritten.pop(partition, None)
 
-    def restore(self, partition: int, posterior: Posterior) -> bool:
-        """Take up a task where its last posterior left it, unless that is older than known."""
-        tasks = self.partitions[partition]
-        name = posterior["task"]
-        known = tasks.get(name)
-        if known is not None and is_older(posterior, known.sources, known.reason is None):
-            return False
-        is_gold = "gold" in posterior
-        evidence = posterior["evidence"] if is_gold else posterior["log_odds"]
-        task = tasks[name] = Task(evidence, posterior["updated_at"])
-        task.labels = posterior["labels"]
-        task.sources = posterior["sources"]
-        task.prior = posterior.get("prior")
-        task.gold = posterior["prediction"] if is_gold else 0
-        if posterior.get("status") == "closed":
-            task.reason = posterior.get("reason", "request")
-        task.reopened = "reopened" in posterior
-        return True
+    def restore(self, partition: int, values: Iterable[tuple[int, bytes | None]]) -> None:
+        """Apply what an earlier owner, or this one, wrote to the evidence topic, and when."""
+        state = self.partitions[partition]
+        classes = len(self.crowd.classes)
+        joined: dict[int, JoinedVotes] = {}
+        for time, value in values:
+            try:
+                record = Columns(value)
+                if record.kind == "votes":
+                    votes = read_votes(record, classes)
+                    source = votes.source
+                    if source >= self.crowd.partitions:
+                        continue
+                    if self.crowd.restores[source, partition]:
+                        part = JoinedVotes()  # the answers that are being restored have all of it
+                    else:
+                        part = joined.setdefault(source, JoinedVotes())
+                    self._join(state, votes, part)
+                    state.restoring(time, votes.tasks)
+                else:
+                    facts = read_facts(record, classes)
+                    self._restore_facts(partition, facts)
+                    state.restoring(time, [fact.task for fact in facts.rows])
+            except BadRecord:
+                continue  # not an sbic record
+        for source, part in joined.items():
+            self._put(source, part)
 
-    def count(self, partition: int, source: int, votes: Iterable[Vote]) -> Counted:
-        """Add the votes that came from one labels partition.
+    def _join(self, state: TaskPartition, votes: Votes, part: JoinedVotes) -> int:
+        """Let votes join those that are to be counted; how many are new."""
+        if not len(votes.offsets):
+            return 0
+        new = part.add(votes, after=int(state.fences[votes.source]))
+        state.fences[votes.source] = max(state.fences[votes.source], votes.offsets[-1])
+        return new
 
-        Votes of one labels partition come in the order of its offsets, so one that is not above
-        the last counted for its task has been counted (it is a replay after a crash).
-        """
-        tasks = self.partitions[partition]
-        origin = str(source)
-        are_rules = self.rules.are_set
-        changed: dict[str, None] = {}
-        timestamps = []
-        for name, _worker, _label, vote, labels, offset, timestamp in votes:
-            task = tasks.get(name)
-            if task is None:
-                task = tasks[name] = Task(self.prior_log_odds, timestamp)
-            elif task.sources.get(origin, -1) >= offset:
-                continue
-            task.evidence += vote
-            task.labels += labels
-            # a new dict: the view and records on their way out hold the one before
-            task.sources = {**task.sources, origin: offset}
-            if (labels or vote) and timestamp > task.updated_at:
-                task.updated_at = timestamp
-            if are_rules:
-                self._stop(task)
-            changed[name] = None
-            timestamps.append(timestamp)
-        return Counted(list(changed), timestamps)
+    def _put(self, source: int, part: JoinedVotes) -> Ints:
+        """Count votes, and say of which tasks; labels of own workers are known from answers."""
+        if not part:
+            return NO_TASKS
+        crowd = self.crowd
+        rows, votes = part.rows(crowd.number_tasks, crowd.number_workers)
+        if not crowd.has_workers_of[source]:
+            counts = part.counts()
+            if counts is not None:
+                crowd.engine.hear_of_workers(rows.workers, counts)
+            some = rows.answers >= RETRACT
+            crowd.engine.put(rows.tasks[some], rows.workers[some], rows.answers[some], votes[some])
+        crowd.counted(source, rows)
+        return rows.tasks
+
+    def _restore_facts(self, partition: int, facts: Facts) -> None:
+        """Take facts, unless an instance that was stalled has written them too late."""
+        state = self.partitions[partition]
+        if facts.epoch < state.epoch:
+            return
+        state.epoch = facts.epoch
+        rows = [fact for fact in facts.rows if self.crowd.home_of(fact.task) == partition]
+        task = self.crowd.task
+        numbers = self.crowd.number_tasks([fact.task for fact in rows])
+        for i, fact in zip(numbers.tolist(), rows, strict=True):
+            if fact.prior != self.priors.get(i):
+                self._set_prior(i, fact.prior)
+            if fact.gold is not None or self.crowd.engine.is_gold(i):
+                self.crowd.engine.set_gold(i, fact.gold)
+            task.reason[i] = REASONS.index(fact.reason)
+            task.reopened[i] = fact.reopened
+            task.described[i] = fact.offset
+            task.updated_at[i] = max(task.updated_at[i], fact.updated_at)
+            self.crowd.changed[i] = None
+
+    def count(self, partition: int, value: bytes | None) -> Counted:
+        """Count the votes in a record, or `BadRecord`."""
+        votes = parse_votes(value, len(self.crowd.classes))
+        if votes.source >= self.crowd.partitions:
+            raise NOT_OURS
+        part = JoinedVotes()
+        if not self._join(self.partitions[partition], votes, part):
+            return Counted(len(votes.tasks), False, NO_TASKS, NO_TASKS)
+        [new] = part.parts
+        if not self.crowd.has_workers_of[new.source]:
+            tasks = self._put(new.source, part)
+            return Counted(len(votes.tasks), True, new.timestamps, tasks)
+        tasks = NO_TASKS
+        if new.offsets[0] <= self.crowd.taken_before[new.source]:
+            rows, _ = part.rows(self.crowd.number_tasks, self.crowd.number_workers)
+            self.crowd.counted(new.source, rows)  # the tasks may have been elsewhere then
+            tasks = rows.tasks
+        return Counted(len(votes.tasks), True, NO_TASKS, tasks)
 
     def describe(
-        self, partition: int, description: Description, offset: int, timestamp: int
-    ) -> bool:
-        """Heed a record of the tasks topic; False if it was heeded before (it is a replay)."""
-        tasks = self.partitions[partition]
-        name = description["task"]
-        task = tasks.get(name)
-        if task is None:
-            task = tasks[name] = Task(self.prior_log_odds, timestamp)
-        elif task.sources.get(TASKS, -1) >= offset:
-            return False
-        task.updated_at = max(task.updated_at, timestamp)
+        self, partition: int, description: ParsedDescription, offset: int, timestamp: int
+    ) -> int | None:
+        """Heed a record of the tasks topic; the task, or None if it was heeded before."""
+        i = int(self.crowd.number_tasks([description["task"]])[0])
+        task = self.crowd.task
+        if task.described[i] >= offset:
+            return None
+        task.described[i] = offset
+        task.updated_at[i] = max(task.updated_at[i], timestamp)
         if "prior" in description:
-            self._shift(task, description["prior"])
+            self._set_prior(i, description["prior"])
         if "gold" in description:
-            task.gold = description["gold"] or 0
+            self.crowd.engine.set_gold(i, description["gold"])
         if "status" in description:
-            self._set_status(task, description["status"])
-        task.sources = {**task.sources, TASKS: offset}
-        self._stop(task)
-        return True
+            self._set_status(i, description["status"])
+        self.crowd.changed[i] = None
+        self.unwritten.setdefault(partition, {})[i] = None
+        return i
 
-    def settle(self, partition: int) -> list[str]:
-        """Apply the rules to every open task, and tell which of them that closed.
+    def _set_prior(self, i: int, prior: list[float] | None) -> None:
+        if prior is None:
+            self.priors.pop(i, None)
+        else:
+            self.priors[i] = prior
+        self.crowd.engine.set_prior(i, prior)
 
-        For when the budget is spent, or the rules have changed since the tasks were last touched.
-        """
-        if not self.rules.are_set:
-            return []
-        tasks = self.partitions[partition]
-        still_open = [name for name, task in tasks.items() if task.reason is None]
-        return [name for name in still_open if self._stop(tasks[name])]
-
-    def posterior(self, partition: int, name: str) -> Posterior:
-        """The record of a task as it is now."""
-        task = self.partitions[partition][name]
-        log_odds = task.gold * CERTAIN if task.gold else task.evidence
-        record = posterior_of(name, log_odds, task.labels, task.sources, task.updated_at)
-        if task.reason is not None:
-            record["status"] = "closed"
-            record["reason"] = task.reason
-        if task.gold:
-            record["gold"] = True
-            record["evidence"] = task.evidence
-        if task.prior is not None:
-            record["prior"] = task.prior
-        if task.reopened:
-            record["reopened"] = True
-        return record
-
-    def _shift(self, task: Task, prior: float | None) -> None:
-        before = self._log_odds_of(task.prior)
-        after = self._log_odds_of(prior)
-        task.prior = prior
-        has_votes = task.sources.keys() - {TASKS}
-        # without votes: no rounding either
-        task.evidence = task.evidence + (after - before) if has_votes else after
-
-    def _log_odds_of(self, prior: float | None) -> float:
-        return self.prior_log_odds if prior is None else log(prior / (1 - prior))
-
-    @staticmethod
-    def _set_status(task: Task, status: str | None) -> None:
+    def _set_status(self, i: int, status: str | None) -> None:
+        task = self.crowd.task
         if status == "closed":
-            task.reason, task.reopened = "request", False
+            task.reason[i], task.reopened[i] = REQUEST, False
         elif status is None:
-            task.reason, task.reopened = None, False
-        elif task.reason is not None:
-            task.reason, task.reopened = None, True
+            task.reason[i], task.reopened[i] = OPEN, False
+        elif task.reason[i] != OPEN:
+            task.reason[i], task.reopened[i] = OPEN, True
 
-    def _stop(self, task: Task) -> bool:
-        """Close a task if a rule says so; whether it did."""
-        if task.reason is not None or task.gold or task.reopened:
-            return False
-        task.reason = self.rules.reason(task.evidence, task.labels)
-        if task.reason is None and self.spent:
-            task.reason = "budget"
-        return task.reason is not None
+    def apply_rules(self, tasks: Ints) -> Ints:
+        """Close tasks by the rules, or open them again; which of them that changed."""
+        if not self.rules.are_set or not len(tasks):
+            return NO_TASKS
+        task, engine = self.crowd.task, self.crowd.engine
+        sure = engine.beliefs(tasks).max(axis=1)
+        sure[engine.is_blank(tasks)] = 0.0  # the class prior alone is no reason
+        applies = ~task.reopened[tasks] & (engine.golds(tasks) < 0)
+        reasons = self.rules.reasons(sure, engine.label_counts(tasks))
+        if self.spent:
+            reasons[reasons == OPEN] = BUDGET
+        was = task.reason[tasks]
+        closes = applies & (was == OPEN) & (reasons != OPEN)
+        opens = applies & (was == CONFIDENT) & (reasons == OPEN) & engine.is_settled
+        opens &= self.rules.is_doubtful(sure)
+        task.reason[tasks[closes]] = reasons[closes]
+        task.reason[tasks[opens]] = OPEN
+        changed: Ints = tasks[closes | opens]
+        for i, home in zip(changed.tolist(), task.home[changed].tolist(), strict=True):
+            self.crowd.changed[i] = None
+            self.unwritten.setdefault(home, {})[i] = None
+        return changed
+
+    def apply_rules_to_all(self, partition: int) -> Ints:
+        """For when the budget is spent, or the rules have changed since tasks were last touched."""
+        return self.apply_rules(self.crowd.tasks_of(partition))
+
+    def ready(self, partitions: Iterable[int], generation: int) -> Ints:
+        """All is restored: own these partitions; the tasks of which posteriors may be missing.
+
+        The epoch is the generation of the group, of which each has one owner; it is greater than
+        that of any owner before, even where Kafka has forgotten the group and counts anew.
+
+        Under Fast SBIC posteriors of the last seconds may be missing. Under settled no task need
+        have been at rest, and all that were restored are published again.
+        """
+        missing = self.crowd.moved()
+        names: set[str] = set()
+        for partition in partitions:
+            state = self.partitions[partition]
+            # another owner may have told of it, of whom nothing was restored
+            state.epoch = max(state.epoch + (not state.is_restored), generation)
+            if not state.is_restored:
+                state.is_restored = True
+                self.unwritten.setdefault(partition, {})  # the next owner is to know of the epoch
+                if not self.crowd.engine.is_settled:
+                    missing = missing[self.crowd.task.home[missing] != partition]
+                names.update(name for _, names in state.restored for name in names)
+                state.restored.clear()
+        known = [self.crowd.tasks.known(name) for name in names]
+        late = np.array(sorted(i for i in known if i is not None), np.int64)
+        late = late[self.crowd.is_own_task(late)]
+        # a crash may come again before they are published: then they are of late once more
+        for i, home in zip(late.tolist(), self.crowd.task.home[late].tolist(), strict=True):
+            self.unwritten.setdefault(home, {})[i] = None
+        return np.union1d(missing, late)
+
+    def facts(self) -> Iterator[tuple[int, Facts]]:
+        """What has become known of tasks since this was last asked, each with its partition."""
+        unwritten, self.unwritten = self.unwritten, {}
+        for partition, tasks in unwritten.items():
+            epoch = self.partitions[partition].epoch
+            numbers = list(tasks)
+            for first in range(0, max(1, len(numbers)), self.facts_at_once):
+                some = numbers[first : first + self.facts_at_once]
+                yield partition, Facts(epoch, [self._fact(i) for i in some])
+
+    def _fact(self, i: int) -> Fact:
+        task = self.crowd.task
+        gold = int(self.crowd.engine.golds([i])[0])
+        return Fact(
+            self.crowd.tasks.names[i],
+            self.priors.get(i),
+            None if gold < 0 else gold,
+            REASONS[task.reason[i]],
+            bool(task.reopened[i]),
+            int(task.described[i]),
+            int(task.updated_at[i]),
+        )
+
+    def posteriors(self, tasks: Ints) -> list[Posterior]:
+        """The records of these tasks as they are now."""
+        crowd, engine = self.crowd, self.crowd.engine
+        task, numbers = crowd.task, tasks.tolist()
+        names = [crowd.tasks.names[i] for i in numbers]
+        columns = PosteriorColumns(
+            names,
+            engine.beliefs(tasks),
+            engine.evidence(tasks),
+            engine.label_counts(tasks),
+            task.updated_at[tasks],
+            task.sources[tasks],
+            task.described[tasks],
+            [REASONS[reason] for reason in task.reason[tasks].tolist()],
+            task.reopened[tasks],
+            engine.golds(tasks),
+            [self.priors.get(i) for i in numbers],
+        )
+        values = encode_posteriors(crowd.classes, columns)
+        return list(map(Posterior, map(str.encode, names), values))

@@ -1,18 +1,27 @@
-"""The worker agent's step: labels in, votes out; holds the answers of this instance's workers."""
+"""The worker agent's step: labels in, votes out; decides which labels of its workers stand."""
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from time import time_ns
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from pipeline.partitioner import partition_of
-from pipeline.records.bad import BadRecord
-from pipeline.records.labels import parse_label
-from pipeline.records.votes import SKIPS, Answers, Vote, VotesByPartition
-from pipeline.stages.task_view import Answer, Belief, TaskView, Worker
+import numpy as np
+
+from pipeline.classes import RETRACT, SKIP
+from pipeline.inference.engine.steps import ABSENT, ADDED, REPEATED, REPLACED, RETRACTED
+from pipeline.inference.labels import Floats, Ints
+from pipeline.records.answers import Answers, encode_answers, parse_answers
+from pipeline.records.bad import ID_MAX_BYTES, BadRecord
+from pipeline.records.labels import label_parser
+from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes, parse_votes
+from pipeline.stages.crowd import Crowd
+from pipeline.stages.rows import JoinedVotes, Rows, by_home
 
 LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
+LABELS_AT_ONCE = 1000  # of a partition
+RECORD_BYTES = 900_000  # of their answers, at the most, however long the ids
+LAST_GROUPS = 2  # votes go out together with the answers of the next group
 
 
 class Record(Protocol):
@@ -34,6 +43,14 @@ class Outcome(StrEnum):
     FORWARDED = "forwarded"
 
 
+OUTCOMES = {
+    ADDED: Outcome.COUNTED,
+    REPLACED: Outcome.COUNTED,
+    REPEATED: Outcome.REPEATED,
+    RETRACTED: Outcome.RETRACTED,
+    ABSENT: Outcome.SKIPPED,  # nothing to take back
+}
+
 R = TypeVar("R", bound=Record)
 
 
@@ -52,209 +69,284 @@ class Forwarded(NamedTuple, Generic[R]):
     partition: int
 
 
+class TakenLabel(NamedTuple):
+    """A label that was taken; `answer` is a class, or a code as votes have it."""
+
+    task: str
+    worker: str
+    answer: int
+    offset: int
+    timestamp: int
+
+
 class Taken(Generic[R]):
     """What labels of one partition came to: all that is to be published before they are acked."""
 
     def __init__(self) -> None:
-        self.pieces: list[tuple[int, int]] = []  # time, and offset of the last label
-        self.votes: VotesByPartition = {}
-        self.workers: dict[Worker, None] = {}  # those whose counts changed, in order
+        self.answers: list[Answers] = []  # a record for each
+        self.labels = 0
+        self.in_last = 0  # labels in the last of these records
+        self.workers: list[Ints] = []
         self.rejected: list[Rejected[R]] = []
         self.forwarded: list[Forwarded[R]] = []
         self.outcomes: Counter[Outcome] = Counter()
 
+    @property
+    def votes(self) -> list[tuple[int, bytes]]:
+        """All votes, each with its partition of tasks."""
+        return [vote for answers in self.answers for vote in answers.votes]
+
+    def records(self) -> list[bytes]:
+        """The values of the records for the answers topic."""
+        last = len(self.answers) - 1
+        return [
+            encode_answers(answers._replace(more=number < last))
+            for number, answers in enumerate(self.answers)
+        ]
+
+    def took(self, labels: int, most: int) -> Answers:
+        """The record to which so many labels are added: a new one if they do not fit."""
+        if not self.answers or self.in_last + labels > most:
+            self.answers.append(Answers([], []))
+            self.in_last = 0
+        self.in_last += labels
+        self.labels += labels
+        return self.answers[-1]
+
 
 class WorkerPartition:
-    """The workers of one labels partition, and how far their labels have been taken.
+    """How far the labels of a partition have been taken.
 
-    `last` has the votes of the last two records restored: the only ones that a crash can have
-    kept from the votes topic, since votes go out together with the answers of the next group.
+    `last` has the last records restored: the only ones whose votes a crash can have kept from
+    the votes topic.
     """
 
     def __init__(self) -> None:
-        self.workers: dict[str, Worker] = {}
         self.taken = -1
-        self.last: deque[VotesByPartition] = deque(maxlen=2)
-        self.restored: deque[tuple[int, set[str]]] = deque()  # time and workers of late
+        self.is_ready = False
+        self.last: deque[list[Answers]] = deque(maxlen=LAST_GROUPS)
+        self.is_continued = False
+        self.restored: deque[tuple[int, list[str]]] = deque()  # time and workers of late
 
-    def restoring(self, time: int, workers: set[str]) -> None:
-        """Answers of these workers, taken then, are being restored."""
+    @property
+    def last_answers(self) -> list[Answers]:
+        """The records of the last groups."""
+        return [answers for group in self.last for answers in group]
+
+    def restoring(self, answers: Answers, workers: list[str]) -> None:
+        """Answers of these workers are being restored."""
+        if not self.is_continued:
+            self.last.append([])
+        self.last[-1].append(answers)
+        self.is_continued = answers.more
+        time = answers.pieces[-1][0]
         self.restored.append((time, workers))
         while self.restored[0][0] < time - LATELY_NS:
             self.restored.popleft()
 
-    def restored_of_late(self) -> dict[Worker, None]:
+    def restored_of_late(self) -> list[str]:
         """The workers in the answers of the last seconds that were restored, once."""
-        names = {name for _, workers in self.restored for name in workers}
+        workers = {name for _, names in self.restored for name in names}
         self.restored.clear()
-        return dict.fromkeys(self.workers[name] for name in names)
+        return sorted(workers)
 
 
 class WorkerStage:
-    """Algorithm 1, lines 5 and 6, on the labels in the order in which they are taken."""
+    """Takes labels in their order, each once, into the engine."""
 
-    def __init__(self, view: TaskView, repeats: Literal["first", "last"] = "first") -> None:
-        self.view = view
-        self.model = view.model
-        self.repeats = repeats
+    def __init__(self, crowd: Crowd, repeats: Literal["first", "last"] = "first") -> None:
+        self.crowd = crowd
+        self.parse = label_parser(crowd.classes)
+        self.replaces = repeats == "last"
+        row = 2 * ID_MAX_BYTES + 40 + 8 * (2 + len(crowd.classes))
+        self.labels_at_once = min(LABELS_AT_ONCE, RECORD_BYTES // row)
         self.partitions: dict[int, WorkerPartition] = {}
 
     @property
     def workers(self) -> int:
-        """How many workers this instance knows."""
-        return sum(len(state.workers) for state in self.partitions.values())
+        """How many workers this instance has."""
+        return int(
+            self.crowd.has_workers_of[self.crowd.worker.home[: len(self.crowd.workers)]].sum()
+        )
 
     def open(self, partition: int) -> None:
         """Become the owner of a partition that nothing is known of yet."""
-        self.close(partition)
         self.partitions[partition] = WorkerPartition()
+        self.crowd.open_workers(partition)
 
     def close(self, partition: int) -> None:
-        """Forget a partition: its workers' answers no longer follow the tasks."""
-        state = self.partitions.pop(partition, None)
-        for worker in state.workers.values() if state else ():
-            for task in worker.answers:
-                del self.view[task].crowd[worker]
+        """Forget a partition."""
+        if self.partitions.pop(partition, None) is not None:
+            self.crowd.close_workers(partition)
 
-    def restore(self, partition: int, answers: Answers) -> None:
+    def ready(self, partition: int) -> None:
+        """All answers are restored: from now on labels are weighed here."""
+        state = self.partitions[partition]
+        if not state.is_ready:
+            state.is_ready = True
+            self.crowd.restores[partition] = False
+            self.crowd.count_workers(partition)
+        self.crowd.taken_before[partition] = state.taken
+
+    def restore(self, partition: int, values: Iterable[bytes | None]) -> None:
         """Apply what an earlier owner, or this one, took and wrote to the answers topic.
 
         Labels may be in it twice: an instance that was stalled goes on for a moment after another
         has taken its place. The first time counts.
         """
         state = self.partitions[partition]
-        if answers.upto <= state.taken:
-            return
-        rows = [row for rows in answers.votes.values() for row in rows if row[5] > state.taken]
-        rows.sort(key=_offset)
-        state.taken = answers.upto
-        state.last.append(answers.votes)
-        state.restoring(answers.taken[-1][0], {row[1] for row in rows})
-        source = str(partition)
-        for task, name, label, vote, labels, offset, timestamp in rows:
-            worker = state.workers.get(name) or state.workers.setdefault(name, Worker(name))
-            worker.last_seen = max(worker.last_seen, timestamp)
-            if label == 0:
-                worker.skipped.add(task)
-                continue
-            belief = self.view[task]
-            old = self._forget(worker, task, belief)
-            if not self.view.counts(belief, source, offset):
-                self.view.add(task, belief, (source, offset, vote, labels))
-            if label is not None:
-                self._remember(worker, task, belief, (label, old + vote))
-
-    def take(self, partition: int, records: Sequence[R], taken: Taken[R]) -> None:
-        """Turn labels into votes, and add what they come to to `taken`."""
-        state = self.partitions[partition]
-        workers = state.workers
-        beliefs = self.view.beliefs
-        source = str(partition)
-        touched = taken.workers
-        votes = taken.votes
-        changed = self.view.changed
-        counted = skipped = 0
-        for record in records:
-            offset = record.offset
-            if offset <= state.taken:
-                continue  # taken before a crash or a rebalance, and what it came to was sent
+        classes = len(self.crowd.classes)
+        joined = JoinedVotes()
+        for value in values:
             try:
-                task, name, label = parse_label(record.value)
-            except BadRecord as bad:
-                taken.rejected.append(Rejected(record, bad))
+                answers = parse_answers(value)
+                parts = [parse_votes(votes, classes) for _, votes in answers.votes]
+            except BadRecord:
+                continue  # not an sbic record
+            if any(home >= self.crowd.partitions for home, _ in answers.votes):
                 continue
-            worker = workers.get(name)
-            if worker is None:
-                home = partition_of(name.encode(), self.view.partitions)
-                if home != partition:
-                    taken.forwarded.append(Forwarded(record, name, home))
-                    continue
-                worker = workers[name] = Worker(name)
-            if record.timestamp > worker.last_seen:
-                worker.last_seen = record.timestamp
-            if label == 0:
-                skipped += 1
-                worker.skipped.add(task)
-                touched[worker] = None
-                skip = (task, name, 0, 0.0, 0, offset, record.timestamp)
-                votes.setdefault(SKIPS, []).append(skip)
+            if answers.upto <= state.taken:
                 continue
-            belief = beliefs.get(task) or self.view[task]
-            if label and task not in worker.answers:
-                vote, labels = self._answer(worker, task, belief, label), 1
-                counted += 1
-            else:
-                outcome, label, vote, labels = self._again(worker, task, belief, label)
-                taken.outcomes[outcome] += 1
-                if outcome is Outcome.SKIPPED:
-                    continue
-            belief.pending.append((source, offset, vote, labels))
-            belief.labels += labels
-            self.view.labels += labels
-            if changed is not None:
-                changed[task] = None
-            touched[worker] = None
-            row = (task, name, label, vote, labels, offset, record.timestamp)
-            if belief.partition in votes:
-                votes[belief.partition].append(row)
-            else:
-                votes[belief.partition] = [row]
-        taken.outcomes[Outcome.COUNTED] += counted
-        taken.outcomes[Outcome.SKIPPED] += skipped
+            for votes in parts:
+                joined.add(votes, after=state.taken)
+            state.taken = answers.upto
+            state.restoring(answers, [name for votes in parts for name in votes.workers])
+        if joined:
+            self._put(partition, *joined.rows(self.crowd.number_tasks, self.crowd.number_workers))
+
+    def _put(self, partition: int, rows: Rows, votes: Floats) -> None:
+        crowd = self.crowd
+        crowd.restores[partition] &= crowd.has_tasks_of  # tasks elsewhere are not told of these
+        np.maximum.at(crowd.worker.last_seen, rows.workers, rows.timestamps)
+        skips = rows.answers == SKIP
+        if skips.any():
+            self._skip(rows.only(skips))
+        labels = rows.answers >= RETRACT
+        some = rows.only(labels)
+        crowd.engine.put(some.tasks, some.workers, some.answers, votes[labels])
+        crowd.counted(partition, rows.only(~skips))
+
+    def _skip(self, rows: Rows) -> None:
+        for worker, task in zip(rows.workers.tolist(), rows.tasks.tolist(), strict=True):
+            self.crowd.skipped.setdefault(worker, set()).add(task)
+
+    def take(self, partition: int, records: Sequence[R], taken: Taken[R]) -> Rows | None:
+        """Turn labels into votes, and add what they come to to `taken`; the labels that count."""
+        state = self.partitions[partition]
+        answers = taken.took(len(records), self.labels_at_once)
+        rows = self._parse(partition, records, taken)
+        if rows is not None:
+            rows, votes = self._take(partition, rows, taken)
+            answers.votes.extend(self._by_home(partition, rows, votes))
+            taken.workers.append(rows.workers)
         taken.outcomes[Outcome.REJECTED] = len(taken.rejected)
         taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
         state.taken = max(state.taken, records[-1].offset)
-        taken.pieces.append((time_ns(), state.taken))
+        answers.pieces.append((time_ns(), state.taken))
+        return rows
 
-    def _answer(self, worker: Worker, task: str, belief: Belief, label: int) -> float:
-        """A new answer: weigh the worker by their answers so far, and move the task."""
-        vote = self.model.vote(label, worker.labels, worker.correct)
-        self.view.vote(belief, vote)
-        self._remember(worker, task, belief, (label, vote))
-        return vote
+    def _parse(self, partition: int, records: Sequence[R], taken: Taken[R]) -> Rows | None:
+        """The good labels that belong here, and were not taken before a crash or a rebalance."""
+        parse, after = self.parse, self.partitions[partition].taken
+        found = []
+        good = []
+        for record in records:
+            if record.offset > after:
+                try:
+                    found.append(parse(record.value))
+                    good.append(record)
+                except BadRecord as bad:
+                    taken.rejected.append(Rejected(record, bad))
+        if not found:
+            return None
+        tasks, names, answers = zip(*found, strict=True)
+        crowd = self.crowd
+        workers = crowd.number_workers(names)
+        homes = crowd.worker.home[workers]
+        rows = Rows(
+            crowd.number_tasks(tasks),
+            workers,
+            np.array(answers, np.int64),
+            np.array([record.offset for record in good], np.int64),
+            np.array([record.timestamp for record in good], np.int64),
+        )
+        is_here = homes == partition
+        if is_here.all():
+            return rows
+        for place in np.flatnonzero(~is_here).tolist():
+            taken.forwarded.append(Forwarded(good[place], names[place], int(homes[place])))
+        return rows.only(is_here)
 
-    def _again(
-        self, worker: Worker, task: str, belief: Belief, label: int | None
-    ) -> tuple[Outcome, int | None, float, int]:
-        """Anything but a first answer: its outcome, the label that stands, the vote and labels.
+    def _take(self, partition: int, rows: Rows, taken: Taken[R]) -> tuple[Rows, Floats]:
+        """Let the engine take labels; those that count, and their votes."""
+        crowd = self.crowd
+        np.maximum.at(crowd.worker.last_seen, rows.workers, rows.timestamps)
+        votes = np.zeros(len(rows.tasks))
+        is_label = rows.answers != SKIP
+        labels = rows if is_label.all() else rows.only(is_label)
+        outcomes, given = crowd.engine.take(
+            labels.tasks, labels.workers, labels.answers, replaces=self.replaces
+        )
+        for outcome, number in enumerate(np.bincount(outcomes, minlength=len(OUTCOMES)).tolist()):
+            taken.outcomes[OUTCOMES[outcome]] += number
+        labels.answers[outcomes == REPEATED] = REPEAT
+        rows.answers[is_label] = labels.answers
+        votes[is_label] = given
+        absent = outcomes == ABSENT
+        if len(labels.tasks) < len(rows.tasks):
+            skips = rows.only(~is_label)
+            taken.outcomes[Outcome.SKIPPED] += len(skips.tasks)
+            self._skip(skips)
+        if absent.any():
+            keep = np.ones(len(rows.tasks), np.bool_)
+            keep[np.flatnonzero(is_label)[absent]] = False
+            rows, votes, is_label = rows.only(keep), votes[keep], is_label[keep]
+        crowd.counted(partition, rows if is_label.all() else rows.only(is_label))
+        return rows, votes
 
-        A repeat votes 0: it changes nothing, and its sender sees that it has been dealt with.
-        """
-        answer = worker.answers.get(task)
-        if answer is None:
-            return Outcome.SKIPPED, label, 0.0, 0  # nothing to take back
-        old_label, old_vote = answer
-        if label is not None and (self.repeats == "first" or label == old_label):
-            return Outcome.REPEATED, old_label, 0.0, 0
-        self._forget(worker, task, belief)
-        self.view.vote(belief, -old_vote)
-        if label is None:
-            return Outcome.RETRACTED, None, -old_vote, -1
-        return Outcome.COUNTED, label, self._answer(worker, task, belief, label) - old_vote, 0
+    def _by_home(self, partition: int, rows: Rows, votes: Floats) -> list[tuple[int, bytes]]:
+        """A record of votes for each partition of tasks; skips go to nobody."""
+        crowd = self.crowd
+        homes = np.where(rows.answers == SKIP, NOBODY, crowd.task.home[rows.tasks])
+        found = []
+        for home, some in by_home(homes):
+            part = rows.only(some)
+            width = 2 + len(crowd.classes) if self._tells_counts(home) else 0
+            counts = crowd.engine.counts(part.workers) if width else np.empty((len(some), 0))
+            record = Votes(
+                partition,
+                [crowd.tasks.names[i] for i in part.tasks.tolist()],
+                [crowd.workers.names[j] for j in part.workers.tolist()],
+                part.answers.astype("<i2"),
+                part.offsets,
+                part.timestamps,
+                votes[some],
+                counts,
+            )
+            found.append((home, encode_votes(record)))
+        return found
 
-    def _remember(self, worker: Worker, task: str, belief: Belief, answer: Answer) -> None:
-        label, _ = worker.answers[task] = answer
-        worker.labels += 1
-        worker.correct += self.model.agreement(label, belief.log_odds)
-        if belief.gold:
-            worker.gold += 1
-            worker.gold_right += label == belief.gold
-        belief.crowd[worker] = label
+    def _tells_counts(self, home: int) -> bool:
+        """Whether the owner of these tasks has to be told what is known of the workers."""
+        is_elsewhere = home != NOBODY and not self.crowd.has_tasks_of[home]
+        return self.crowd.engine.is_settled and is_elsewhere
 
-    def _forget(self, worker: Worker, task: str, belief: Belief) -> float:
-        """Undo `_remember`; the vote that the answer had, 0 if there was none."""
-        if task not in worker.answers:
-            return 0.0
-        label, vote = worker.answers.pop(task)
-        del belief.crowd[worker]
-        worker.labels -= 1
-        worker.correct -= self.model.agreement(label, belief.log_odds)
-        if belief.gold:
-            worker.gold -= 1
-            worker.gold_right -= label == belief.gold
-        return vote
+    def labels_of(self, rows: Rows) -> list[TakenLabel]:
+        """The labels in these rows, in the order of their offsets."""
+        tasks, workers = self.crowd.tasks.names, self.crowd.workers.names
+        columns = (column.tolist() for column in rows)
+        return [
+            TakenLabel(tasks[i], workers[j], answer, offset, timestamp)
+            for i, j, answer, offset, timestamp in zip(*columns, strict=True)
+        ]
 
 
-def _offset(row: Vote) -> int:
-    offset: int = row[5]
-    return offset
+def labels_in(answers: Answers, classes: int) -> list[TakenLabel]:
+    """The labels in a record of answers, in the order of their offsets."""
+    found: list[TakenLabel] = []
+    for _, value in answers.votes:
+        votes = parse_votes(value, classes)
+        columns = votes.answers, votes.offsets, votes.timestamps
+        numbers = (column.tolist() for column in columns)
+        found += map(TakenLabel, votes.tasks, votes.workers, *numbers)
+    return sorted(found, key=lambda label: label.offset)

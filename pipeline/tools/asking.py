@@ -105,7 +105,7 @@ class Asker:
         task, reason = assignment["task"], assignment.get("reason")
         return Answer(task, reason, assignment.get("policy"), seconds)
 
-    async def answer(self, worker: str, task: str, label: int) -> RecordMetadata:
+    async def answer(self, worker: str, task: str, label: int | str) -> RecordMetadata:
         """Give a label, and learn where Kafka has put it."""
         return await self._send(self._topics.labels.name, worker, encode_label(task, worker, label))
 

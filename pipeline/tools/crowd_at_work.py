@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
 
+from pipeline.classes import SIGNS, Classes
 from pipeline.tools.asking import Asker
 from pipeline.tools.sending import Sent
 from pipeline.tools.simulated_workers import Habits, Response, SimulatedWorker, Turns
@@ -16,7 +17,11 @@ THE_END = frozenset({"no-open-task", "budget-spent"})  # for all workers; other 
 
 @dataclass(frozen=True)
 class Plan:
-    """How large a crowd does how much; `at_once` workers are at work at the same moment."""
+    """How large a crowd does how much; `at_once` workers are at work at the same moment.
+
+    `class_prior` has how often each class is the truth, in their order; without it, all are equally
+    frequent.
+    """
 
     tasks: int = 1000
     workers: int = 2000
@@ -24,16 +29,23 @@ class Plan:
     at_once: int = 20
     habits: Habits = field(default_factory=Habits)
     seed: int = 0
+    classes: Classes = SIGNS
+    class_prior: tuple[float, ...] | None = None
 
     @property
     def labels(self) -> int:
         """How many labels are given in all."""
         return self.tasks * self.labels_per_task
 
-    def draw_truth(self, name: str) -> dict[str, int]:
-        """The truth of each task."""
+    def draw_truth(self, name: str) -> dict[str, int | str]:
+        """The truth of each task, as it is on the wire."""
         rng = Random(f"{self.seed}/tasks")
-        return {f"{name}-task-{number:05}": rng.choice((-1, 1)) for number in range(self.tasks)}
+        labels = self.classes.labels
+        if self.class_prior is None:
+            truths = [rng.choice(labels) for _ in range(self.tasks)]
+        else:
+            truths = rng.choices(labels, self.class_prior, k=self.tasks)
+        return {f"{name}-task-{number:05}": truth for number, truth in enumerate(truths)}
 
     def draw_workers(self, name: str) -> dict[str, SimulatedWorker]:
         """The workers; the same seed gives the same ones, whatever the name of the run."""
@@ -42,7 +54,7 @@ class Plan:
         for number in range(self.workers):
             worker = f"{name}-worker-{number:05}"
             rng = Random(f"{self.seed}/workers/{number}")
-            workers[worker] = SimulatedWorker(worker, self.habits, visits, rng)
+            workers[worker] = SimulatedWorker(worker, self.habits, visits, rng, self.classes)
         return workers
 
 
@@ -57,7 +69,7 @@ class CrowdAtWork:
     def __init__(
         self,
         plan: Plan,
-        truth: Mapping[str, int],
+        truth: Mapping[str, int | str],
         workers: Mapping[str, SimulatedWorker],
         asker: Asker,
         given: Callable[[Sent], None],
@@ -111,7 +123,9 @@ class CrowdAtWork:
         self._turns.leave(worker.name)
         return False
 
-    async def _answer(self, worker: SimulatedWorker, task: str, labels: tuple[int, ...]) -> bool:
+    async def _answer(
+        self, worker: SimulatedWorker, task: str, labels: tuple[int | str, ...]
+    ) -> bool:
         first, *again = labels
         at = monotonic()
         place = await self._asker.answer(worker.name, task, first)

@@ -1,30 +1,34 @@
-"""The demonstration: a broker, the pipeline and a crowd, first in a closed loop, then in a rush."""
+"""The demonstration: the same labels through two projects, one for each algorithm.
+
+The workers of a crowd first ask what to answer, and then the rest of their labels comes in a rush.
+Majority vote on the same labels is counted here.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipeline.broker.ports import free_port
-from pipeline.settings import Settings
-from pipeline.tools.asking import Asker, NoAnswer, asking
+from pipeline.kafka.admin import ensure_topics
+from pipeline.settings import AlgorithmName, Settings
+from pipeline.tools.asking import Asker, NoAnswer
 from pipeline.tools.crowd_at_work import CrowdAtWork, Plan
-from pipeline.tools.instances import instances_of, is_ready, running
-from pipeline.tools.reading import Reader, reading
+from pipeline.tools.demo_project import DemoProject, demo_project, until_ready
+from pipeline.tools.instances import instances_of, running
 from pipeline.tools.rush import rush
 from pipeline.tools.scoreboard import Scoreboard
-from pipeline.tools.sending import Label, LabelSender, Sent, sending
-from pipeline.tools.watch import posteriors
-from pipeline.topics import Topics
+from pipeline.tools.sending import Label, Sent
 
 READY_SECONDS = 60
-STALL_SECONDS = 60  # longer than it takes an instance that died to come back
+SHOW_SECONDS = 0.1
 WARM_UP = 0.2  # the share of the first labels before latency is measured: Java is warming up
 NAME = "demo"
+ALGORITHMS: tuple[AlgorithmName, ...] = ("fast-sbic", "settled")  # the first assigns the tasks
 
 
 class DemoFailed(Exception):
@@ -46,6 +50,37 @@ class Stage:
     counted_before: int = 0
 
 
+class Errors(NamedTuple):
+    """The shares of tasks that are predicted wrong, on the same labels."""
+
+    majority: float
+    fast_sbic: float
+    settled: float
+
+
+class Standing:
+    """How the algorithms do: a board for each."""
+
+    def __init__(self, truth: Mapping[str, int | str]) -> None:
+        self.boards = {algorithm: Scoreboard(truth) for algorithm in ALGORITHMS}
+
+    @property
+    def first(self) -> Scoreboard:
+        """The board of the project that assigns the tasks."""
+        return self.boards[ALGORITHMS[0]]
+
+    @property
+    def counted(self) -> int:
+        """How many labels both have counted."""
+        return min(board.counted for board in self.boards.values())
+
+    @property
+    def errors(self) -> Errors:
+        """The errors now."""
+        own = (self.boards[algorithm].error for algorithm in ALGORITHMS)
+        return Errors(self.first.majority_error, *own)
+
+
 Times = tuple[float, float]
 """The median and the 99th percentile, in seconds."""
 
@@ -54,135 +89,143 @@ Times = tuple[float, float]
 class Result:
     """What came out."""
 
+    tasks: int
     labels: int
-    labels_in_posteriors: int
+    is_counted_once: bool
     asked_labels: int
     asked_seconds: float
     assignment: Times
     latency: Times
-    asked_error: float
-    asked_majority_error: float
+    asked_errors: Errors
     rush_labels: int
     rush_seconds: float
-    error: float
-    majority_error: float
+    errors: Errors
 
 
-@dataclass(frozen=True)
 class Demo:
     """Runs the crowd through instances on a broker that is there.
 
     First the workers ask what to answer and do so, as the plan says; then `rush_labels` labels
-    more come at once. `show` is called several times a second, while things move.
+    more come at once. Each project has so many `instances`. `show` is called several times a
+    second, while things move.
     """
 
-    settings: Settings
-    plan: Plan
-    instances: int
-    rush_labels: int
-    show: Callable[[Stage, Scoreboard], None]
+    def __init__(
+        self,
+        settings: Settings,
+        plan: Plan,
+        instances: int,
+        rush_labels: int,
+        show: Callable[[Stage, Standing], None],
+    ) -> None:
+        self.settings = {
+            algorithm: replace(settings, algorithm=algorithm, prefix=f"{NAME}-{algorithm}")
+            for algorithm in ALGORITHMS
+        }
+        self.plan = plan
+        self.rush_labels = rush_labels
+        self.ports = {name: [free_port() for _ in range(instances)] for name in ALGORITHMS}
+        self.truth = plan.draw_truth(NAME)
+        self.standing = Standing(self.truth)
+        self.stage = Stage("starting the instances")
+        self._show = show
+        self._shown = 0.0
 
     async def run(self) -> Result:
         """All of it; on return the instances have ended."""
         log: list[str] = []
-        ports = [free_port() for _ in range(self.instances)]
-        commands = instances_of(self.settings, ports)
+        commands = []
+        for algorithm, settings in self.settings.items():
+            await ensure_topics(settings)
+            commands += instances_of(settings, self.ports[algorithm])
 
         def keep(name: str, line: str) -> None:
             log.append(f"{name} | {line}")
 
         try:
-            async with running(commands, log=keep, say=keep):
-                await self._ready(ports)
-                topic = Topics(self.settings).posteriors.name
-                async with (
-                    asking(self.settings) as asker,
-                    sending(self.settings) as sender,
-                    reading(self.settings, topic, from_start=True) as reader,
-                ):
-                    return await self._measure(asker, sender, reader)
+            async with running(commands, log=keep, say=keep), AsyncExitStack() as stack:
+                ports = [port for each in self.ports.values() for port in each]
+                await until_ready(ports, READY_SECONDS, self.show)
+                projects = []
+                for algorithm, settings in self.settings.items():
+                    board, own = self.standing.boards[algorithm], self.ports[algorithm]
+                    opened = demo_project(settings, board, own, self.show)
+                    projects.append(await stack.enter_async_context(opened))
+                return await self._measure(projects)
         except (TimeoutError, NoAnswer) as error:
             raise DemoFailed(str(error), log[-30:]) from None
 
-    async def _ready(self, ports: list[int]) -> None:
-        stage = Stage("starting the instances")
-        board = Scoreboard({NAME: 1})
-        deadline = monotonic() + READY_SECONDS
-        while not all([await asyncio.to_thread(is_ready, port) for port in ports]):
-            if monotonic() > deadline:
-                raise TimeoutError("the instances are not ready after a minute")
-            self.show(stage, board)
-            await asyncio.sleep(0.1)
+    def show(self) -> None:
+        """Show where things are, if that was not done just now."""
+        if monotonic() - self._shown > SHOW_SECONDS:
+            self._show(self.stage, self.standing)
+            self._shown = monotonic()
 
-    async def _measure(self, asker: Asker, sender: LabelSender, reader: Reader) -> Result:
-        plan = self.plan
-        truth, workers = plan.draw_truth(NAME), plan.draw_workers(NAME)
-        board = Scoreboard(truth)
+    async def _measure(self, projects: list[DemoProject]) -> Result:
+        plan, standing = self.plan, self.standing
+        workers = plan.draw_workers(NAME)
+        first, *others = projects
         answered: set[tuple[str, str]] = set()
+        to_mirror: list[list[Label]] = [[] for _ in others]
+        is_over = asyncio.Event()
 
         def given(sent: Sent) -> None:
-            board.sent(sent, monotonic())
+            first.board.sent(sent, monotonic())
             answered.update((task, worker) for task, worker, _ in sent.labels)
+            for labels in to_mirror:
+                labels += sent.labels
 
-        registering = Stage(f"registering {len(truth):,} tasks")
-        await self._stage(registering, reader, board, asker.describe(truth))
-        crowd = CrowdAtWork(plan, truth, workers, asker, given)
-        steady = Stage("workers ask which task to answer, and answer it", True, plan.labels)
-        async with following(asker):
-            asked_seconds = await self._stage(steady, reader, board, crowd.work())
-        latency, assignment = times(board.latencies), times(crowd.waits)
-        asked_error, asked_majority_error = board.error, board.majority_error
-        labels = rush(self.rush_labels, truth, workers, answered, plan.seed)
-        at_once = Stage("the rest of the labels at once", labels=len(labels))
-        sent_at_once = self._send(sender, board, labels)
-        rush_seconds = await self._stage(at_once, reader, board, sent_at_once)
+        async def work() -> None:
+            await crowd.work()
+            is_over.set()
+
+        crowd = CrowdAtWork(plan, self.truth, workers, first.asker, given)
+        self.stage = Stage(f"registering {len(self.truth):,} tasks")
+        await self._stage(projects, (each.asker.describe(self.truth) for each in projects))
+        self.stage = Stage("workers ask which task to answer, and answer it", True, plan.labels)
+        mirrors = (
+            each.mirror(labels, is_over) for each, labels in zip(others, to_mirror, strict=True)
+        )
+        async with following(first.asker):
+            asked_seconds = await self._stage(projects, [work(), *mirrors])
+        latency, assignment = times(first.board.latencies), times(crowd.waits)
+        asked_errors = standing.errors
+        labels = rush(self.rush_labels, self.truth, workers, answered, plan.seed)
+        self.stage = Stage("the rest of the labels at once", labels=len(labels))
+        rush_seconds = await self._stage(projects, (each.send(labels) for each in projects))
+        for project in projects:
+            await project.come_to_rest()
+        count = plan.labels + len(labels)
         return Result(
-            labels=plan.labels + len(labels),
-            labels_in_posteriors=board.labels_in_posteriors(),
+            tasks=len(self.truth),
+            labels=count,
+            is_counted_once=all(one.board.labels_in_posteriors == count for one in projects),
             asked_labels=plan.labels,
             asked_seconds=asked_seconds,
             assignment=assignment,
             latency=latency,
-            asked_error=asked_error,
-            asked_majority_error=asked_majority_error,
+            asked_errors=asked_errors,
             rush_labels=len(labels),
             rush_seconds=rush_seconds,
-            error=board.error,
-            majority_error=board.majority_error,
+            errors=standing.errors,
         )
 
-    async def _send(self, sender: LabelSender, board: Scoreboard, labels: list[Label]) -> None:
-        async for sent in sender.send_all(labels):
-            board.sent(sent, monotonic())
-
     async def _stage(
-        self, stage: Stage, reader: Reader, board: Scoreboard, work: Coroutine[Any, Any, None]
+        self, projects: list[DemoProject], work: Iterable[Coroutine[Any, Any, None]]
     ) -> float:
         """Work, and follow the posteriors until all is counted; the seconds it took."""
-        stage.started, stage.counted_before = monotonic(), board.counted
-        follow = asyncio.create_task(self._follow(stage, reader, board))
+        stage = self.stage
+        stage.started, stage.counted_before = monotonic(), self.standing.counted
         try:
-            await work
-            await follow
-        finally:
-            follow.cancel()
+            async with asyncio.TaskGroup() as group:
+                for part in work:
+                    group.create_task(part)
+                for project in projects:
+                    group.create_task(project.follow(project.board.counted + stage.labels))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        self._show(stage, self.standing)
         return monotonic() - stage.started
-
-    async def _follow(self, stage: Stage, reader: Reader, board: Scoreboard) -> None:
-        target = board.counted + stage.labels
-        moved = shown = monotonic()
-        while board.counted < target or len(board.known) < len(board.index):
-            records = await reader.next(seconds=0.1)
-            now = monotonic()
-            for posterior in posteriors(records):
-                board.learn(posterior, now)
-            moved = now if records else moved
-            if now - moved > STALL_SECONDS:
-                raise TimeoutError(f"no posterior for {STALL_SECONDS} seconds")
-            if now - shown > 0.1:
-                shown = now
-                self.show(stage, board)
-        self.show(stage, board)
 
 
 @asynccontextmanager

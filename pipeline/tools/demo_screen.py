@@ -3,16 +3,17 @@
 from statistics import median
 from time import monotonic
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.tools.demo import Result, Stage, Times
-from pipeline.tools.scoreboard import Scoreboard
+from pipeline.tools.demo import Errors, Result, Stage, Standing, Times
 
+NAMES = ("majority vote", "Fast SBIC", "settled")  # in the order of `Errors`
+COLOURS = ("red", "yellow", "green")
 SPARKS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 20, 60  # at least and at most
 BESIDE_CURVES = 44  # columns for the words and numbers
@@ -27,59 +28,64 @@ class Screen:
         self.console = console
         self.labels = labels
         self.live = Live(console=console, auto_refresh=False, transient=True)
-        self.curves: list[tuple[float, float]] = []
+        self.curves: list[Errors] = []
+        self.title = ""
         self.lined = 0.0
         least, most = CURVE_WIDTH
         self.width = max(least, min(most, console.width - BESIDE_CURVES))
 
-    def __call__(self, stage: Stage, board: Scoreboard) -> None:
+    def __call__(self, stage: Stage, standing: Standing) -> None:
         """Show where things are."""
         if self.console.is_terminal:
-            self._remember(board)
-            self.live.update(self._picture(stage, board), refresh=True)
-        elif monotonic() - self.lined > LINE_SECONDS:
+            self._remember(standing)
+            self.live.update(self._picture(stage, standing), refresh=True)
+            return
+        if stage.title != self.title:
+            self.title = stage.title
+            self.console.print(f"{stage.title}:", soft_wrap=True)
+        if stage.labels and monotonic() - self.lined > LINE_SECONDS:
             self.lined = monotonic()
-            self.console.print(line(stage, board), soft_wrap=True)
+            self.console.print(line(standing), soft_wrap=True)
 
-    def _remember(self, board: Scoreboard) -> None:
+    def _remember(self, standing: Standing) -> None:
         """A point of the curves for each column of them."""
-        while board.counted >= (len(self.curves) + 1) * self.labels / self.width:
-            self.curves.append((board.error, board.majority_error))
+        while standing.counted >= (len(self.curves) + 1) * self.labels / self.width:
+            self.curves.append(standing.errors)
 
-    def _picture(self, stage: Stage, board: Scoreboard) -> RenderableType:
+    def _picture(self, stage: Stage, standing: Standing) -> RenderableType:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(width=self.width)
         grid.add_column(justify="right", no_wrap=True)
-        bar = ProgressBar(total=self.labels, completed=board.counted, width=self.width)
+        counted = standing.counted
+        bar = ProgressBar(total=self.labels, completed=counted, width=self.width)
         grid.add_row("now", stage.title, "")
-        grid.add_row("labels counted", bar, f"{board.counted:,} of {self.labels:,}")
+        grid.add_row("labels counted", bar, f"{counted:,} of {self.labels:,}")
         if stage.labels:
-            grid.add_row("", f"{rate(stage, board):,.0f} labels per second", "")
-            if stage.is_steady and board.latencies:
-                latency = f"{median(board.latencies[-LATENCIES:]) * 1000:.0f} ms"
+            grid.add_row("", f"{rate(stage, standing):,.0f} labels per second", "")
+            if stage.is_steady and standing.first.latencies:
+                latency = f"{median(standing.first.latencies[-LATENCIES:]) * 1000:.0f} ms"
                 grid.add_row("label to posterior", "", latency)
-            mine, theirs = zip(*self.curves, strict=True) if self.curves else ((), ())
-            grid.add_row("error, pipeline", Text(curve(mine), "green"), f"{board.error:.3f}")
-            grid.add_row(
-                "error, majority vote", Text(curve(theirs), "red"), f"{board.majority_error:.3f}"
-            )
+            now = standing.errors
+            for name, colour, error, curve in zip(NAMES, COLOURS, now, self._curves(), strict=True):
+                grid.add_row(f"error, {name}", Text(curve, colour), f"{error:.3f}")
         return Padding(grid, (1, 0))
 
+    def _curves(self) -> list[str]:
+        """The curve of each algorithm."""
+        return [curve(each) for each in zip(*self.curves, strict=True)] or [""] * len(NAMES)
 
-def rate(stage: Stage, board: Scoreboard) -> float:
+
+def rate(stage: Stage, standing: Standing) -> float:
     """Labels counted per second in this stage."""
-    return (board.counted - stage.counted_before) / max(monotonic() - stage.started, 0.001)
+    return (standing.counted - stage.counted_before) / max(monotonic() - stage.started, 0.001)
 
 
-def line(stage: Stage, board: Scoreboard) -> str:
-    """The same in a line."""
-    if not stage.labels:
-        return stage.title
-    return (
-        f"{stage.title}: {board.counted:,} counted, {rate(stage, board):,.0f} labels per second, "
-        f"error {board.error:.3f}, majority vote {board.majority_error:.3f}"
-    )
+def line(standing: Standing) -> str:
+    """The errors in a line."""
+    errors = zip(NAMES, standing.errors, strict=True)
+    wrong = ", ".join(f"{name} {error:.3f}" for name, error in errors)
+    return f"{standing.counted:>8,} labels: {wrong} wrong"
 
 
 def curve(values: tuple[float, ...], top: float = 0.5) -> str:
@@ -92,26 +98,46 @@ def curve(values: tuple[float, ...], top: float = 0.5) -> str:
 
 
 def summary(result: Result) -> RenderableType:
-    """The table in the end."""
+    """The tables in the end, and what they come to in a line."""
+    return Group(measured(result), "", errors_of(result), "", in_words(result))
+
+
+def measured(result: Result) -> Table:
+    """How many labels there were, and how fast they were dealt with."""
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(justify="right")
     table.add_column(justify="right", style="bold")
     table.add_column(style="dim")
-    once = result.labels_in_posteriors == result.labels
-    note = "every one counted, none twice" if once else "MISCOUNTED"
+    note = "every one counted, none twice" if result.is_counted_once else "MISCOUNTED"
     table.add_row("labels", f"{result.labels:,}", note)
     pace = result.asked_labels / result.asked_seconds
     table.add_row("on assigned tasks", f"{result.asked_labels:,}", f"{pace:,.0f} per second")
     _add_times(table, "request to assignment", result.assignment)
     _add_times(table, "label to posterior", result.latency)
-    table.add_row("error, pipeline", f"{result.asked_error:.3f}", "share of tasks predicted wrong")
-    majority = f"{result.asked_majority_error:.3f}"
-    table.add_row("error, majority vote", majority, "on the same labels")
     speed = result.rush_labels / result.rush_seconds
-    table.add_row("labels per second", f"{speed:,.0f}", f"{result.rush_labels:,} more sent at once")
-    table.add_row("error, pipeline", f"{result.error:.3f}", "with all labels")
-    table.add_row("error, majority vote", f"{result.majority_error:.3f}", "with all labels")
+    note = f"{result.rush_labels:,} more at once, to each project"
+    table.add_row("labels per second", f"{speed:,.0f}", note)
     return table
+
+
+def errors_of(result: Result) -> Table:
+    """The errors of the three, side by side."""
+    table = Table(box=None, padding=(0, 2), header_style="")
+    table.add_column("share of wrong predictions", justify="right")
+    for labels in (result.asked_labels, result.labels):
+        table.add_column(f"{labels:,} labels", justify="right", style="bold")
+    for name, asked, final in zip(NAMES, result.asked_errors, result.errors, strict=True):
+        table.add_row(name, f"{asked:.3f}", f"{final:.3f}")
+    return table
+
+
+def in_words(result: Result) -> str:
+    """The outcome for someone who sees it for the first time."""
+    majority, fast, settled = (f"{error * result.tasks:,.0f}" for error in result.errors)
+    return (
+        f"Of {result.tasks:,} tasks, majority vote got {majority} wrong, Fast SBIC {fast} and "
+        f"settled {settled},\nall from the same {result.labels:,} labels."
+    )
 
 
 def _add_times(table: Table, name: str, times: Times) -> None:

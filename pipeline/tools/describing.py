@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaProducer
 from pipeline.kafka.admin import partitions_of
 from pipeline.partitioner import partition_of
 from pipeline.progress import progress
-from pipeline.records.tasks import Description, encode_task
+from pipeline.records.tasks import Description, NamedDescription, encode_task
 from pipeline.settings import Settings
 from pipeline.tools.connection import connected
 from pipeline.topics import Topics
@@ -16,7 +16,9 @@ from pipeline.topics import Topics
 AT_ONCE = 5000
 
 
-async def describe(settings: Settings, descriptions: Sequence[Description]) -> None:
+async def describe(
+    settings: Settings, descriptions: Sequence[Description | NamedDescription]
+) -> None:
     """Send all in order; on return Kafka has them."""
     topic = Topics(settings).tasks.name
     partitions = await partitions_of(settings, topic)

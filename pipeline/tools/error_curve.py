@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
-from pipeline.records.posteriors import Posterior
+from pipeline.records.named_posteriors import AnyPosterior
 
 
 class ErrorCurve:
     """The share of wrong predictions, each time the tasks have one more label on average.
 
-    No prediction (log-odds of exactly 0) is half wrong.
+    No prediction (0, or `null` where classes have names) is as wrong as one of the `classes` drawn
+    at random.
 
     >>> curve = ErrorCurve({"t1": 1, "t2": -1})
     >>> curve.error
@@ -18,24 +19,35 @@ class ErrorCurve:
     >>> curve.learn({"task": "t2", "prediction": -1, "labels": 3})
     >>> curve.labels, curve.points
     (4, [0.5, 0.0])
+
+    >>> pets = ErrorCurve({"t1": "cat"}, classes=4)
+    >>> pets.error
+    0.75
+    >>> pets.learn({"task": "t1", "prediction": "cat", "labels": 1})
+    >>> pets.error
+    0.0
     """
 
-    def __init__(self, truth: Mapping[str, int]) -> None:
+    def __init__(self, truth: Mapping[str, int | str], classes: int = 2) -> None:
         self._truth = truth
-        self._halves_wrong = dict.fromkeys(truth, 1)
+        self._classes = classes
+        self._unknown = set(truth)  # without a prediction
+        self._wrong: set[str] = set()
         self._labels: dict[str, int] = {}
-        self._sum_of_halves = len(truth)
         self.labels = 0
         self.points: list[float] = []
 
-    def learn(self, posterior: Posterior) -> None:
+    def learn(self, posterior: AnyPosterior) -> None:
         """Take a posterior, later than those before of its task; others' tasks do not matter."""
-        task = posterior["task"]
+        task, prediction = posterior["task"], posterior["prediction"]
         if task not in self._truth:
             return
-        halves = 1 - posterior["prediction"] * self._truth[task]
-        self._sum_of_halves += halves - self._halves_wrong[task]
-        self._halves_wrong[task] = halves
+        self._unknown.discard(task)
+        self._wrong.discard(task)
+        if not prediction:
+            self._unknown.add(task)
+        elif prediction != self._truth[task]:
+            self._wrong.add(task)
         self.labels += posterior["labels"] - self._labels.get(task, 0)
         self._labels[task] = posterior["labels"]
         while self.labels >= (len(self.points) + 1) * len(self._truth):
@@ -49,4 +61,5 @@ class ErrorCurve:
     @property
     def error(self) -> float:
         """The share of wrong predictions now."""
-        return self._sum_of_halves / (2 * len(self._truth))
+        drawn = len(self._unknown) * (1 - 1 / self._classes)
+        return (len(self._wrong) + drawn) / len(self._truth)

@@ -48,8 +48,18 @@ async def running(commands: Sequence[Command], log: Say, say: Say) -> AsyncItera
 
 def is_ready(port: int) -> bool:
     """Whether the instance with this web port says so."""
+    return _page(port, "readyz") is not None
+
+
+def are_settled(ports: Sequence[int]) -> bool:
+    """Whether the instances with these web ports say that no task is to be weighed anew."""
+    return all("\nsbic_settled 1.0\n" in (_page(port, "metrics") or "") for port in ports)
+
+
+def _page(port: int, name: str) -> str | None:
+    """A page of the web port of an instance; None where it is not there, or not as it should be."""
     try:
-        with urlopen(f"http://{HOST}:{port}/readyz", timeout=2) as response:
-            return bool(response.status == 200)
+        with urlopen(f"http://{HOST}:{port}/{name}", timeout=2) as response:
+            return str(response.read().decode())
     except (URLError, ConnectionError, TimeoutError):
-        return False
+        return None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Literal
+from zlib import crc32
 
 from pipeline.broker.ports import free_port
 from pipeline.kafka.admin import ensure_topics
@@ -21,13 +22,23 @@ Policy = Literal["uniform", "uncertainty"]
 def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
     """The project of a policy, which knows what the accuracies of the crowd are drawn from.
 
+    Its prefix differs for every algorithm that was named and for all other classes than -1 and 1.
+
     >>> project_of(Settings(prefix="birds"), "uniform", Plan()).prefix
     'birds-uniform'
+    >>> settled = Settings(prefix="birds", classes="cat,dog", algorithm="settled")
+    >>> project_of(settled, "uniform", Plan()).prefix
+    'birds-uniform-settled-7c41e31f'
     """
     accuracy = plan.habits.accuracy
+    parts = [settings.prefix, policy]
+    if settings.algorithm is not None:
+        parts.append(settings.algorithm)
+    if not settings.crowd_classes.is_signs:
+        parts.append(f"{crc32(','.join(settings.crowd_classes.names).encode()):08x}")
     return replace(
         settings,
-        prefix=f"{settings.prefix}-{policy}",
+        prefix="-".join(parts),
         policy=policy,
         alpha=accuracy.alpha,
         beta=accuracy.beta,

@@ -7,7 +7,7 @@ from time import monotonic
 
 from pipeline.progress import Advance, progress
 from pipeline.records.bad import BadRecord
-from pipeline.records.posteriors import parse_posterior
+from pipeline.records.named_posteriors import parse_any_posterior
 from pipeline.settings import Settings
 from pipeline.tools.reading import Reader, reading
 from pipeline.tools.sending import Label, sending
@@ -62,7 +62,8 @@ async def replay(
         if posteriors is None:
             return Replayed(len(labels), sending_seconds)
         with progress("Counting", total=len(uncounted)) as advance:
-            await _wait(posteriors, uncounted, patience, advance, note)
+            unusable = Topics(settings).dead_letters.name
+            await _wait(posteriors, uncounted, patience, advance, note, unusable)
         return Replayed(len(labels), sending_seconds, monotonic() - start)
 
 
@@ -72,15 +73,16 @@ async def _wait(
     patience: float | None,
     advance: Advance,
     note: Callable[[str], None],
+    unusable: str,
 ) -> None:
     last = noted = monotonic()
     while uncounted:
         counted = 0
         for record in await posteriors.next(seconds=0.2):
             try:
-                counted += len(uncounted.learn(parse_posterior(record.value)))
+                counted += len(uncounted.learn(parse_any_posterior(record.value)))
             except BadRecord:
-                continue  # written by a stranger
+                continue  # not an sbic record: ignore
         advance(counted)
         now = monotonic()
         if counted:
@@ -94,5 +96,6 @@ async def _wait(
             noted = now
             note(
                 f"no label counted in the last {now - last:.0f} seconds, {len(uncounted):,} to go: "
-                "is an instance running? Start one with: sbic worker"
+                "is an instance running? Start one with: sbic worker "
+                f"(labels that it cannot use, say of other classes, are in {unusable})"
             )

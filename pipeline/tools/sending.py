@@ -19,8 +19,8 @@ from pipeline.topics import Topics
 
 MAX_BATCH_BYTES = 1 << 20
 
-Label = tuple[str, str, int]
-"""Task, worker and label."""
+Label = tuple[str, str, int | str]
+"""Task, worker and label, this one as it is on the wire."""
 
 
 class Sent(NamedTuple):
@@ -32,7 +32,7 @@ class Sent(NamedTuple):
     at: float
     partition: int
     first: int
-    labels: list[Label]
+    labels: Sequence[Label]
 
 
 class OnItsWay(NamedTuple):

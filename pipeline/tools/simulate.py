@@ -49,7 +49,7 @@ class Simulation:
     def __init__(self, plan: Plan, asker: Asker, reader: Reader, advance: Advance) -> None:
         name = f"simulated-{uuid4().hex[:6]}"  # the pipeline may remember earlier runs
         self._truth = plan.draw_truth(name)
-        self._curve = ErrorCurve(self._truth)
+        self._curve = ErrorCurve(self._truth, len(plan.classes))
         self._asker = asker
         self._posteriors = reader
         self._moved = asyncio.Event()

@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+from pipeline.classes import SIGNS, Classes
 from pipeline.inference.algorithm import Prior
+
+FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they say any class
 
 
 @dataclass(frozen=True)
 class Habits:
     """What the workers of a crowd are like; shares are from 0 to 1.
 
-    `spammers` and `drop_outs` are shares of the workers: those who toss a coin, and those who
-    one day take a task and are never seen again. `skips` and `repeats` are shares of the tasks
-    that workers take: those that they skip, and those that they answer twice.
+    `spammers`, `habitual` and `drop_outs` are shares of the workers: those who answer at random,
+    those who favour one class when they do not know the answer, and those who one day take a task
+    and are never seen again. `skips` and `repeats` are shares of the tasks that workers take: those
+    that they skip, and those that they answer twice.
     """
 
     accuracy: Prior = field(default_factory=lambda: Prior(alpha=4, beta=3))
@@ -24,6 +28,7 @@ class Habits:
     drop_outs: float = 0.0
     skips: float = 0.0
     repeats: float = 0.0
+    habitual: float = 0.0
 
 
 class Response(NamedTuple):
@@ -33,7 +38,7 @@ class Response(NamedTuple):
     """
 
     seconds: float
-    labels: tuple[int, ...]
+    labels: tuple[int | str, ...]
 
 
 class SimulatedWorker:
@@ -43,20 +48,29 @@ class SimulatedWorker:
     >>> expert = SimulatedWorker("ann", Habits(accuracy=Prior(1e9, 1e-9)), 5, Random(0))
     >>> [expert.respond(truth[task]).labels for task in ("t1", "t2")]
     [(1,), (-1,)]
+
+    `favourite` is the class that one with a habit favours. They too are right with the probability
+    `accuracy` where all classes are equally frequent, but not less often than by chance.
     """
 
-    def __init__(self, name: str, habits: Habits, visits: int, rng: Random) -> None:
+    def __init__(
+        self, name: str, habits: Habits, visits: int, rng: Random, classes: Classes = SIGNS
+    ) -> None:
         """`visits` is how often they are expected to come: who drops out does so on the way."""
         self.name = name
         self._habits = habits
         self._rng = rng
+        self._labels = classes.labels
         accuracy = rng.betavariate(habits.accuracy.alpha, habits.accuracy.beta)
-        self.accuracy = 0.5 if rng.random() < habits.spammers else accuracy
+        self.accuracy = 1 / len(classes) if rng.random() < habits.spammers else accuracy
         drops_out = rng.random() < habits.drop_outs
         last = rng.randrange(max(1, visits))
         self._visits_left = last if drops_out else None
+        self.favourite: int | str | None = None
+        if habits.habitual and rng.random() < habits.habitual:
+            self.favourite = rng.choice(self._labels)
 
-    def respond(self, truth: int) -> Response:
+    def respond(self, truth: int | str) -> Response:
         """What they do with a task of this truth."""
         habits, rng = self._habits, self._rng
         if self._visits_left == 0:
@@ -68,10 +82,19 @@ class SimulatedWorker:
         if rng.random() < habits.skips:
             return Response(seconds, (0,))
         times = 2 if rng.random() < habits.repeats else 1
-        return Response(seconds, tuple(self._answer(truth) for _ in range(times)))
+        return Response(seconds, tuple(self.answer(truth, rng) for _ in range(times)))
 
-    def _answer(self, truth: int) -> int:
-        return truth if self._rng.random() < self.accuracy else -truth
+    def answer(self, truth: int | str, rng: Random) -> int | str:
+        """What they say of a task of this truth."""
+        if self.favourite is None:
+            if rng.random() < self.accuracy:
+                return truth
+            wrong = [label for label in self._labels if label != truth]
+            return wrong[0] if len(wrong) == 1 else rng.choice(wrong)
+        by_chance = 1 / len(self._labels)
+        if rng.random() < (self.accuracy - by_chance) / (1 - by_chance):
+            return truth
+        return self.favourite if rng.random() < FAVOUR else rng.choice(self._labels)
 
 
 class Turns:

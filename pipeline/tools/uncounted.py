@@ -3,7 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-from pipeline.records.posteriors import Posterior
+from pipeline.records.named_posteriors import AnyPosterior
 from pipeline.tools.sending import Label, Sent
 
 
@@ -63,7 +63,7 @@ class Uncounted:
             self._count += 1
         return counted
 
-    def learn(self, posterior: Posterior) -> list[Counted]:
+    def learn(self, posterior: AnyPosterior) -> list[Counted]:
         """Take a posterior, later than those before of its task; the labels it counts first."""
         task, sources = posterior["task"], posterior["sources"]
         self._sources[task] = sources

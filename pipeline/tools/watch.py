@@ -1,9 +1,9 @@
 """Posteriors as they change: a live table for a person, lines of JSON for a program."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from aiokafka import ConsumerRecord
 from orjson import dumps
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.records.bad import BadRecord
-from pipeline.records.posteriors import Posterior, parse_posterior
+from pipeline.records.named_posteriors import AnyPosterior, parse_any_posterior
 from pipeline.settings import Settings
 from pipeline.tools.reading import reading
 from pipeline.topics import Topics
@@ -44,19 +44,22 @@ async def watch_as_table(settings: Settings, from_start: bool, console: Console)
                 live.refresh()
 
 
-def posteriors(records: Iterable[ConsumerRecord]) -> list[Posterior]:
-    """The posteriors among the records; a stranger may have written others."""
+def posteriors(records: Iterable[ConsumerRecord]) -> list[AnyPosterior]:
+    """The posteriors among the records; any others are not sbic records, and ignored."""
     found = []
     for record in records:
         try:
-            found.append(parse_posterior(record.value))
+            found.append(parse_any_posterior(record.value))
         except BadRecord:
             continue
     return found
 
 
 class Board:
-    """The tasks that changed last, the newest first, and how many changes there are a second."""
+    """The tasks that changed last, the newest first, and how many changes there are a second.
+
+    The columns are those of the kind that the newest posterior is of.
+    """
 
     def __init__(self, source: str, clock: Callable[[], float] = monotonic) -> None:
         self.source = source
@@ -64,10 +67,10 @@ class Board:
         self.started = clock()
         self.changes = 0
         self.tasks: set[str] = set()
-        self.latest: dict[str, Posterior] = {}  # the newest last
+        self.latest: dict[str, AnyPosterior] = {}  # the newest last
         self.recent: deque[tuple[float, int]] = deque()
 
-    def add(self, changed: list[Posterior]) -> None:
+    def add(self, changed: Sequence[AnyPosterior]) -> None:
         """Take posteriors that were just read."""
         now = self.clock()
         for posterior in changed:
@@ -89,23 +92,33 @@ class Board:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or options.size.height
-        table = Table(title=self.source, title_justify="left", title_style="bold", expand=True)
-        table.add_column("task", ratio=1, no_wrap=True)
-        table.add_column("probability of +1", no_wrap=True)
-        table.add_column("", justify="right")
-        table.add_column("log_odds", justify="right")
-        table.add_column("labels", justify="right")
-        table.add_column("prediction", justify="right")
         rows = list(reversed(self.latest.values()))[: max(1, height - CHROME)]
-        for posterior in rows:
-            table.add_row(*_cells(posterior))
-        yield table
+        yield self._table(rows)
         state = f"{self.changes:,} changes of {len(self.tasks):,} tasks, {self.rate:,.0f} a second"
         yield Text(state if self.changes else "no change yet: labels make posteriors change")
         yield Text("Ctrl-C ends", style="dim")
 
+    def _table(self, rows: list[AnyPosterior]) -> Table:
+        """The rows that are of the same kind as the first."""
+        table = Table(title=self.source, title_justify="left", title_style="bold", expand=True)
+        table.add_column("task", ratio=2, no_wrap=True)
+        is_named = bool(rows) and "probabilities" in rows[0]
+        table.add_column("confidence" if is_named else "probability of +1", no_wrap=True)
+        table.add_column("", justify="right")
+        if not is_named:
+            table.add_column("log_odds", justify="right")
+        table.add_column("labels", justify="right")
+        if is_named:
+            table.add_column("prediction", ratio=1, no_wrap=True)
+        else:
+            table.add_column("prediction", justify="right")
+        for posterior in rows:
+            if is_named == ("probabilities" in posterior):
+                table.add_row(*(_named_cells if is_named else _sign_cells)(posterior))
+        return table
 
-def _cells(posterior: Posterior) -> list[Text]:
+
+def _sign_cells(posterior: Mapping[str, Any]) -> list[Text]:
     probability = posterior["probability"]
     prediction = posterior["prediction"]
     colour = {1: "green", -1: "red"}.get(prediction, "yellow")
@@ -116,6 +129,19 @@ def _cells(posterior: Posterior) -> list[Text]:
         Text(f"{posterior['log_odds']:+.2f}"),
         Text(f"{posterior['labels']:,}"),
         Text(f"{prediction:+d}" if prediction else "0", style=colour),
+    ]
+
+
+def _named_cells(posterior: Mapping[str, Any]) -> list[Text]:
+    confidence = posterior["confidence"]
+    prediction = posterior["prediction"]
+    colour = "yellow" if prediction is None else "green"
+    return [
+        Text(posterior["task"]),
+        Text(bar(confidence), style=colour),
+        Text(f"{confidence:.3f}"),
+        Text(f"{posterior['labels']:,}"),
+        Text(prediction or "", style=colour),
     ]
 
 

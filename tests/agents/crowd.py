@@ -2,13 +2,13 @@
 
 import random
 from collections.abc import Iterable
-from operator import itemgetter
 
 from orjson import loads
 
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import FastSBIC
-from pipeline.records.votes import parse_answers
+from pipeline.records.answers import parse_answers
+from pipeline.stages.worker_stage import labels_in
 from tests.agents.kafka import Project, Triple
 
 
@@ -36,11 +36,11 @@ async def as_taken(project: Project) -> list[Triple]:
     pieces = []
     for record in await project.read(project.topics.answers.name):
         answers = parse_answers(record.value)
-        rows = sorted((row for rows in answers.votes.values() for row in rows), key=itemgetter(5))
+        offsets = [label.offset for label in labels_in(answers, classes=2)]
         first = 0
-        for taken_at, last in answers.taken:
-            offsets = [row[5] for row in rows if first <= row[5] <= last]
-            pieces.append((taken_at, record.partition, offsets))
+        for taken_at, last in answers.pieces:
+            some = [offset for offset in offsets if first <= offset <= last]
+            pieces.append((taken_at, record.partition, some))
             first = last + 1
     return [
         (label["task"], label["worker"], label["label"])

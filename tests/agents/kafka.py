@@ -19,6 +19,8 @@ from pipeline.settings import Settings
 from pipeline.topics import Topics
 
 Triple = tuple[str, str, int | None]
+Label = int | str
+AnyTriple = tuple[str, str, Label | None]
 
 
 class Project:
@@ -28,7 +30,7 @@ class Project:
         self.settings = settings
         self.topics = Topics(settings)
 
-    async def send(self, triples: Iterable[Triple]) -> list[tuple[int, int]]:
+    async def send(self, triples: Iterable[AnyTriple]) -> list[tuple[int, int]]:
         """Send labels as a good client does; the partition and offset of each."""
         async with self.producer() as producer:
             sent = []

@@ -5,22 +5,29 @@ from collections.abc import Iterable
 
 import pytest
 
-from pipeline.records.votes import parse_votes
+from pipeline.classes import RETRACT
+from pipeline.records.votes import REPEAT, parse_votes
 from tests.agents.kafka import Project, Triple
 
 
 async def recount(here: Project) -> dict[str, tuple[int, float]]:
     """Count all votes again, offline: labels and log-odds of each task, each vote once."""
-    seen: set[tuple[str, int, int]] = set()
-    totals: dict[str, tuple[int, float]] = {}
+    standing: dict[str, dict[str, float]] = {}
+    seen: dict[tuple[str, int], int] = {}
     for record in await here.read(here.topics.votes.name):
-        source, votes = parse_votes(record.value)
-        for task, _worker, _label, vote, labels, offset, _timestamp in votes:
-            if (task, source, offset) not in seen:
-                seen.add((task, source, offset))
-                count, log_odds = totals.get(task, (0, 0.0))
-                totals[task] = count + labels, log_odds + vote
-    return totals
+        votes = parse_votes(record.value, classes=2)
+        numbers = (column.tolist() for column in (votes.answers, votes.offsets, votes.votes))
+        for task, worker, answer, offset, vote in zip(
+            votes.tasks, votes.workers, *numbers, strict=True
+        ):
+            if offset > seen.get((task, votes.source), -1):
+                seen[task, votes.source] = offset
+                labels = standing.setdefault(task, {})
+                if answer == RETRACT:
+                    del labels[worker]
+                elif answer != REPEAT:
+                    labels[worker] = vote
+    return {task: (len(labels), sum(labels.values())) for task, labels in standing.items()}
 
 
 async def agree_with_a_recount(here: Project, triples: Iterable[Triple]) -> None:

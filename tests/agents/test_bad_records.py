@@ -3,14 +3,17 @@
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from orjson import loads
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
+from pipeline.records.answers import Answers, encode_answers
 from pipeline.records.labels import encode_label
 from pipeline.records.posteriors import Posterior
+from pipeline.records.votes import Votes, encode_votes
 from tests.agents.kafka import Project, project, until
 from tests.instances import instance
 
@@ -81,18 +84,32 @@ ODD: dict[str, Odd] = {
 assert partition_of(b"eve", PARTITIONS) != ANN
 
 STRANGE = b"strange"
+VOTES = encode_votes(
+    Votes(
+        0,
+        ["t"],
+        ["w"],
+        np.array([1], "<i2"),
+        np.array([0]),
+        np.array([0]),
+        np.array([0.5]),
+        np.empty((1, 0)),
+    )
+)
 STRANGE_VOTES = [
     b"not JSON",
     b"null",
     None,
-    b'{"source": 0}',
-    b'{"source": 0, "votes": []}',
-    b'{"source": "0", "votes": [["t", "w", 1, 0.5, 1, 0, 0]]}',
-    b'{"source": 0, "votes": [["t", "w", 1, 0.5, 1, 0]]}',
-    b'{"source": 0, "votes": [["t", "w", 1, 0.5, 18446744073709551615, 0, 0]]}',
-    b'{"source": 0, "votes": [["t", "w", 1, 0.5, [1], 0, 0]]}',
-    b'{"source": 0, "votes": [["t", "w", 1, "0.5", 1, 0, 0]]}',
-    b'{"source": 0, "votes": [["t", "w", 1, 0.5, 1, 1.5, 0]]}',
+    b'{"source": 0, "votes": [["t", "w", 1, 0.5, 1, 0, 0]]}',
+    VOTES[:-1],
+    VOTES + b"0",
+    VOTES.replace(b'"format":2', b'"format":1'),
+    VOTES.replace(b'"source":0', b'"source":"0"'),
+    VOTES.replace(b'"source":0', b'"source":8'),
+    VOTES.replace(b'["t"]', b"[7]"),
+    VOTES.replace(b'["w"]', b'["w","v"]'),
+    VOTES.replace(b'"width":0', b'"width":-1'),
+    VOTES[: -2 * 8 - 8 - 2] + b"\x07" + VOTES[-2 * 8 - 8 - 1 :],  # there is no class 7
 ]
 
 POSTERIOR = (
@@ -113,7 +130,7 @@ STRANGE_POSTERIORS = [
     POSTERIOR.replace(b'"strange"', b'""'),
 ]
 
-ANSWERS = b'{"taken":[[1,0]],"votes":{"0":[["t","w",1,0.5,1,0,0]]}}'
+ANSWERS = encode_answers(Answers([(1, 0)], [(0, VOTES)]))
 STRANGE_ANSWERS = [
     b"not JSON",
     b"null",
@@ -122,9 +139,8 @@ STRANGE_ANSWERS = [
     ANSWERS.replace(b"[[1,0]]", b"[]"),
     ANSWERS.replace(b"[[1,0]]", b"[[1]]"),
     ANSWERS.replace(b"[[1,0]]", b'[["1",0]]'),
-    ANSWERS.replace(b'"0"', b'"zero"'),
-    ANSWERS.replace(b'"t"', b"7"),
-    ANSWERS.replace(b"0.5", b"null"),
+    ANSWERS.replace(b'["t"]', b"[ 7 ]"),
+    ANSWERS[:-1],
 ]
 
 
@@ -206,10 +222,9 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
                 await producer.send_and_wait(
                     here.topics.posteriors.name, value, key=STRANGE, partition=0
                 )
-            for value in STRANGE_ANSWERS:
-                await producer.send_and_wait(
-                    here.topics.answers.name, value, key=STRANGE, partition=0
-                )
+            for topic in (here.topics.answers, here.topics.evidence, here.topics.estimates):
+                for value in (*STRANGE_ANSWERS, *STRANGE_VOTES):
+                    await producer.send_and_wait(topic.name, value, key=STRANGE, partition=0)
         posteriors = await until_counted(here, expected)
 
         async def all_dead_letters() -> bool:

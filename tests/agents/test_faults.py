@@ -104,7 +104,7 @@ async def test_stop_everything_and_start_again(tmp_path: Path) -> None:
         instance(broker.url, here.settings.prefix) as running,
     ):
         running.wait_ready()
-        assert await here.posteriors() == before
+        agree(await here.posteriors(), before)
         await here.send(triples[2_000:])
         posteriors = await here.until_counted(3_000)
         assert running.metrics()['sbic_labels_total{outcome="counted"}'] == 1_000
@@ -153,3 +153,14 @@ async def test_with_repeats_last_the_later_answer_replaces_the_earlier_one(
     assert sum(posterior["labels"] for posterior in posteriors.values()) == len(others) + 1
     for task, posterior in posteriors.items():
         assert posterior["log_odds"] == pytest.approx(engine.log_odds(task), abs=1e-9)
+
+
+def agree(posteriors: dict[str, Posterior], before: dict[str, Posterior]) -> None:
+    """The same of every task, but for the last bits of sums that were added up in another order."""
+    assert posteriors.keys() == before.keys()
+    for task, posterior in posteriors.items():
+        close = {name: pytest.approx(before[task][name], abs=1e-12) for name in ROUNDED}  # type: ignore[literal-required]
+        assert posterior == {**before[task], **close}
+
+
+ROUNDED = ("log_odds", "probability")

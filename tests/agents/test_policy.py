@@ -55,7 +55,7 @@ async def in_step(broker: EmbeddedBroker, name: Literal["uncertainty", "uniform"
                 answered[worker].add(expected)
                 labels[expected] += 1
                 engine.observe(expected, worker, label)
-                policy.update(expected, labels[expected], engine.log_odds(expected))
+                policy.update(expected, labels[expected], abs(engine.log_odds(expected)))
         metrics = running.metrics()
         assert await asyncio.to_thread(running.terminate) == 0
     assert metrics["sbic_requests_total"] == 1000

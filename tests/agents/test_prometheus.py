@@ -96,7 +96,7 @@ async def test_its_counters_agree_with_what_was_sent(
                 'sbic_batch_records_sum{stage="task"}': votes,
                 "sbic_tasks": len({task for task, _, _ in triples}),
                 "sbic_workers": len({worker for _, worker, _ in triples}),
-                "sbic_task_view_lag_records": 0,
+                "sbic_estimates_lag_records": 0,
                 "sum(sbic_lag_records)": 0,
                 "sum(sbic_lag_seconds)": 0,
                 "sbic_ready": 1,

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.broker.embedded import EmbeddedBroker
 from tests.agents import kafka_tools
-from tests.agents.kafka import Project, project
+from tests.agents.kafka import Project, project, until
 from tests.agents.kcat import KCAT, needs_kcat
 from tests.instances import instance
 
@@ -114,9 +114,13 @@ async def test_a_label_goes_in_and_its_posterior_comes_out(
         running.wait_ready()
         lines = for_project(lines_below(tool), here)
         posterior = await asyncio.to_thread(first_record, lines, tools)
+
+        async def is_counted() -> bool:
+            return running.metrics()['sbic_labels_total{outcome="counted"}'] == 1
+
+        await until(is_counted)
         metrics = running.metrics()
     assert (posterior["task"], posterior["prediction"], posterior["labels"]) == ("t1", 1, 1)
-    assert metrics['sbic_labels_total{outcome="counted"}'] == 1
     assert metrics['sbic_labels_total{outcome="forwarded"}'] == 0  # its key has the right partition
 
 

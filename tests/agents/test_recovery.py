@@ -70,7 +70,7 @@ async def project_with_labels(broker: EmbeddedBroker, labels: int, seed: int) ->
 
 async def changelogs(here: Project) -> Counter[int]:
     """How many records there are to restore, by partition."""
-    topics = here.topics.answers.name, here.topics.posteriors.name
+    topics = here.topics.answers.name, here.topics.evidence.name
     return Counter([record.partition for topic in topics for record in await here.read(topic)])
 
 
@@ -133,10 +133,12 @@ async def test_partitions_that_an_instance_keeps_are_not_restored_again(
             assert len(gone) == 4
             await until_it_has(first, set(records) - gone)
             assert recovered(first) == (0, 0)
-            there = sum(records[partition] for partition in gone)
+            # the first has written of each that it owns it
+            there = sum(records[partition] + 1 for partition in gone)
             assert recovered(second) == (there, there)
             assert await asyncio.to_thread(second.terminate) == 0
         await until_it_has(first, set(records))
+        there += len(gone)  # and so has the second
         assert recovered(first) == (there, there)
 
 
@@ -222,8 +224,9 @@ async def test_one_that_was_put_out_learns_what_its_successor_did(broker: Embedd
         after = await changelogs(here)
         await until_said(first, "put out of the group")
         await until_ready_again(first)
-        new = (after - before).total()
-        assert recovered(first) == (new, new)
+        restored, total = recovered(first)
+        # where it wrote itself, before it knew that it had been put out, it reads all again
+        assert (after - before).total() <= restored == total
         await here.until_dealt_with(triples[2_000:], await here.send(triples[2_000:]))
     await agree_with_a_recount(here, triples)
 
@@ -261,7 +264,8 @@ async def test_a_changelog_that_ends_with_a_transaction_is_read_to_its_end(
         for partition in range(here.settings.partitions):
             async with producer.transaction():
                 await producer.send(here.topics.answers.name, b"none of ours", partition=partition)
+    records = (await changelogs(here)).total()
     with instance(broker.url, here.settings.prefix) as running:
         running.wait_ready()
         restored, total = recovered(running)
-        assert restored == total > (await changelogs(here)).total()  # the markers count as well
+        assert restored == total > records  # the markers count as well

@@ -1,6 +1,7 @@
 """A stop rule on recorded labels: the pipeline closes each task where the simulation does."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.experiments.stopping import stopped
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.labels import Labels
+from pipeline.records.posteriors import Posterior
 from pipeline.tools.reading import reading
 from pipeline.tools.sending import Label, sending
 from pipeline.tools.uncounted import Uncounted
@@ -57,7 +59,7 @@ async def ask_for_open_tasks_only(kafka: Project, labels: Labels) -> tuple[list[
             while uncounted:
                 for posterior in posteriors(await reader.next(seconds=30)):
                     uncounted.learn(posterior)
-                    log_odds[posterior["task"]] = posterior["log_odds"]
+                    log_odds[posterior["task"]] = cast(Posterior, posterior)["log_odds"]
                     if posterior["status"] == "closed":
                         assert posterior["reason"] == "confident"
                         closed.add(posterior["task"])

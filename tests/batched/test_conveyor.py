@@ -74,7 +74,7 @@ async def test_votes_go_out_after_their_answers_with_those_of_the_next_group() -
     await step(conveyor, kafka)
     assert finished.batches == [a]
     await step(conveyor, kafka)
-    assert kafka.requests == [["answers a"], ["answers b", "votes a"], ["votes b"]]
+    assert kafka.requests == [["answers a"], ["votes a", "answers b"], ["votes b"]]
     assert finished.batches == [a, b]
     assert conveyor.idle.is_set()
 
@@ -104,8 +104,35 @@ async def test_what_comes_while_a_request_is_under_way_goes_out_together() -> No
     kafka.acknowledge.release()
     await under_way
     await step(conveyor, kafka)
-    assert kafka.requests[1] == ["answers b", "answers c", "votes a"]
+    assert kafka.requests[1] == ["votes a", "answers b", "answers c"]
     assert not conveyor.idle.is_set()
+
+
+def pack_posteriors(group: Group) -> Parcel:
+    """The first group has answers, and the posteriors follow; later ones have only posteriors."""
+    first, then = Outbox(), Outbox()
+    for name in group.names:
+        row = (None, name.encode(), None, NO_HEADERS)
+        (then if name == "a" else first).add("posteriors", 0, row)
+        if name == "a":
+            first.add("answers", 0, row)
+    return Parcel(first, lambda offsets, seconds: None, then=then)
+
+
+async def test_what_is_owed_goes_out_before_what_is_newer() -> None:
+    class Kafka(SlowKafka):
+        async def publish(self, outbox: Outbox) -> Offsets:
+            rows = outbox.get(("posteriors", 0), [])
+            self.requests.append([(value or b"").decode() for _, value, _, _ in rows])
+            return {}
+
+    kafka: Any = Kafka()
+    conveyor = Conveyor(kafka, Group, pack_posteriors)
+    await load(conveyor, "a", Finished())
+    await conveyor._publish_next()
+    await load(conveyor, "b", Finished())
+    await conveyor._publish_next()
+    assert kafka.requests == [[], ["a", "b"]]
 
 
 async def test_a_full_group_makes_the_agent_wait_until_the_next_one() -> None:

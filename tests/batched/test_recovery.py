@@ -38,7 +38,7 @@ class SlowStates:
     def restore(self, partition: int, records: object) -> None:
         pass
 
-    async def ready(self, partitions: set[int]) -> None:
+    async def ready(self, partitions: set[int], generation: int) -> None:
         self.heard_of.set()
         try:
             await asyncio.sleep(FOR_LONG)

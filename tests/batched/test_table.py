@@ -24,7 +24,7 @@ class Kept:
     def restore(self, partition: int, records: list[Any]) -> None:
         self.told.append(("restore", partition))
 
-    async def ready(self, partitions: set[int]) -> None:
+    async def ready(self, partitions: set[int], generation: int) -> None:
         pass
 
     def take(self) -> list[tuple[str, int]]:

@@ -31,6 +31,7 @@ LATENCY_ROUNDS = 5  # of a time that other programs on the machine shift by half
 RATE = 500
 SECONDS = 10
 STOCK_LABELS = 10_000
+ALGORITHMS = ("fast-sbic", "settled")
 
 console = Console()
 
@@ -72,22 +73,28 @@ def throughput(broker: EmbeddedBroker) -> None:
     """Whole pipeline, raw loop and stock Faust, one after the other, in each round."""
     crowd = Crowd()
     table = Table(
-        "round", "raw loop", "pipeline", "ratio", "stock Faust", "ratio", title="labels per second"
+        "round",
+        "raw loop",
+        *(column for name in ALGORITHMS for column in (name, "of raw")),
+        "stock Faust",
+        "fast-sbic / stock",
+        title="labels per second",
     )
     for number in range(1, ROUNDS + 1):
-        settings = project_with(broker, f"throughput-{number}", crowd)
-        raw = labels_per_second("raw_loop", settings, crowd.labels)
-        with instance(broker.url, settings.prefix) as running:
-            ours = crowd.labels / seconds_until_counted(settings, running, crowd.labels)
+        rates: dict[str, float] = {}
+        for name in ALGORITHMS:
+            settings = project_with(broker, f"{name}-{number}", crowd)
+            if not rates:
+                rates["raw"] = labels_per_second("raw_loop", settings, crowd.labels)
+            with instance(broker.url, settings.prefix, SBIC_ALGORITHM=name) as running:
+                seconds = seconds_until_counted(settings, running, crowd.labels)
+                rates[name] = crowd.labels / seconds
         stock = labels_per_second("stock_faust", settings, STOCK_LABELS)
-        table.add_row(
-            str(number),
-            f"{raw:,.0f}",
-            f"{ours:,.0f}",
-            f"{ours / raw:.2f} of raw",
-            f"{stock:,.0f}",
-            f"{ours / stock:.1f} x stock",
-        )
+        cells = [f"{rates['raw']:,.0f}"]
+        for name in ALGORITHMS:
+            cells += [f"{rates[name]:,.0f}", f"{rates[name] / rates['raw']:.2f}"]
+        cells += [f"{stock:,.0f}", f"{rates['fast-sbic'] / stock:.1f}"]
+        table.add_row(str(number), *cells)
     console.print(table)
 
 
@@ -151,3 +158,4 @@ if __name__ == "__main__":
         latency(kafka)
         assignments.throughput(kafka)
     assignments.cost_by_open_tasks()
+    assignments.cost_by_answers()

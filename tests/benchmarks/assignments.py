@@ -4,25 +4,27 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from time import process_time
 
+import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import dumps, loads
 from rich.console import Console
 from rich.table import Table
 
 from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
-from pipeline.inference.one_coin import OneCoin
+from pipeline.inference.engine.engine import Engine
 from pipeline.kafka.admin import ensure_topics
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
-from pipeline.records.posteriors import posterior_of
 from pipeline.records.requests import encode_request
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
+from pipeline.stages.crowd import Crowd
 from pipeline.stages.leases import Leases
-from pipeline.stages.task_view import TaskView
 from pipeline.stages.worker_stage import Taken, WorkerStage
 from pipeline.topics import Topics
 from tests.instances import instance
@@ -33,6 +35,8 @@ STEPS = 5_000
 WORKERS = 500
 REQUESTS = 50_000
 OPEN_TASKS = 10_000
+ANSWERS = 100_000  # of a worker with many, among twice as many open tasks
+MOVED = 20  # tasks between two requests of that worker, at most
 
 console = Console()
 
@@ -52,49 +56,87 @@ class Loop:
     def __init__(self, tasks: int) -> None:
         prior = Prior()
         self.rng = random.Random(tasks)
-        self.view = TaskView(OneCoin(prior), prior.log_odds, partitions=1)
-        self.workers = WorkerStage(self.view)
+        self.crowd = Crowd(Engine("fast-sbic", prior=prior), SIGNS, partitions=1)
+        self.workers = WorkerStage(self.crowd)
         self.workers.open(0)
-        self.stage = AssignmentStage(self.view, self.workers, Leases(), Rules(), prior)
-        for number in range(tasks):
-            log_odds = self.rng.gauss(0, 2)
-            self.view.learn(posterior_of(f"t{number}", log_odds, 3, {}, 0), number)
-        self.stage.refresh(0)
+        self.workers.ready(0)
+        self.stage = AssignmentStage(self.workers, Leases(), Rules(), prior)
+        self.numbers = self.crowd.number_tasks([f"t{number}" for number in range(tasks)])
+        self.leads = np.array([self.rng.gauss(0, 2) for _ in range(tasks)])
+        scores = np.column_stack((np.zeros(tasks), self.leads))
+        self.crowd.engine.hear_of_tasks(self.numbers, scores)
+        self.crowd.task.told_labels[:tasks] = 3
+        self._refresh()
         self.requests = self.labels = 0
 
-    def seconds(self, steps: int) -> float:
-        """Seconds for so many requests, a label counted after each."""
-        spent = 0.0
-        for _ in range(steps):
-            worker = f"w{self.rng.randrange(WORKERS)}"
-            request = Record(self.requests, 0, encode_request(worker))
-            self.requests += 1
-            answered: Answered[Record] = Answered()
-            started = process_time()
-            self.stage.answer(0, [request], 0, answered)
-            spent += process_time() - started
-            task = loads(answered.given[0][0].value)["task"]
-            self._label(worker, task)
-        return spent
+    def _refresh(self) -> None:
+        self.crowd.moved()
+        self.stage.refresh(0)
 
-    def _label(self, worker: str, task: str) -> None:
+    def answer(self, worker: str, answers: int) -> None:
+        """Let a worker have answered so many of the most uncertain tasks."""
+        tasks = np.argsort(np.abs(self.leads))[:answers]
+        number = self.crowd.number_workers([worker])
+        self.crowd.engine.put(tasks, np.repeat(number, answers), tasks % 2, np.zeros(answers))
+        self._refresh()
+
+    def microseconds(self, worker: str) -> float:
+        """Of a request, for which a label is given."""
+        request = Record(self.requests, 0, encode_request(worker))
+        self.requests += 1
+        answered: Answered[Record] = Answered()
+        started = process_time()
+        self.stage.answer(0, [request], 0, answered)
+        spent = process_time() - started
+        self.label(worker, loads(answered.given[0][0].value)["task"])
+        return 1e6 * spent
+
+    def label(self, worker: str, task: str) -> None:
+        """A label comes in."""
         value = encode_label(task, worker, self.rng.choice([1, -1]))
-        taken: Taken[Record] = Taken()
-        self.workers.take(0, [Record(self.labels, 0, value)], taken)
-        self.stage.labels_taken(0, taken.votes, 0, Answered[Record]())
+        rows = self.workers.take(0, [Record(self.labels, 0, value)], Taken[Record]())
+        assert rows is not None
+        self.crowd.moved()
+        self.stage.labels_taken(0, self.workers.labels_of(rows), 0, Answered[Record]())
         self.labels += 1
+
+    def anybody(self) -> str:
+        """One of the crowd."""
+        return f"w{self.rng.randrange(WORKERS)}"
 
 
 def cost_by_open_tasks() -> None:
     """Microseconds of a request with few and with many open tasks, in turn."""
     few, many = Loop(FEW), Loop(MANY)
     for loop in (few, many):
-        loop.seconds(STEPS // 5)
+        average(loop, STEPS // 5)
     table = Table("round", f"{FEW:,}", f"{MANY:,}", "ratio", title="µs per request, by open tasks")
     for number in range(1, ROUNDS + 1):
-        costs = [1e6 * loop.seconds(STEPS) / STEPS for loop in (few, many)]
+        costs = [average(loop, STEPS) for loop in (few, many)]
         cells = (*(f"{cost:.1f}" for cost in costs), f"{costs[1] / costs[0]:.2f}")
         table.add_row(str(number), *cells)
+    console.print(table)
+
+
+def average(loop: Loop, steps: int) -> float:
+    """Microseconds of a request of anybody."""
+    return fmean(loop.microseconds(loop.anybody()) for _ in range(steps))
+
+
+def cost_by_answers() -> None:
+    """Microseconds of requests of a worker who has answered most, while others move tasks."""
+    loop = Loop(2 * ANSWERS)
+    loop.answer("model", ANSWERS)
+    costs: dict[str, list[float]] = {"model": [], "anybody": []}
+    for _ in range(STEPS):
+        for worker, each in costs.items():
+            for _ in range(loop.rng.randint(1, MOVED)):
+                loop.label(loop.anybody(), f"t{loop.rng.randrange(2 * ANSWERS)}")
+            each.append(loop.microseconds(worker if worker == "model" else loop.anybody()))
+    table = Table("answers", "first", "average", "worst", title="µs per request, by answers")
+    for name, each in zip((f"{ANSWERS:,}", "few"), costs.values(), strict=True):
+        later = each[STEPS // 10 :]  # the first requests pass over what nobody passed before
+        table.add_row(name, *(f"{us:,.1f}" for us in (each[0], fmean(later), max(later))))
     console.print(table)
 
 
@@ -155,5 +197,6 @@ def throughput(broker: EmbeddedBroker) -> None:
 
 if __name__ == "__main__":
     cost_by_open_tasks()
+    cost_by_answers()
     with EmbeddedBroker() as kafka:
         throughput(kafka)

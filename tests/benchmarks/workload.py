@@ -83,6 +83,10 @@ async def _seconds_by_timestamps(settings: Settings, labels: int) -> float:
         while sum(counts.values()) < labels:
             for records in (await consumer.getmany(timeout_ms=1000)).values():
                 for record in records:
-                    counts[record.key] = loads(record.value)["labels"]
-                    timestamps.append(record.timestamp)
+                    count = loads(record.value)["labels"]
+                    if count != counts.get(
+                        record.key
+                    ):  # else it is weighed anew, and no label more
+                        counts[record.key] = count
+                        timestamps.append(record.timestamp)
     return (max(timestamps) - min(timestamps)) / 1000

@@ -6,10 +6,13 @@ from pipeline.files.errors import BadFile
 from pipeline.files.reading import DEFAULT, Reading
 from pipeline.files.source import Source
 from pipeline.files.tasks import TaskRow, task_table
+from pipeline.inference.labels import SIGNS
+
+PETS = ("cat", "dog", "bird")
 
 
-def rows(text: str, reading: Reading = DEFAULT) -> list[TaskRow]:
-    return [row for _, row in task_table(Source("tasks.csv", text), reading).rows]
+def rows(text: str, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS) -> list[TaskRow]:
+    return [row for _, row in task_table(Source("tasks.csv", text), reading, classes).rows]
 
 
 @pytest.mark.parametrize(
@@ -56,3 +59,49 @@ def test_a_line_of_json_may_leave_out_a_field_that_was_named() -> None:
 def test_a_task_is_the_same_with_blanks_around_it() -> None:
     with pytest.raises(BadFile, match="line 3: the task 't1' is on line 2 already"):
         rows("task\nt1\n t1 \n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task,gold,p:cat,p:dog,p:bird\nt1,dog,0.25,0.5,0.25\nt2,,,,\n",
+        "P:Bird;p:cat; p:DOG;Gold;task\n0.25;.25; 0.5;dog;t1\n;;;;t2\n;;;;\n",
+        '{"task": "t1", "prior": {"dog": 0.5, "cat": 0.25, "bird": 2.5e-1}, "gold": "dog"}\n'
+        '{"task": "t2", "prior": null}\n',
+        'task,gold,prior\nt1,dog,"{""cat"": 0.25, ""dog"": 0.5, ""bird"": 0.25}"\nt2,,\n',
+    ],
+)
+def test_gold_and_priors_of_named_classes_are_read_from_every_form(text: str) -> None:
+    prior = {"cat": 0.25, "dog": 0.5, "bird": 0.25}
+    assert rows(text, classes=PETS) == [("t1", prior, "dog"), ("t2", None, None)]
+
+
+def test_numbers_are_names_of_classes_too() -> None:
+    text = "task,gold\nt1,0\nt2,1.0\n"
+    assert [row.gold for row in rows(text, classes=("0", "1", "2"))] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("task,gold\nt1,fish\n", "line 2: gold is cat, dog, bird, or nothing if it is not known"),
+        ("task,gold\nt1,1\n", "not '1'$"),
+        ("task,prior\nt1,0.3\n", "line 2: a prior is an object .* p:cat, p:dog, p:bird; not '0.3'"),
+        ("task,p:cat\nt1,1.5\n", "line 2: a prior is between 0 and 1, not '1.5'"),
+        (
+            'task,prior,p:cat\nt1,"{""cat"": 0.3}",0.3\n',
+            "line 2: has a prior and columns p:<class> as well",
+        ),
+    ],
+)
+def test_what_named_classes_cannot_have_is_named_with_its_line(text: str, problem: str) -> None:
+    with pytest.raises(BadFile, match=problem):
+        rows(text, classes=PETS)
+
+
+def test_an_object_is_only_a_prior_and_only_where_classes_have_names() -> None:
+    lines = '{"task": "t1", "prior": {"cat": 0.5}}\n'
+    with pytest.raises(BadFile, match="line 1: has a list or an object"):
+        rows(lines)
+    with pytest.raises(BadFile, match="line 1: has a list or an object"):
+        rows('{"task": {"id": "t1"}}\n', classes=PETS)

@@ -13,20 +13,18 @@ from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
 
 EXPECTED_WEIGHT = 0.7
-State = tuple[int, float, int]  # labels, log_odds, in_flight
+State = tuple[int, float, int]  # labels, lead, in_flight
 
 KINDS: dict[str, tuple[Callable[[int], Policy[str]], Callable[[State], float]]] = {
     "uniform": (Uniform, lambda s: s[0] + s[2]),
     "uncertainty": (
         lambda seed: Uncertainty(seed, EXPECTED_WEIGHT),
-        lambda s: abs(s[1]) + s[2] * EXPECTED_WEIGHT,
+        lambda s: s[1] + s[2] * EXPECTED_WEIGHT,
     ),
 }
 kinds = st.sampled_from(sorted(KINDS))
 tasks = st.sampled_from([f"t{i}" for i in range(8)])
-states = st.tuples(
-    st.integers(0, 3), st.sampled_from([-2.0, -1.0, 0.0, 1.0, 2.5]), st.integers(0, 2)
-)
+states = st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0, 2.5]), st.integers(0, 2))
 operations = st.lists(
     st.one_of(
         st.tuples(st.just("update"), tasks, states),
@@ -91,50 +89,6 @@ def test_the_choice_depends_on_how_the_tasks_stand_not_on_how_they_came_there(
     assert lived.choose(answered) is None
 
 
-requests = st.lists(
-    st.one_of(
-        st.tuples(st.just("choose"), tasks, states),
-        st.tuples(st.just("answer"), tasks, states),
-        st.tuples(st.just("update"), tasks, states),
-        st.tuples(st.just("update often"), tasks, states),  # till the heap is made anew
-        st.tuples(st.just("remove"), tasks, states),
-    ),
-    max_size=30,
-)
-
-
-@given(kinds, st.lists(requests, max_size=4))
-def test_a_worker_who_asks_for_many_gets_what_they_would_get_one_by_one(
-    kind: str, requests: list[list[tuple[str, str, State]]]
-) -> None:
-    policies = one_by_one, at_once = KINDS[kind][0](1), KINDS[kind][0](1)
-    for policy in policies:
-        for number in range(8):
-            policy.update(f"t{number}", 0, 0.0)
-    for request in requests:
-        answered: set[str] = set()
-        with at_once.same_worker():
-            for verb, task, state in request:
-                if verb == "choose":
-                    chosen = one_by_one.choose(answered)
-                    assert at_once.choose(answered) == chosen
-                    answered |= {chosen} if chosen else set()
-                elif verb == "answer":
-                    answered.add(task)
-                else:
-                    for policy in policies:
-                        for _ in range(100 if verb == "update often" else verb == "update"):
-                            policy.update(task, *state)
-                        if verb == "remove":
-                            policy.remove(task)
-        assert len(at_once) == len(one_by_one)
-    got: set[str] = set()
-    while (chosen := one_by_one.choose(got)) is not None:
-        assert at_once.choose(got) == chosen
-        got.add(chosen)
-    assert at_once.choose(got) is None
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_gets_each_task_once_and_then_none(kind: str) -> None:
     policy = KINDS[kind][0](1)
@@ -154,7 +108,7 @@ def test_equals_come_first_equally_often(kind: str) -> None:
     for seed in range(2000):
         policy = KINDS[kind][0](seed)
         for i in range(8):
-            policy.update(f"t{i}", 3, -1.5)
+            policy.update(f"t{i}", 3, 1.5)
         first[policy.choose(())] += 1
     chi_square = sum((first[f"t{i}"] - 250) ** 2 / 250 for i in range(8))
     assert chi_square < 24.3  # 7 degrees of freedom: one seed in a thousand would fail
@@ -281,12 +235,11 @@ def test_another_process_with_the_same_seed_chooses_the_same() -> None:
     assert len(outputs.pop().split()) == 60
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_tasks_that_differ_by_rounding_alone_are_equals(sign: int) -> None:
+def test_tasks_that_differ_by_rounding_alone_are_equals() -> None:
     def order(error: float) -> list[str]:
         policy: Policy[str] = Uncertainty(3)
         for i in range(8):
-            policy.update(f"t{i}", 2, sign * (0.6931471805599453 + error * i))
+            policy.update(f"t{i}", 2, 0.6931471805599453 + error * i)
         found: list[str] = []
         while (chosen := policy.choose(found)) is not None:
             found.append(chosen)

@@ -2,24 +2,40 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.classes import SIGNS, Classes
+from pipeline.records.answers import parse_answers
 from pipeline.records.assignments import parse_assignment
 from pipeline.records.bad import BadRecord
-from pipeline.records.labels import parse_label
+from pipeline.records.estimates import parse_estimates
+from pipeline.records.labels import label_parser
+from pipeline.records.named_posteriors import parse_any_posterior
 from pipeline.records.posteriors import parse_posterior
 from pipeline.records.requests import parse_request
-from pipeline.records.tasks import parse_task
+from pipeline.records.tasks import task_parser
 from pipeline.records.votes import parse_votes
 
-PARSERS = [parse_assignment, parse_label, parse_posterior, parse_request, parse_votes]
+PETS = Classes(("t1", "task"))
+PARSERS = [
+    parse_assignment,
+    label_parser(SIGNS),
+    label_parser(PETS),
+    parse_posterior,
+    parse_any_posterior,
+    parse_request,
+    parse_answers,
+    partial(parse_votes, classes=2),
+    partial(parse_estimates, classes=2),
+]
 
 FIELDS = (
     b"task worker label log_odds labels sources updated_at status reason gold evidence prior "
-    b"count id expires_at source votes"
+    b"count id expires_at source votes prediction confidence probabilities t1"
 ).split()
 
 some_bytes = st.binary() | st.none()
@@ -44,7 +60,10 @@ def test_no_value_raises_anything_else(
         parse(value)
 
 
+@pytest.mark.parametrize("parse", [task_parser(SIGNS), task_parser(PETS)])
 @given(key=some_bytes, value=some_bytes | json_values)
-def test_no_key_of_a_task_raises_anything_else(key: bytes | None, value: bytes | None) -> None:
+def test_no_key_of_a_task_raises_anything_else(
+    parse: Callable[[bytes | None, bytes | None], object], key: bytes | None, value: bytes | None
+) -> None:
     with suppress(BadRecord):
-        parse_task(key, value)
+        parse(key, value)

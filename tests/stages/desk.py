@@ -11,6 +11,7 @@ from pipeline.records.requests import encode_request
 from pipeline.records.tasks import Description
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
 from pipeline.stages.leases import Leases
+from pipeline.stages.worker_stage import labels_in
 from tests.stages.simulated_kafka import PRIOR, Log, OneInstance, Record
 
 
@@ -21,46 +22,39 @@ class Desk:
         self,
         rules: Rules,
         log: Log | None = None,
-        assignments: list[bytes] | None = None,
+        assignments: Sequence[bytes] = (),
         *,
         partitions: int = 3,
+        now: int = 0,
     ) -> None:
         self.log = log or Log(partitions)
-        self.instance = OneInstance(self.log)
+        self.now = now
         self.leases = Leases()
-        self.stage = AssignmentStage(
-            self.instance.view, self.instance.workers, self.leases, rules, PRIOR
-        )
+        for value in assignments:
+            self.leases.learn(parse_assignment(value), now)
+        self.instance = OneInstance(self.log, recovers=False)
+        self.stage = AssignmentStage(self.instance.workers, self.leases, rules, PRIOR)
         self.requests: list[list[Record]] = [[] for _ in range(self.log.partitions)]
-        self.assignments: list[bytes] = []  # the topic
+        self.assignments = list(assignments)  # the topic
         self.last: Answered[Record] = Answered()
-        self.now = 0
-        for value in assignments or ():
-            self.leases.learn(parse_assignment(value), self.now)
+        self.instance.recover(self._take_over)
 
     def successor(self, rules: Rules) -> "Desk":
         """What takes over after a crash, from the topics alone."""
-        desk = Desk(rules, self.log)
-        desk.now = self.now
+        desk = Desk(rules, self.log, self.assignments, now=self.now)
         desk.requests = self.requests
-        desk.assignments = list(self.assignments)
-        for value in self.assignments:
-            desk.leases.learn(parse_assignment(value), self.now)
-        desk.instance.recover()
         desk.instance.count(from_the_start=True)
-        answered: Answered[Record] = Answered()
-        desk.stage.take_over(set(range(self.log.partitions)), desk.now, answered)
-        desk._publish(answered)
         return desk
+
+    def _take_over(self, partitions: set[int]) -> None:
+        answered: Answered[Record] = Answered()
+        self.stage.take_over(partitions, self.now, answered)
+        self._publish(answered)
 
     def describe(self, descriptions: Iterable[Description]) -> None:
         """Register or change tasks."""
         for description in descriptions:
-            task = description["task"]
-            partition = partition_of(task.encode(), self.log.partitions)
-            offset = len(self.log.posteriors[partition])
-            self.instance.tasks.describe(partition, description, offset, 0)
-            self.instance.publish(partition, task)
+            self.instance.describe(description)
 
     def ask(self, worker: str, count: int = 1) -> list[dict[str, Any]]:
         """A worker asks; what they get."""
@@ -77,11 +71,12 @@ class Desk:
 
     def hand_in(self, worker: str, task: str, label: int | None) -> list[dict[str, Any]]:
         """A label, all the way to the posterior; what is published on the assignments topic."""
-        partition = self.log.produce(task, worker, label)
-        taken = self.instance.take(partition, self.log.labels[partition][-1:])
+        taken = self.instance.label(task, worker, label)
         answered: Answered[Record] = Answered()
         if self.stage.heeds_labels:
-            self.stage.labels_taken(partition, taken.votes, self.now, answered)
+            partition = partition_of(worker.encode(), self.log.partitions)
+            labels = [label for some in taken.answers for label in labels_in(some, classes=2)]
+            self.stage.labels_taken(partition, labels, self.now, answered)
         self.instance.count()
         return self._publish(answered)
 

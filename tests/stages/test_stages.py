@@ -1,16 +1,23 @@
 """The stages against the mathematics: what comes out is Algorithm 1 on the labels taken."""
 
 from collections.abc import Sequence
+from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.partitioner import partition_of
+from pipeline.records.bad import BadRecord
 from pipeline.records.labels import encode_label
+from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.worker_stage import Outcome
-from tests.stages.simulated_kafka import PRIOR, Log, OneInstance, Record, Triple
+from tests.stages.simulated_kafka import PRIOR, Instance, Log, OneInstance, Project, Record
+
+Repeats = Literal["first", "last"]
+Triple = tuple[str, str, int | None]
 
 TASKS = st.sampled_from(["t1", "t2", "t3", "t4", "t5"])
 WORKERS = st.sampled_from(["ann", "bob", "cas", "dee", "eve", "fay"])
@@ -40,28 +47,29 @@ def reference(triples: Sequence[Triple], repeats: str = "first") -> FastSBIC[str
     return engine
 
 
+def log_odds(instance: OneInstance, task: str) -> float:
+    return instance.crowd.engine.log_odds(instance.number_of_task(task))
+
+
 def agree(instance: OneInstance, engine: FastSBIC[str, str], triples: Sequence[Triple]) -> None:
     for task, posterior in instance.results().items():
         assert posterior["log_odds"] == pytest.approx(engine.log_odds(task), abs=1e-9)
-        assert instance.view[task].log_odds == posterior["log_odds"]
-        assert instance.view[task].pending == []
-    for state in instance.workers.partitions.values():
-        for worker in state.workers.values():
-            assert worker.labels == engine.labels(worker.name)
-            assert worker.correct == pytest.approx(engine.correct(worker.name), abs=1e-9)
+        assert log_odds(instance, task) == posterior["log_odds"]
+    for name in {worker for _, worker, _ in triples}:
+        worker = instance.worker(name)
+        assert worker["labels"] == engine.labels(name)
+        assert worker["correct"] == pytest.approx(engine.correct(name), abs=1e-9)
     counted = sum(posterior["labels"] for posterior in instance.results().values())
     assert counted == sum(engine.labels(worker) for worker in {w for _, w, _ in triples})
 
 
 @given(st.lists(ANYTHING, max_size=40), PARTITIONS, PACE, st.sampled_from(["first", "last"]))
 def test_exact_whatever_the_partitions_and_however_late_the_posteriors(
-    triples: list[Triple], partitions: int, pace: list[bool], repeats: str
+    triples: list[Triple], partitions: int, pace: list[bool], repeats: Repeats
 ) -> None:
-    log = Log(partitions)
-    instance = OneInstance(log, repeats)
+    instance = OneInstance(Log(partitions), Project(repeats=repeats))
     for triple, count_now in zip(triples, pace, strict=False):
-        partition = log.produce(*triple)
-        instance.take(partition, log.labels[partition][-1:])
+        instance.label(*triple)
         if count_now:
             instance.count()
     instance.count()
@@ -69,15 +77,14 @@ def test_exact_whatever_the_partitions_and_however_late_the_posteriors(
 
 
 @given(st.lists(ANSWERS, max_size=40), PARTITIONS)
-def test_the_log_odds_in_the_view_are_those_of_the_task_to_the_last_bit(
+def test_a_label_moves_its_posterior_before_its_vote_comes_and_the_vote_changes_nothing(
     triples: list[Triple], partitions: int
 ) -> None:
-    log = Log(partitions)
-    instance = OneInstance(log)
+    instance = OneInstance(Log(partitions))
     for triple in triples:
-        partition = log.produce(*triple)
-        instance.take(partition, log.labels[partition][-1:])
-    before = {task: belief.log_odds for task, belief in instance.view.beliefs.items()}
+        instance.label(*triple)
+    before = {task: posterior["log_odds"] for task, posterior in instance.results().items()}
+    assert before == {task: log_odds(instance, task) for task, _, _ in triples}
     instance.count()
     assert {t: p["log_odds"] for t, p in instance.results().items()} == before
 
@@ -93,42 +100,46 @@ def test_after_a_crash_anywhere_nothing_is_lost_and_nothing_counts_twice(
     triples: list[Triple], crash_at: int, without_votes: int, committed: bool, pace: list[bool]
 ) -> None:
     log = Log(3)
-    instance = OneInstance(log, "last")
+    project = Project(repeats="last")
+    instance = OneInstance(log, project)
     crash_at = min(crash_at, len(triples) - 1)
     for number, triple in enumerate(triples[: crash_at + 1]):
         partition = log.produce(*triple)
         # votes go out with the answers of the next group: those of the last two may be missing
         missing = number > crash_at - without_votes
-        instance.take(partition, log.labels[partition][-1:], crash_before_votes=missing)
+        instance.take(partition, log["labels"][partition][-1:], crash_before_votes=missing)
         if pace[number]:
             instance.count()
-    successor = OneInstance(log, "last")
-    successor.recover()
+    if committed:
+        instance.commit()
+    successor = OneInstance(log, project)
     successor.count(from_the_start=not committed)
     if not committed:  # then all labels come again as well
-        for partition, records in enumerate(log.labels):
+        for partition, records in enumerate(log["labels"]):
             if records:
                 successor.take(partition, records)
     for triple in triples[crash_at + 1 :]:
-        partition = log.produce(*triple)
-        successor.take(partition, log.labels[partition][-1:])
+        successor.label(*triple)
     successor.count(from_the_start=not committed)
     agree(successor, reference(triples, "last"), triples)
 
 
 def test_a_closed_partition_is_forgotten_and_comes_back_from_its_answers() -> None:
-    log = Log(1)
-    instance = OneInstance(log)
+    instance = OneInstance(Log(1))
     for triple in [("t1", "ann", 1), ("t1", "bob", 1), ("t2", "ann", -1)]:
-        instance.take(log.produce(*triple), log.labels[0][-1:])
+        instance.label(*triple)
     instance.count()
-    before = instance.workers.partitions[0].workers["ann"].correct
-    instance.workers.close(0)
-    assert instance.workers.workers == 0
-    assert instance.view["t1"].crowd == {}
-    instance.workers.open(0)
+    before, posteriors = instance.worker("ann"), instance.results()
+    instance.assign(set())
+    assert (instance.workers.workers, instance.tasks.tasks) == (0, 0)
+    assert instance.crowd.engine.labels_here == 0
+    assert not instance.crowd.engine.has_answered(0, 0)
     instance.recover()
-    assert instance.workers.partitions[0].workers["ann"].correct == pytest.approx(before)
+    after = instance.worker("ann")
+    assert after == {**before, "correct": pytest.approx(before["correct"])}
+    assert (instance.workers.workers, instance.tasks.tasks) == (2, 2)
+    instance.publish_all()
+    assert instance.results() == posteriors
 
 
 def test_bad_labels_are_rejected_with_a_reason_and_the_rest_counts() -> None:
@@ -154,27 +165,44 @@ def test_a_label_in_the_wrong_partition_is_sent_to_the_right_one() -> None:
     wrong = (home + 1) % 8
     taken = instance.take(wrong, [Record(0, 0, encode_label("t1", "ann", 1))])
     assert [(f.worker, f.partition) for f in taken.forwarded] == [("ann", home)]
-    assert taken.votes == {}
+    assert taken.votes == []
     assert taken.outcomes[Outcome.FORWARDED] == 1
 
 
 def test_a_repeat_changes_nothing_and_yet_its_sender_sees_it_dealt_with() -> None:
-    log = Log(1)
-    instance = OneInstance(log)
-    for label in (1, -1):
-        instance.take(log.produce("t1", "ann", label), log.labels[0][-1:])
+    instance = OneInstance(Log(1))
+    instance.label("t1", "ann", 1)
     instance.count()
-    first, second = log.posteriors[0][0], log.posteriors[0][-1]
-    assert second == {**first, "sources": {"0": 1}}
+    first = instance.results()["t1"]
+    instance.label("t1", "ann", -1)
+    instance.count()
+    assert instance.results()["t1"] == {**first, "sources": {"0": 1}}
 
 
-def test_other_instances_votes_arrive_with_their_posteriors() -> None:
-    log = Log(1)
-    instance = OneInstance(log)
-    instance.take(log.produce("t1", "ann", 1), log.labels[0][-1:])
-    own = instance.view["t1"].log_odds
-    late = instance.tasks
-    late.count(0, source=7, votes=[("t1", "zoe", 1, 0.25, 1, 99, 0)])
-    instance.view.learn(late.posterior(0, "t1"), offset=0)
-    assert instance.view["t1"].log_odds == pytest.approx(own + 0.25)
-    assert len(instance.view["t1"].pending) == 1
+def test_votes_of_workers_elsewhere_count_as_they_are() -> None:
+    instance = Instance(Log(2))
+    mine, elsewhere = partition_of(b"t1", 2), partition_of(b"ann", 2)
+    assert mine != elsewhere
+    instance.assign({mine})
+    votes = one_vote("t1", "ann", source=elsewhere, vote=0.25)
+    counted = instance.tasks.count(mine, votes)
+    assert (counted.votes, counted.is_new, counted.tasks.tolist()) == (1, True, [0])
+    assert instance.crowd.engine.log_odds(0) == pytest.approx(PRIOR.log_odds + 0.25)
+    again = instance.tasks.count(mine, votes)
+    assert (again.votes, again.is_new, again.tasks.tolist()) == (1, False, [])
+    assert instance.crowd.engine.log_odds(0) == pytest.approx(PRIOR.log_odds + 0.25)
+
+
+def one_vote(task: str, worker: str, source: int, vote: float) -> bytes:
+    numbers = np.array([1], "<i2"), np.array([0]), np.array([7]), np.array([vote])
+    return encode_votes(Votes(source, [task], [worker], *numbers, counts=np.empty((1, 0))))
+
+
+@pytest.mark.parametrize("source", [2, 1 << 62])
+def test_votes_of_a_partition_that_there_is_not_are_refused(source: int) -> None:
+    instance = OneInstance(Log(2))
+    value = one_vote("t1", "ann", source, vote=9.0)
+    with pytest.raises(BadRecord):
+        instance.tasks.count(0, value)
+    instance.tasks.restore(0, [(0, value)])
+    assert instance.tasks.tasks == 0

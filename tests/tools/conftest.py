@@ -14,3 +14,11 @@ def project(broker: EmbeddedBroker) -> Settings:
     settings = new_project(broker)
     asyncio.run(ensure_topics(settings))
     return settings
+
+
+@pytest.fixture
+def pets(broker: EmbeddedBroker) -> Settings:
+    """The same, with classes that have names; the commands have to be told which."""
+    settings = new_project(broker, classes="cat,dog,bird")
+    asyncio.run(ensure_topics(settings))
+    return settings

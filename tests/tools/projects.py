@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,11 +15,12 @@ from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.settings import Settings
 
 PARTITIONS = 3
-Row = tuple[str, str, int]
+Row = tuple[str, str, int | str]
 
 
-def new_project(broker: EmbeddedBroker) -> Settings:
-    return Settings(broker=broker.url, prefix=f"tools-{uuid4().hex[:8]}", partitions=PARTITIONS)
+def new_project(broker: EmbeddedBroker, **settings: str) -> Settings:
+    prefix = f"tools-{uuid4().hex[:8]}"
+    return replace(Settings(broker=broker.url, prefix=prefix, partitions=PARTITIONS), **settings)  # type: ignore[arg-type]
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from pipeline.inference.fast_sbic import fast_sbic
 from pipeline.inference.labels import Labels
@@ -11,6 +12,8 @@ from pipeline.inference.majority import majority
 from pipeline.records.posteriors import posterior_of
 from pipeline.settings import Settings
 from pipeline.tools.crowd_at_work import Plan
+from pipeline.tools.demo import Stage, Standing
+from pipeline.tools.demo_screen import Screen
 from pipeline.tools.rush import rush
 from pipeline.tools.scoreboard import Scoreboard
 from pipeline.tools.sending import Sent
@@ -27,12 +30,17 @@ def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
     text = ended.stdout
     assert re.search(r" labels +6,000 +every one counted, none twice", text)
     assert re.search(r"on assigned tasks +2,000 +[1-9][\d,]* per second", text)
-    assert re.search(r"labels per second +[1-9][\d,]* +4,000 more sent at once", text)
+    assert re.search(r"labels per second +[1-9][\d,]* +4,000 more at once, to each project", text)
     for what in ("request to assignment", "label to posterior"):
         assert re.search(rf"{what} +\d+ ms +median, after a warm-up *\n +\d+ ms +99th", text)
-    errors = [float(error) for error in re.findall(r"error, pipeline +(0\.\d+)", text)]
-    assert 0.5 > errors[0] > errors[1] > 0, "it falls as labels come in"
-    assert len(re.findall(r"error, majority vote +0\.\d+", text)) == 2
+    assert re.search(r"share of wrong predictions +2,000 labels +6,000 labels *\n", text)
+    for name in ("majority vote", "Fast SBIC", "settled"):
+        (errors,) = re.findall(rf" {name} +(0\.\d+) +(0\.\d+) *\n", text)
+        assert 0.5 > float(errors[0]) > float(errors[1]) > 0, "it falls as labels come in"
+        (in_words,) = re.findall(rf"{name} (?:got )?(\d+)[ ,]", text)
+        assert int(in_words) == pytest.approx(1000 * float(errors[1]), abs=1)  # a tie is half wrong
+    assert "all from the same 6,000 labels." in text
+    assert max(map(len, text.splitlines())) <= 80
     assert "sbic replay labels.csv --wait" in text
 
 
@@ -48,7 +56,8 @@ def test_a_rush_gives_nobody_a_task_twice() -> None:
 
 def test_the_crowd_is_hard_for_majority_vote_and_not_for_sbic() -> None:
     truth, workers = PLAN.draw_truth("x"), PLAN.draw_workers("x")
-    labels = Labels.of(rush(60_000, truth, workers, set(), seed=0))
+    given = rush(60_000, truth, workers, set(), seed=0)
+    labels = Labels.of((task, worker, int(label)) for task, worker, label in given)
     known = np.array([truth[task] for task in labels.task_names])
     rng = np.random.default_rng()
     assert labels.repeats == 0
@@ -68,7 +77,24 @@ def test_majority_vote_has_the_labels_that_the_posteriors_count_and_no_others() 
     board.learn(posterior_of("t1", 0.1, 2, {"0": 11}, 0), now=4.0)
     assert (board.counted, board.error, board.majority_error) == (3, 0.0, 0.25)
     assert board.latencies == [1.0, 2.0, 3.0]
-    assert board.labels_in_posteriors() == 3
+    assert board.labels_in_posteriors == 3
+
+
+def test_the_screen_fits_80_columns_and_has_the_three_errors() -> None:
+    standing = Standing(PLAN.draw_truth("x"))
+    for number, board in enumerate(standing.boards.values()):
+        board.counted = 59_000 + number
+        board.latencies = [123.4]
+    console = Console(width=80, force_terminal=True, color_system=None)
+    screen = Screen(console, labels=60_000)
+    screen(Stage("workers ask which task to answer, and answer it", True, 20_000), standing)
+    with console.capture() as capture:
+        console.print(screen.live.get_renderable())
+    text = capture.get()
+    assert "59,000 of 60,000" in text
+    for name in ("majority vote", "Fast SBIC", "settled"):
+        assert re.search(rf"error, {name} +█{{{59_000 * screen.width // 60_000}}} +0\.500", text)
+    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("option", ["--instances", "--labels", "--rate"])

@@ -3,11 +3,17 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+from orjson import dumps, loads
+
+from pipeline.classes import Classes
+from pipeline.records.named_posteriors import named_posterior_of
 from pipeline.records.posteriors import encode_posterior, posterior_of
 from pipeline.records.workers import encode_worker
 from pipeline.settings import Settings
 from pipeline.topics import Topics
-from tests.tools.projects import sbic, write
+from tests.instances import instance
+from tests.tools.projects import PARTITIONS, sbic, write
 
 HEADER = "task,log_odds,probability,prediction,labels,status,reason,updated_at\n"
 
@@ -66,6 +72,70 @@ def test_workers_into_a_file(project: Settings, tmp_path: Path) -> None:
         "ann,0.75,1,1.0,0,0,1700000000000\n"
     )
     assert list(tmp_path.iterdir()) == [target]
+
+
+def named(task: str, classes: str, probabilities: list[float], labels: int) -> tuple[bytes, bytes]:
+    sources = {"0": labels}
+    record = named_posterior_of(Classes.parse(classes), task, probabilities, labels, sources, 17)
+    return task.encode(), encode_posterior(record)
+
+
+async def test_named_classes_have_a_column_each_in_their_order(project: Settings) -> None:
+    records = [
+        named("t1", "dog,cat,a bird", [0.25, 0.5, 0.25], 3),
+        named("t2", "dog,cat,a bird", [0.4, 0.4, 0.2], 2),
+        named("old", "dog,cat", [0.25, 0.75], 1),  # of before a class was added
+        posterior("of another kind", 3.0, 2),
+        (b"t3", b'{"task": "t3", "probabilities": {"dog": 2.0, "cat": -1.0}}'),
+    ]
+    await write(project, Topics(project).posteriors.name, records)
+    ended = sbic(project, "export", "posteriors")
+    assert ended.stdout == (
+        "task,prediction,confidence,p:dog,p:cat,p:a bird,labels,status,reason,updated_at\n"
+        "old,cat,0.75,0.25,0.75,,1,open,,17\n"
+        "t1,cat,0.5,0.25,0.5,0.25,3,open,,17\n"
+        "t2,,0.4,0.4,0.4,0.2,2,open,,17\n"
+    )
+
+
+async def test_one_stray_record_does_not_change_the_columns(project: Settings) -> None:
+    records = [posterior("a", 0.0, 2), posterior("b", 0.0, 2), named("c", "x,y", [0.5, 0.5], 1)]
+    await write(project, Topics(project).posteriors.name, records)
+    text = sbic(project, "export", "posteriors").stdout
+    assert text.startswith(HEADER + "a,0.0,0.5,0,2,")
+    assert len(text.splitlines()) == 3
+
+
+async def test_workers_have_theta_and_habits_where_these_are_known(project: Settings) -> None:
+    ann = loads(worker(accuracy=0.75, labels=1, correct=1.0))
+    ann |= {"theta": 0.5, "habits": {"cat": 0.125, "dog": 0.875}}
+    bad = ann | {"worker": "bob", "habits": [0.5, 0.5]}
+    records = [(one["worker"].encode(), dumps(one)) for one in (ann, bad)]
+    await write(project, Topics(project).workers.name, records)
+    assert sbic(project, "export", "workers").stdout == (
+        "worker,accuracy,labels,correct,gold,gold_right,last_seen,theta,habit:cat,habit:dog\n"
+        "ann,0.75,1,1.0,0,0,1700000000000,0.5,0.125,0.875\n"
+    )
+
+
+def test_what_a_project_with_named_classes_publishes_is_exported(pets: Settings) -> None:
+    settings = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_CLASSES": pets.classes}
+    labels = "task,worker,label\nt1,ann,dog\nt1,bob,dog\nt2,ann,bird\n"
+    with instance(pets.broker, pets.prefix, **settings) as running:
+        running.wait_ready()
+        arguments = ("replay", "-", "--classes", pets.classes, "--wait", "--timeout", "60")
+        ended = sbic(pets, *arguments, stdin=labels)
+        assert ended.returncode == 0, ended.stderr
+        posteriors = sbic(pets, "export", "posteriors").stdout.splitlines()
+        assert running.terminate() == 0  # it has published all workers then
+    assert posteriors[0].startswith("task,prediction,confidence,p:cat,p:dog,p:bird,labels,status")
+    first, second = (line.split(",") for line in posteriors[1:])
+    assert (first[:2], first[6:8]) == (["t1", "dog"], ["2", "open"])
+    assert (second[:2], second[6]) == (["t2", "bird"], "1")
+    assert sum(map(float, first[3:6])) == pytest.approx(1)
+    workers = sbic(pets, "export", "workers").stdout.splitlines()
+    assert workers[0].endswith(",theta,habit:cat,habit:dog,habit:bird")
+    assert [line.split(",")[::2][:2] for line in workers[1:]] == [["ann", "2"], ["bob", "1"]]
 
 
 def test_an_empty_topic_is_a_header(project: Settings) -> None:

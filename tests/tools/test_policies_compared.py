@@ -44,11 +44,11 @@ def in_memory(plan: Plan, policy: Policy[str], seed: int) -> float:
         chosen = policy.choose(answered[name])
         assert chosen is not None
         (label,) = workers[name].respond(truth[chosen]).labels
-        _, log_odds = engine.observe(chosen, name, label)
+        _, log_odds = engine.observe(chosen, name, int(label))
         answered[name].add(chosen)
         labels[chosen] += 1
-        policy.update(chosen, labels[chosen], log_odds)
-    return mean(engine.log_odds(task) * truth[task] <= 0 for task in truth)
+        policy.update(chosen, labels[chosen], abs(log_odds))
+    return mean(engine.log_odds(task) * int(truth[task]) <= 0 for task in truth)
 
 
 @pytest.fixture(scope="module")

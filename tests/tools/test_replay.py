@@ -5,15 +5,17 @@ import gzip
 import io
 from pathlib import Path
 from random import Random
+from time import monotonic
 
 import pytest
+from orjson import loads
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.broker.ports import free_port
 from pipeline.partitioner import partition_of
-from pipeline.records.labels import parse_label
 from pipeline.settings import Settings
 from pipeline.tools import replay as replay_module
+from pipeline.tools.instances import are_settled
 from pipeline.tools.replay import GaveUp, replay
 from pipeline.topics import Topics
 from tests.instances import instance
@@ -32,10 +34,10 @@ async def sent(settings: Settings) -> list[list[Row]]:
     """The labels in the topic, by partition; each keyed by its worker and where it belongs."""
     partitions: list[list[Row]] = [[] for _ in range(PARTITIONS)]
     for record in await records_of(settings, Topics(settings).labels.name):
-        task, worker, label = parse_label(record.value)
+        value = loads(record.value)
+        task, worker, label = value["task"], value["worker"], value["label"]
         assert record.key == worker.encode()
         assert record.partition == partition_of(worker.encode(), PARTITIONS)
-        assert label is not None
         partitions[record.partition].append((task, worker, label))
     return partitions
 
@@ -147,6 +149,7 @@ async def test_other_columns_and_labels_are_sent_as_the_topic_has_them(
         ("task,worker,label\n", "has no labels"),
         ("task,worker,label\nt1,ann,0\nt2,ann,1\n", "--positive 1 --negative 0"),
         ("task,worker,label\nt1,ann,yes\nt2,ann,no\n", "with --positive and --negative"),
+        ("task,worker,label\nt1,ann,yes\nt2,ann,no\n", "a project with SBIC_CLASSES=no,yes"),
         (f"task,worker,label\nt1,ann,1\n{'é' * 150},ann,1\n", "300 bytes, more than 256"),
     ],
 )
@@ -158,6 +161,64 @@ async def test_a_file_with_a_mistake_is_refused_and_none_of_it_sent(
     (line,) = ended.stderr.splitlines()
     assert problem in line
     assert await sent(project) == [[], [], []]
+
+
+async def test_labels_of_named_classes_are_strings_and_a_skip_is_0(pets: Settings) -> None:
+    text = "task,worker,label\nt1,ann, dog \nt1,bob,?\nt2,bob,cat\nt2,ann,\n"
+    ended = sbic(pets, "replay", "-", "--classes", pets.classes, "--skip", "?", stdin=text)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.endswith("skips: 2\n")
+    rows: list[Row] = [("t1", "ann", "dog"), ("t1", "bob", 0), ("t2", "bob", "cat")]
+    assert await sent(pets) == by_partition([*rows, ("t2", "ann", 0)])
+
+
+async def test_0_and_1_are_strings_too_where_they_are_names_of_classes(project: Settings) -> None:
+    text = "task,worker,label\nt1,ann,0\nt1,bob,1.0\nt1,cem,+1\n"
+    ended = sbic(project, "replay", "-", "--classes", "0,1", stdin=text)
+    assert ended.returncode == 0, ended.stderr
+    rows: list[Row] = [("t1", "ann", "0"), ("t1", "bob", "1"), ("t1", "cem", "1")]
+    assert await sent(project) == by_partition(rows)
+
+
+@pytest.mark.parametrize(
+    ("label", "arguments", "problem"),
+    [
+        ("fish", [], "line 2: the label 'fish' is none of the classes of the project: cat, dog"),
+        ("1", [], "the label '1' is none of the classes of the project: cat, dog, bird"),
+        ("cat", ["--positive", "cat", "--negative", "dog"], "but the classes of the project are"),
+        ("cat", ["--skip", "cat"], "'cat' is a class and a skip"),
+    ],
+)
+async def test_a_label_that_is_no_class_of_the_project_is_refused_and_nothing_sent(
+    pets: Settings, label: str, arguments: list[str], problem: str
+) -> None:
+    text = f"task,worker,label\nt1,ann,{label}\n"
+    ended = sbic(pets, "replay", "-", "--classes", pets.classes, *arguments, stdin=text)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert problem in line
+    assert await sent(pets) == [[], [], []]
+
+
+def test_wait_knows_when_labels_of_named_classes_are_counted(
+    pets: Settings, tmp_path: Path
+) -> None:
+    rng = Random(1)
+    names = pets.crowd_classes.names
+    rows: list[Row] = [(task, worker, rng.choice(names)) for task, worker, _ in some_labels(500)]
+    path = str(write_labels(tmp_path / "labels.csv", rows))
+    settings = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_CLASSES": pets.classes}
+    with instance(pets.broker, pets.prefix, **settings) as running:
+        running.wait_ready()
+        arguments = ["--classes", pets.classes, "--wait", "--timeout", "60"]
+        ended = sbic(pets, "replay", path, *arguments)
+        assert ended.returncode == 0, ended.stderr
+        assert "all dealt with after" in ended.stderr
+        deadline = monotonic() + 30
+        while not are_settled([int(running.url.rpartition(":")[2])]):
+            assert monotonic() < deadline, running.log()
+        counted = running.metrics()['sbic_labels_total{outcome="counted"}']
+    assert counted == len({(task, worker) for task, worker, _ in rows})
 
 
 @pytest.mark.parametrize("arguments", [["--seed", "1"], ["--timeout", "1"], ["--rate", "0"]])

@@ -5,7 +5,9 @@ import csv
 import signal
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -16,6 +18,7 @@ from pipeline.progress import progress
 from pipeline.settings import Settings
 from pipeline.tools import asking, simulate
 from pipeline.tools.crowd_at_work import Plan
+from pipeline.tools.own_pipelines import project_of
 from pipeline.tools.simulated_workers import Habits
 from pipeline.topics import Topics
 from tests.instances import instance
@@ -89,7 +92,10 @@ async def check_errors(settings: Settings, folder: Path, table: str) -> None:
     name = next(iter(posteriors)).rpartition("-task-")[0]
     truth = Plan(tasks=40, seed=3).draw_truth(name)
     assert posteriors.keys() == truth.keys()
-    halves = sum(1 - int(str(posteriors[task]["prediction"])) * truth[task] for task in truth)
+    halves = sum(
+        1 if posteriors[task]["prediction"] == 0 else 2 * (posteriors[task]["prediction"] != right)
+        for task, right in truth.items()
+    )
     assert errors[-1] == halves / 80
 
 
@@ -145,6 +151,49 @@ async def test_policies_are_compared_on_pipelines_of_their_own_which_end_with_it
         await admin.close()
 
 
+def test_a_crowd_with_named_classes_works_with_the_pipeline_that_runs(
+    pets: Settings, tmp_path: Path
+) -> None:
+    arguments = ["--classes", pets.classes, "--class-prior", "0.6,0.2,0.2", "--habits", "0.3"]
+    settings = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_CLASSES": pets.classes}
+    with instance(pets.broker, pets.prefix, **settings) as one:
+        one.wait_ready()
+        ended = sbic(pets, "simulate", *SMALL, *arguments, "--skips", "0.1", "--out", str(tmp_path))
+        assert ended.returncode == 0, ended.stderr
+        posteriors = sbic(pets, "export", "posteriors").stdout.splitlines()
+    assert "40 tasks of 3 classes" in ended.stdout
+    ((_, errors),) = errors_in(tmp_path / "simulate.csv").items()
+    assert len(errors) == 6
+    assert errors[-1] < 0.66, "better than by chance"
+    assert posteriors[0].startswith("task,prediction,confidence,p:cat,p:dog,p:bird,labels")
+    assert sum(int(line.split(",")[6]) for line in posteriors[1:]) == 240
+
+
+async def test_an_algorithm_and_classes_have_instances_and_prefixes_of_their_own(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    settings = new_project(broker)
+    own = ["--policy", "uniform", "--out", str(tmp_path)]
+    for more in (["--algorithm", "settled"], ["--classes", "cat,dog,bird"], []):
+        ended = sbic(settings, "simulate", *SMALL, *own, *more)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr.startswith("uniform: 240 labels in ")
+    plan = Plan()
+    projects = [
+        replace(settings, algorithm="settled"),
+        replace(settings, classes="cat,dog,bird"),
+        settings,
+    ]
+    habits = []
+    for each in projects:
+        own_project = project_of(each, "uniform", plan)
+        workers = await last_of_each(own_project, Topics(own_project).workers.name)
+        known = (cast(dict[str, float], one.get("habits", {})) for one in workers.values())
+        habits.append({frozenset(each) for each in known})
+    names = ({"-1", "1"}, {"cat", "dog", "bird"}, set[str]())
+    assert habits == [{frozenset(each)} for each in names]
+
+
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 async def test_whoever_stops_it_leaves_no_open_task_behind(
     project: Settings, stop: signal.Signals
@@ -187,6 +236,15 @@ async def test_without_an_instance_the_person_is_told_what_to_do(
         (["--drop-outs", "-0.1"], "--drop-outs"),
         (["--accuracy", "0", "1"], "--accuracy"),
         (["--policy", "random"], "--policy"),
+        (["--algorithm", "settled"], "--algorithm needs --policy"),
+        (["--class-prior", "0.5,0.3,0.2"], "--class-prior must be 2 numbers"),
+        (["--class-prior", "0.5,0.3"], "--class-prior must be learned, uniform, or a number"),
+        (["--class-prior", "learned"], "--class-prior must be a number for each class"),
+        (["--habits", "2"], "--habits"),
+        (
+            ["--classes", "a,b,c", "--policy", "uniform", "--algorithm", "fast-sbic"],
+            "SBIC_ALGORITHM must be settled",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: list[str], problem: str) -> None:

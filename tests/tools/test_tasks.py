@@ -1,6 +1,7 @@
 """`sbic tasks`: a file or a few names become records of the tasks topic, all or none."""
 
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from pipeline.cli.tasks import command
 from pipeline.partitioner import partition_of
 from pipeline.settings import Settings
 from pipeline.topics import Topics
+from tests.instances import instance
 from tests.tools.projects import PARTITIONS, records_of, sbic
 
 
@@ -53,6 +55,52 @@ async def test_other_columns_and_golds_are_registered(project: Settings) -> None
     }
 
 
+async def test_gold_and_priors_of_named_classes_are_registered(pets: Settings) -> None:
+    text = "task,gold,p:cat,p:dog,p:bird\nt1,dog,,,\nt2,,0.5,0.25,0.25\nt3,,,,\n"
+    ended = sbic(pets, "tasks", "import", "-", "--classes", pets.classes, stdin=text)
+    assert ended.stderr == "tasks registered: 3 (1 with a prior, 1 gold)\n"
+    assert await sent(pets) == {
+        "t1": [{"task": "t1", "gold": "dog"}],
+        "t2": [{"task": "t2", "prior": {"cat": 0.5, "dog": 0.25, "bird": 0.25}}],
+        "t3": [{"task": "t3"}],
+    }
+
+
+async def test_what_was_said_of_tasks_with_named_classes_is_heeded(pets: Settings) -> None:
+    lines = (
+        '{"task": "t1", "gold": "bird"}\n'
+        '{"task": "t2", "prior": {"cat": 0.5, "dog": 0.25, "bird": 0.25}}\n'
+    )
+    settings = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_CLASSES": pets.classes}
+    with instance(pets.broker, pets.prefix, **settings) as running:
+        running.wait_ready()
+        ended = sbic(pets, "tasks", "import", "-", "--classes", pets.classes, stdin=lines)
+        assert ended.returncode == 0, ended.stderr
+        assert sbic(pets, "tasks", "close", "t2").returncode == 0
+        deadline = monotonic() + 30
+        while "t2,,0.5,0.5,0.25,0.25,0,closed" not in (
+            text := sbic(pets, "export", "posteriors").stdout
+        ):
+            assert monotonic() < deadline, text
+    assert "t1,bird,1.0,0.0,0.0,1.0,0,open" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("task,gold\nt1,fish\n", "line 2: gold is cat, dog, bird, or nothing if it is not known"),
+        ("task,p:cat,p:dog\nt1,0.5,0.5\n", "line 2: 'prior' has no probability of 'bird'"),
+        ("task,p:cat,p:dog,p:bird\nt1,0.5,0.4,0.3\n", "'prior' must add up to 1, not to 1.2"),
+        ('{"task": "t1", "prior": {"fish": 0.5}}', "line 1: 'prior' has 'fish', and the classes"),
+    ],
+)
+def test_a_bad_file_of_named_classes_is_named_with_its_line(text: str, problem: str) -> None:
+    arguments = ["import", "-", "--classes", "cat,dog,bird"]
+    ended = CliRunner().invoke(command, arguments, input=text)  # no Kafka is asked
+    assert ended.exit_code == 2
+    assert problem in ended.output
+
+
 async def test_close_open_and_reopen(project: Settings) -> None:
     for arguments in (["close", "t1", "t2"], ["open", "t1"], ["reopen", "t2"]):
         assert sbic(project, "tasks", *arguments).returncode == 0
@@ -72,7 +120,7 @@ async def test_close_open_and_reopen(project: Settings) -> None:
         ("task,prior\nt1,0.5\nt2,1\n", "line 3: a prior is between 0 and 1, not '1'"),
         ("task,prior\nt1,nan\n", "line 2: a prior is between 0 and 1, not 'nan'"),
         ("task,gold\nt1,0\n", "line 2: gold is 1, -1, or nothing if it is not known, not '0'"),
-        ("task;gold\nt1;yes\n", "(to map others: --positive and --negative)"),
+        ("task;gold\nt1;yes\n", "(to map others: --positive and --negative; for names: --classes)"),
         ("task,gold\n,1\n", "line 2: the task is empty"),
         ("task\nt1\nt2\nt1\n", "line 4: the task 't1' is on line 2 already"),
         ("task,gold\nt1\n", "line 2: has 1 field, but the header has 2"),

@@ -14,6 +14,8 @@ import time
 
 from rich.console import Console
 
+from pipeline.classes import Classes
+from pipeline.records.named_posteriors import AnyPosterior, NamedPosterior, named_posterior_of
 from pipeline.records.posteriors import Posterior, encode_posterior, posterior_of
 from pipeline.settings import Settings
 from pipeline.tools.watch import Board
@@ -27,7 +29,12 @@ def posterior(task: str, log_odds: float, labels: int = 1) -> Posterior:
     return posterior_of(task, log_odds, labels, {"0": labels}, 1700000000000)
 
 
-def publish(settings: Settings, *posteriors: Posterior) -> None:
+def named(task: str, probabilities: list[float], labels: int = 1) -> NamedPosterior:
+    pets = Classes.parse("cat,dog,bird")
+    return named_posterior_of(pets, task, probabilities, labels, {"0": labels}, 1700000000000)
+
+
+def publish(settings: Settings, *posteriors: AnyPosterior) -> None:
     records = [(p["task"].encode(), encode_posterior(p)) for p in posteriors]
     asyncio.run(write(settings, Topics(settings).posteriors.name, records))
 
@@ -35,7 +42,7 @@ def publish(settings: Settings, *posteriors: Posterior) -> None:
 def test_into_a_pipe_a_line_of_json_for_each_change_and_ctrl_c_ends_with_0(
     project: Settings,
 ) -> None:
-    before = [posterior("t1", 0.5), posterior("t1", 1.5, 2)]
+    before: list[AnyPosterior] = [posterior("t1", 0.5), named("t1", [0.25, 0.5, 0.25])]
     publish(project, *before)
     asyncio.run(write(project, Topics(project).posteriors.name, [(b"t1", b"a stranger's")]))
     with subprocess.Popen(
@@ -106,6 +113,20 @@ def test_the_newest_change_is_on_top_and_a_task_has_one_row() -> None:
     assert ["t1" in row for row in rows] == [True, False]
     assert "-1.00" in rows[0]
     assert "3 changes of 2 tasks" in text
+
+
+def test_where_classes_have_names_the_table_has_the_most_probable_and_its_probability() -> None:
+    board = Board("pets.posteriors", clock=lambda: 0.0)
+    board.add([named("t1", [0.25, 0.5, 0.25], 3), named("t2", [0.4, 0.4, 0.2], 2)])
+    lines = shown(board, 20).splitlines()
+    assert "confidence" in lines[2]
+    assert "log_odds" not in lines[2]
+    (row,) = (line for line in lines if "t1" in line)
+    assert "0.500" in row
+    assert "dog" in row
+    (tie,) = (line for line in lines if "t2" in line)
+    assert "0.400" in tie
+    assert not any(name in tie for name in ("cat", "dog", "bird"))
 
 
 def test_no_more_rows_than_the_screen_has() -> None:

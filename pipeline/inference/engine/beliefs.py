@@ -25,10 +25,12 @@ from pipeline.inference.engine.state import (
     LABELS,
     NEXT,
     NONE,
+    ON_GOLD,
     PATH,
     PRIOR,
     RHO,
     RIGHT,
+    RIGHT_ON_GOLD,
     SAID,
     TASK_PATH,
     TOLERANCE,
@@ -141,7 +143,17 @@ def count(state: State, i: int, j: int, x: int, sign: int) -> None:
     worker[SAID + x] += sign
     state.crowd[ALL_GIVEN] += sign
     state.crowd[ALL_RIGHT] += right
+    count_on_gold(state, state.task[i, GOLD], j, x, sign)
     go(state, j, 1.0)
+
+
+@kernel
+def count_on_gold(state: State, gold: int, j: int, x: int, sign: int) -> None:
+    """Let worker j have one more or one less label on gold of this class, if it is any."""
+    if gold != NONE:
+        state.worker_link[j, ON_GOLD] += sign
+        if x == gold:
+            state.worker_link[j, RIGHT_ON_GOLD] += sign
 
 
 @kernel

@@ -14,6 +14,7 @@ from pipeline.inference.engine.state import (
     FIRST_DUE,
     FIRST_MOVED,
     FIRST_WORKER_DUE,
+    FIRST_WORKER_MOVED,
     IS_HERE,
     LABELS,
     LAST_DUE,
@@ -28,8 +29,11 @@ from pipeline.inference.engine.state import (
     TASK_PATH,
     TASKS_DUE,
     TASKS_KNOWN,
+    TASKS_MOVED,
     WALK,
     WORKER_DUE,
+    WORKER_IS_HERE,
+    WORKER_MOVED,
     State,
 )
 
@@ -74,9 +78,9 @@ def make_worker_due(state: State, j: int) -> None:
         state.worker_link[last, WORKER_DUE] = j
     state.whole[LAST_WORKER_DUE] = j
     state.worker_link[j, WORKER_DUE] = NONE
-    state.worker[
-        j, PATH
-    ] = -np.inf  # never far enough: it is not asked for again while in the queue
+    # never far enough: it is not asked for again while in the queue
+    state.worker[j, PATH] = -np.inf
+    worker_has_moved(state, j)
 
 
 @kernel
@@ -87,6 +91,7 @@ def next_worker_due(state: State) -> int:
         state.whole[FIRST_WORKER_DUE] = state.worker_link[j, WORKER_DUE]
         state.worker_link[j, WORKER_DUE] = NOT_IN
         state.worker[j, PATH] = 0.0
+        worker_has_moved(state, j)  # since it was put in, too: that was not looked at
         if state.whole[FIRST_WORKER_DUE] == NONE:
             state.whole[LAST_WORKER_DUE] = NONE
     return int(j)
@@ -121,6 +126,7 @@ def has_moved(state: State, i: int) -> None:
     if state.task[i, MOVED] == NOT_IN:
         state.task[i, MOVED] = state.whole[FIRST_MOVED]
         state.whole[FIRST_MOVED] = i
+        state.whole[TASKS_MOVED] += 1
 
 
 @kernel
@@ -130,5 +136,24 @@ def next_moved(state: State) -> int:
     if i != NONE:
         state.whole[FIRST_MOVED] = state.task[i, MOVED]
         state.task[i, MOVED] = NOT_IN
+        state.whole[TASKS_MOVED] -= 1
         state.belief[i, TASK_PATH] = 0.0
     return int(i)
+
+
+@kernel
+def worker_has_moved(state: State, j: int) -> None:
+    """Put a worker whose counts are kept here in the list of those that moved."""
+    if state.worker_link[j, WORKER_MOVED] == NOT_IN and state.worker[j, WORKER_IS_HERE]:
+        state.worker_link[j, WORKER_MOVED] = state.whole[FIRST_WORKER_MOVED]
+        state.whole[FIRST_WORKER_MOVED] = j
+
+
+@kernel
+def next_worker_moved(state: State) -> int:
+    """Take a worker out of the list; NONE if there is none."""
+    j = state.whole[FIRST_WORKER_MOVED]
+    if j != NONE:
+        state.whole[FIRST_WORKER_MOVED] = state.worker_link[j, WORKER_MOVED]
+        state.worker_link[j, WORKER_MOVED] = NOT_IN
+    return int(j)

@@ -27,6 +27,7 @@ from pipeline.inference.engine.state import (
     IS_HERE,
     IS_SETTLED,
     LABELS,
+    LABELS_HERE,
     NEWEST,
     NONE,
     OLDER,
@@ -35,7 +36,7 @@ from pipeline.inference.engine.state import (
     WORKER_IS_HERE,
     State,
 )
-from pipeline.inference.engine.steps import recount_worker
+from pipeline.inference.engine.steps import recount_worker, set_gold
 from pipeline.inference.labels import Floats, Ints
 
 
@@ -45,6 +46,8 @@ def leave_tasks(state: State, tasks: Ints) -> None:
     for i in tasks:
         if teaches_prior(state, i):
             teach_prior(state, i, -1)
+        if state.task[i, IS_HERE]:
+            state.whole[LABELS_HERE] -= state.task[i, LABELS]
         state.task[i, IS_HERE] = 0
         label = CHUNK * state.task[i, FIRST]
         for _ in range(state.task[i, LABELS]):
@@ -61,6 +64,7 @@ def enter_tasks(state: State, tasks: Ints) -> None:
         if state.task[i, IS_HERE]:
             continue
         state.task[i, IS_HERE] = 1
+        state.whole[LABELS_HERE] += state.task[i, LABELS]
         if teaches_prior(state, i):
             teach_prior(state, i, 1)
         if state.task[i, LABELS] == 0:
@@ -75,6 +79,8 @@ def enter_tasks(state: State, tasks: Ints) -> None:
 def leave_workers(state: State, workers: Ints) -> None:
     """Give up workers: keep their counts, and of their labels those on tasks that are here."""
     for j in workers:
+        if not state.worker[j, WORKER_IS_HERE]:
+            continue
         label = state.worker_link[j, NEWEST]
         while label != NONE:
             older = state.label[label, OLDER]
@@ -97,7 +103,7 @@ def enter_workers(state: State, workers: Ints) -> None:
 
 
 @kernel
-def hear_of_tasks(state: State, tasks: Ints, scores: Floats) -> None:
+def hear_of_tasks(state: State, tasks: Ints, scores: Floats, golds: Ints) -> None:
     """Take the scores of tasks that are not here: a row for each, logarithms up to a constant."""
     classes = scores.shape[1]
     for t in range(len(tasks)):
@@ -105,6 +111,7 @@ def hear_of_tasks(state: State, tasks: Ints, scores: Floats) -> None:
         if not state.task[i, IS_HERE]:
             for k in range(classes):
                 state.belief[i, BELIEF + classes + k] = scores[t, k]
+            set_gold(state, i, golds[t])
             follow_score(state, i)
 
 

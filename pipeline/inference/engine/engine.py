@@ -1,6 +1,6 @@
 """The engine as its users see it: batches of labels in; beliefs, counts and what moved out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine import elsewhere, steps
 from pipeline.inference.engine.beliefs import refresh
+from pipeline.inference.engine.ledger import has_label
 from pipeline.inference.engine.settled import M, S, class_prior, worth_of_stranger
 from pipeline.inference.engine.state import (
     ALL_GIVEN,
@@ -19,6 +20,7 @@ from pipeline.inference.engine.state import (
     BETA,
     FIRST_DUE,
     FIRST_WORKER_DUE,
+    FIRST_WORKER_MOVED,
     FIXED,
     GIVEN,
     GIVEN_ELSEWHERE,
@@ -26,18 +28,22 @@ from pipeline.inference.engine.state import (
     IS_HERE,
     IS_LEARNED,
     LABELS,
+    LABELS_HERE,
     NONE,
+    ON_GOLD,
     PI,
     PRIOR,
     RHO,
     RHO_ELSEWHERE,
     RIGHT,
     RIGHT_ELSEWHERE,
+    RIGHT_ON_GOLD,
     SAID,
     SWEEP,
     TASKS_DUE,
     TASKS_ELSEWHERE,
     TASKS_KNOWN,
+    TASKS_MOVED,
     TOLERANCE,
     WALK,
     empty_state,
@@ -64,6 +70,17 @@ class Rest(NamedTuple):
 
     sweeps: int
     change: float
+
+
+class Overview(NamedTuple):
+    """Of tasks: their labels, gold class or -1, and the lead of the first class over the second.
+
+    The lead is in log-odds, of what labels and prior say.
+    """
+
+    labels: Ints
+    golds: Ints
+    leads: Floats
 
 
 class Sums(NamedTuple):
@@ -135,23 +152,29 @@ class Engine:
         answers: ArrayLike,
         *,
         replaces: bool = False,
-        votes: ArrayLike | None = None,
     ) -> Taken:
         """Take labels in their order; `steps.RETRACT` for an answer takes the label back.
 
         Of a worker's several answers to a task the first stands, or the last if it `replaces`.
-        `votes` are those of Fast SBIC, of workers who are elsewhere.
         """
-        i, j, x = (np.ascontiguousarray(column, np.int64) for column in (tasks, workers, answers))
-        self._check(i, j, x)
-        outcomes = np.empty(len(i), np.int8)
-        added = np.zeros(len(i)) if votes is None else np.array(votes, np.float64)
-        for first in range(0, len(i), AT_ONCE):
-            part = slice(first, first + AT_ONCE)
-            self._make_room(i[part], j[part])
+        i, j, x = self._checked(tasks, workers, answers)
+        outcomes, votes = np.empty(len(i), np.int8), np.zeros(len(i))
+        for part in self._parts(i, j):
             columns = i[part], j[part], x[part]
-            steps.take(self.state, *columns, replaces, outcomes[part], added[part])
-        return Taken(outcomes, added)
+            steps.take(self.state, *columns, replaces, outcomes[part], votes[part])
+        return Taken(outcomes, votes)
+
+    def put(
+        self, tasks: ArrayLike, workers: ArrayLike, answers: ArrayLike, votes: ArrayLike
+    ) -> None:
+        """Let labels stand as another engine took them, or this one before; nothing counts twice.
+
+        `votes` are those of Fast SBIC: they stay as they were given.
+        """
+        i, j, x = self._checked(tasks, workers, answers)
+        given = np.ascontiguousarray(votes, np.float64)
+        for part in self._parts(i, j):
+            steps.put(self.state, i[part], j[part], x[part], given[part])
 
     def take_one(self, task: int, worker: int, answer: int) -> tuple[int, float]:
         """As `take`, of one label: what became of it, and its vote under Fast SBIC."""
@@ -196,6 +219,16 @@ class Engine:
         return bool((queues == NONE).all())
 
     @property
+    def has_news(self) -> bool:
+        """Whether any task or worker has moved that nobody has asked for yet."""
+        return self.tasks_moved > 0 or bool(self.state.whole[FIRST_WORKER_MOVED] != NONE)
+
+    @property
+    def tasks_moved(self) -> int:
+        """How many tasks have moved that nobody has asked for yet."""
+        return int(self.state.whole[TASKS_MOVED])
+
+    @property
     def due(self) -> int:
         """How many tasks are known to be due."""
         return int(self.state.whole[TASKS_DUE])
@@ -217,10 +250,16 @@ class Engine:
             f"not at rest after {MOST_SWEEPS:,} sweeps: the last moved a probability by {change:g}"
         )
 
-    def moved(self) -> Ints:
+    def moved(self, most: int | None = None) -> Ints:
         """The tasks that moved since this was last asked: by labels, or beyond the tolerance."""
-        tasks = np.empty(self.state.whole[TASKS_KNOWN], np.int64)
+        known = int(self.state.whole[TASKS_KNOWN])
+        tasks = np.empty(known if most is None else min(known, most), np.int64)
         return tasks[: steps.drain_moved(self.state, tasks)]
+
+    def moved_workers(self) -> Ints:
+        """The workers whose counts moved beyond the tolerance since this was last asked."""
+        workers = np.empty(len(self.state.worker), np.int64)
+        return workers[: steps.drain_moved_workers(self.state, workers)]
 
     def beliefs(self, tasks: ArrayLike) -> Floats:
         """The probability of each class, a row for each task; without labels, the prior."""
@@ -229,26 +268,48 @@ class Engine:
         state = self.state
         rows: Floats = state.belief[known, BELIEF : BELIEF + self.classes]
         if self.is_settled:
-            rows[self._is_blank(known)] = self.class_prior
+            rows[self.is_blank(known)] = self.class_prior
         return rows
 
-    def _is_blank(self, tasks: Ints) -> NDArray[np.bool_]:
+    def is_blank(self, tasks: Ints) -> NDArray[np.bool_]:
         """Whether nothing is known of a task that is here: no label, no gold and no prior."""
         task = self.state.task[tasks]
         is_told = (task[:, [GOLD, PRIOR]] != NONE).any(axis=1)
         is_blank: NDArray[np.bool_] = ~is_told & (task[:, LABELS] == 0) & (task[:, IS_HERE] == 1)
         return is_blank
 
+    def evidence(self, tasks: ArrayLike) -> Floats:
+        """What labels and prior say: logarithms of the beliefs up to a constant, without gold."""
+        known = np.asarray(tasks, np.int64)
+        self._make_room(known, None)
+        rows: Floats = self.state.belief[known, BELIEF + self.classes : BELIEF + 2 * self.classes]
+        if self.is_settled:
+            rows[self.is_blank(known)] = np.log(self.class_prior)
+        return rows
+
     def scores(self, tasks: ArrayLike) -> Floats:
         """Logarithms of the beliefs up to a constant for each task, as exact as can be."""
         known = np.asarray(tasks, np.int64)
-        beliefs = self.beliefs(known)
-        with np.errstate(divide="ignore"):
-            logarithms = np.log(beliefs)
-        own = self.state.belief[known, BELIEF + self.classes : BELIEF + 2 * self.classes]
+        rows = self.evidence(known)
         is_gold = self.state.task[known, GOLD] != NONE
-        is_blank = self._is_blank(known) if self.is_settled else False
-        return np.where((is_gold | is_blank)[:, np.newaxis], logarithms, own)
+        if is_gold.any():
+            with np.errstate(divide="ignore"):
+                rows[is_gold] = np.log(self.beliefs(known[is_gold]))
+        return rows
+
+    def overview(self, tasks: Ints) -> Overview:
+        """What a policy has to know of tasks, in one quick call."""
+        labels, golds, leads = np.empty_like(tasks), np.empty_like(tasks), np.empty(len(tasks))
+        steps.overlook(self.state, tasks, labels, golds, leads)
+        return Overview(labels, golds, leads)
+
+    def is_gold(self, task: int) -> bool:
+        """Whether the truth of a task is known."""
+        return bool(self.state.task[task, GOLD] != NONE)
+
+    def golds(self, tasks: ArrayLike) -> Ints:
+        """The class that is known to be true of each task, or -1."""
+        return np.array(self.state.task[np.asarray(tasks, np.int64), GOLD], np.int64)
 
     def log_odds(self, task: int) -> float:
         """Of class 1 against class 0."""
@@ -261,6 +322,23 @@ class Engine:
     def labels(self, task: int) -> int:
         """How many labels a task has."""
         return int(self.state.task[task, LABELS]) if task < len(self.state.task) else 0
+
+    def label_counts(self, tasks: ArrayLike) -> Ints:
+        """How many labels each of these tasks has."""
+        return np.array(self.state.task[np.asarray(tasks, np.int64), LABELS], np.int64)
+
+    @property
+    def labels_here(self) -> int:
+        """How many labels all tasks have that are here."""
+        return int(self.state.whole[LABELS_HERE])
+
+    def given(self, worker: int) -> int:
+        """How many labels of this worker count."""
+        return int(self.state.worker[worker, GIVEN])
+
+    def has_answered(self, worker: int, task: int) -> bool:
+        """Whether a label of this worker on this task stands."""
+        return has_label(self.state.chunk, self.state.task, task, worker)
 
     @property
     def class_prior(self) -> Floats:
@@ -285,6 +363,16 @@ class Engine:
         by_habit = habits @ self.class_prior
         theta = np.maximum((accuracy - by_habit) / (1 - by_habit), -1.0)
         return WorkerCounts(n, a, said, accuracy, theta, habits)
+
+    @property
+    def prior_labels(self) -> float:
+        """How many labels what is assumed of a worker counts for, in their accuracy."""
+        return M if self.is_settled else float(self.state.crowd[ALPHA] + self.state.crowd[BETA])
+
+    def on_gold(self, workers: ArrayLike) -> Ints:
+        """How many labels of these workers are on gold, and how many of those are right."""
+        known = np.asarray(workers, np.int64)
+        return np.array(self.state.worker_link[known, ON_GOLD : RIGHT_ON_GOLD + 1], np.int64)
 
     # Sharing the work with other engines: see `elsewhere`.
 
@@ -312,11 +400,14 @@ class Engine:
         self._make_room(None, j)
         elsewhere.enter_workers(self.state, j)
 
-    def hear_of_tasks(self, tasks: ArrayLike, scores: ArrayLike) -> None:
-        """The scores of tasks that are not here, as `scores` of the engine that has them."""
+    def hear_of_tasks(
+        self, tasks: ArrayLike, scores: ArrayLike, golds: ArrayLike | None = None
+    ) -> None:
+        """The `evidence` of the engine that has these tasks, and which of them are gold."""
         i = np.asarray(tasks, np.int64)
         self._make_room(i, None)
-        elsewhere.hear_of_tasks(self.state, i, np.ascontiguousarray(scores, np.float64))
+        known = np.full(len(i), NONE) if golds is None else np.ascontiguousarray(golds, np.int64)
+        elsewhere.hear_of_tasks(self.state, i, np.ascontiguousarray(scores, np.float64), known)
 
     def hear_of_workers(self, workers: ArrayLike, counts: ArrayLike) -> None:
         """The counts of workers who are not here: n, a and F, as `counts` of the other engine."""
@@ -345,12 +436,23 @@ class Engine:
         state.crowd[TASKS_ELSEWHERE] = sum(sums.tasks for sums in others)
         state.by_class[RHO_ELSEWHERE] = sum(sums.rho for sums in others)
 
-    def _check(self, tasks: Ints, workers: Ints, answers: Ints) -> None:
-        """Compiled code would write past the end of an array without a word."""
-        if not len(tasks) == len(workers) == len(answers):
+    def _checked(
+        self, tasks: ArrayLike, workers: ArrayLike, answers: ArrayLike
+    ) -> tuple[Ints, Ints, Ints]:
+        """As columns; compiled code would write past the end of an array without a word."""
+        i, j, x = (np.ascontiguousarray(column, np.int64) for column in (tasks, workers, answers))
+        if not len(i) == len(j) == len(x):
             raise ValueError("there must be as many tasks as workers and answers")
-        if len(answers) and not steps.RETRACT <= answers.min() <= answers.max() < self.classes:
+        if len(x) and not steps.RETRACT <= x.min() <= x.max() < self.classes:
             raise ValueError(f"an answer is a number from 0 to {self.classes - 1}")
+        return i, j, x
+
+    def _parts(self, tasks: Ints, workers: Ints) -> Iterator[slice]:
+        """Labels for which room is made together, and then they are to be added."""
+        for first in range(0, len(tasks), AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            self._make_room(tasks[part], workers[part])
+            yield part
 
     def make_room(self, tasks: int, workers: int, labels: int = 0) -> None:
         """For so many tasks and workers in all, and so many further labels."""

@@ -12,7 +12,9 @@ from pipeline.inference.engine.state import (
     CHUNKS_USED,
     FIRST,
     FREE_CHUNK,
+    IS_HERE,
     LABELS,
+    LABELS_HERE,
     LAST,
     NEWER,
     NEWEST,
@@ -22,6 +24,7 @@ from pipeline.inference.engine.state import (
     TASK,
     WALK,
     WHO,
+    Ints32,
     State,
 )
 
@@ -67,6 +70,19 @@ def find(state: State, i: int, j: int) -> int:
 
 
 @kernel
+def has_label(chunks: Ints32, tasks: Ints32, i: int, j: int) -> bool:
+    """Whether worker j has a label on task i; with two arrays it is a quick call from Python."""
+    chunk, left = tasks[i, FIRST], tasks[i, LABELS]
+    while left > 0:
+        for place in range(min(left, CHUNK)):
+            if chunks[chunk, WHO + place] == j:
+                return True
+        left -= CHUNK
+        chunk = chunks[chunk, NEXT]
+    return False
+
+
+@kernel
 def last_label(state: State, i: int) -> int:
     """The newest label of task i, which has one."""
     return int(CHUNK * state.task[i, LAST] + (state.task[i, LABELS] - 1) % CHUNK)
@@ -82,6 +98,7 @@ def append(state: State, i: int, j: int, x: int) -> int:
     chunk = state.task[i, LAST]
     label = CHUNK * chunk + place
     state.task[i, LABELS] = labels + 1
+    state.whole[LABELS_HERE] += state.task[i, IS_HERE]
     state.chunk[chunk, WHO + place] = j
     state.answer[chunk, ANSWER + place] = x
     older = state.worker_link[j, NEWEST]
@@ -104,6 +121,7 @@ def remove(state: State, i: int, label: int) -> None:
         _move(state, source, label)
         label = source
     state.task[i, LABELS] = labels
+    state.whole[LABELS_HERE] -= state.task[i, IS_HERE]
     if labels % CHUNK == 0:
         _remove_chunk(state, i)
 

@@ -45,7 +45,10 @@ TASK_PATH, BELIEF = range(2)
 # Columns of `worker_link`.
 NEWEST = 0  # label
 WORKER_DUE = 1  # the next worker in the queue of those whose tasks are to be refreshed
-LINK_COLUMNS = 2
+WORKER_MOVED = 2  # the next worker in the list of those whose counts moved
+ON_GOLD = 3  # labels on gold tasks
+RIGHT_ON_GOLD = 4
+LINK_COLUMNS = 5
 
 # Columns of `worker`.
 GIVEN = 0  # n
@@ -91,8 +94,11 @@ WALK = 9  # the label that comes next of the worker whose tasks are being made d
 SWEEP = 10  # the task that comes next where all tasks are being made due
 FIRST_MOVED = 11
 TASKS_DUE = 12  # how many
-READ = 13  # nobody's
-WHOLE_NUMBERS = 14
+FIRST_WORKER_MOVED = 13
+LABELS_HERE = 14  # how many, on tasks that are here
+TASKS_MOVED = 15  # how many are in the list of those that moved
+READ = 16  # nobody's
+WHOLE_NUMBERS = 17
 
 NONE = -1
 NOT_IN = -2  # in a queue or a list, of one that is not
@@ -119,7 +125,7 @@ def empty_state(classes: int, *, is_settled: bool) -> State:
     """No labels, and no room for any: see `with_room`."""
     whole = np.full(WHOLE_NUMBERS, NONE, np.int64)
     whole[IS_SETTLED] = is_settled
-    whole[[IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE]] = 0
+    whole[[IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE, LABELS_HERE, TASKS_MOVED]] = 0
     chunk = _zeros((0, LINE // 4), np.int32)
     return State(
         chunk=chunk,
@@ -163,7 +169,7 @@ def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
             worker_link=_longer(state.worker_link, room, known_workers),
         )
         state.worker[known_workers:, WORKER_IS_HERE] = 1
-        state.worker_link[known_workers:] = NONE, NOT_IN
+        state.worker_link[known_workers:] = NONE, NOT_IN, NOT_IN, 0, 0
     used = int(state.whole[CHUNKS_USED])
     if used + labels > len(state.chunk):  # each label may be the first of a chunk
         chunks = max(used + labels, 2 * len(state.chunk))

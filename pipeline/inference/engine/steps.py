@@ -9,6 +9,7 @@ from pipeline.inference.compiled import kernel
 from pipeline.inference.engine.beliefs import (
     begin,
     count,
+    count_on_gold,
     follow_score,
     move,
     refresh,
@@ -20,12 +21,14 @@ from pipeline.inference.engine.due import (
     next_due,
     next_moved,
     next_worker_due,
+    next_worker_moved,
     spread,
 )
 from pipeline.inference.engine.fast_sbic import SCORE, add_up, vote_of
 from pipeline.inference.engine.ledger import (
     append,
     find,
+    following,
     remove,
     task_of,
     what_was_said,
@@ -52,12 +55,14 @@ from pipeline.inference.engine.state import (
     NEXT,
     NONE,
     OLDER,
+    ON_GOLD,
     PI,
     PI_DUE,
     PRIOR,
     READ,
     RHO,
     RIGHT,
+    RIGHT_ON_GOLD,
     SAID,
     SWEEP,
     TASK_PATH,
@@ -89,10 +94,7 @@ def take(
     outcomes: NDArray[np.int8],
     votes: Floats,
 ) -> None:
-    """Take labels one after the other; what became of each, and what it added to the log-odds.
-
-    Of a worker who is not here, the vote of Fast SBIC is not computed but read.
-    """
+    """Take labels one after the other; what became of each, and its vote under Fast SBIC."""
     for t in range(len(tasks)):
         if t % AHEAD == 0:
             _look_ahead(state, tasks[t : t + AHEAD], workers[t : t + AHEAD])
@@ -122,15 +124,40 @@ def _take(state: State, i: int, j: int, x: int, replaces: bool, vote: float) -> 
     if known == NONE:
         if x == RETRACT:
             return ABSENT, 0.0
-        return ADDED, _add(state, i, j, x, vote)
+        return ADDED, _add(state, i, j, x, _vote_now(state, j, x, vote))
     if x == RETRACT:
         vote = _retract(state, i, known)
         refresh(state, i)
         has_moved(state, i)
         return RETRACTED, vote
     if replaces and x != what_was_said(state, known):
-        return REPLACED, _retract(state, i, known) + _add(state, i, j, x, vote)
+        _retract(state, i, known)
+        return REPLACED, _add(state, i, j, x, _vote_now(state, j, x, vote))
     return REPEATED, 0.0
+
+
+@kernel
+def put(state: State, tasks: Ints, workers: Ints, answers: Ints, votes: Floats) -> None:
+    """Let these labels stand as they were taken elsewhere or before; what stands so already stays.
+
+    The vote of Fast SBIC is as given.
+    """
+    for t in range(len(tasks)):
+        if t % AHEAD == 0:
+            _look_ahead(state, tasks[t : t + AHEAD], workers[t : t + AHEAD])
+        i, j, x, vote = tasks[t], workers[t], answers[t], votes[t]
+        known = find(state, i, j)
+        if known != NONE:
+            if x == what_was_said(state, known) and (
+                state.whole[IS_SETTLED] or state.vote[known] == vote
+            ):
+                continue
+            _retract(state, i, known)
+            if x == RETRACT:
+                refresh(state, i)
+                has_moved(state, i)
+        if x != RETRACT:
+            _add(state, i, j, x, vote)
 
 
 @kernel
@@ -162,15 +189,20 @@ def _look_ahead(state: State, tasks: Ints, workers: Ints) -> None:
 
 
 @kernel
+def _vote_now(state: State, j: int, x: int, vote: float) -> float:
+    """The vote of an answer that worker j gives now; as given if they are not here."""
+    if not state.whole[IS_SETTLED] and state.worker[j, WORKER_IS_HERE]:
+        return vote_of(state, j, x)
+    return vote
+
+
+@kernel
 def _add(state: State, i: int, j: int, x: int, vote: float) -> float:
-    is_settled = state.whole[IS_SETTLED]
-    if not is_settled and state.worker[j, WORKER_IS_HERE]:
-        vote = vote_of(state, j, x)
     label = append(state, i, j, x)
     if state.task[i, LABELS] == 1 and teaches_prior(state, i):
         teach_prior(state, i, 1)
     count(state, i, j, x, 1)
-    if is_settled:
+    if state.whole[IS_SETTLED]:
         refresh(state, i)
     else:
         state.vote[label] = vote
@@ -214,7 +246,7 @@ def describe(state: State, i: int, gold: int, prior: int) -> None:
     if teaches_prior(state, i):
         teach_prior(state, i, -1)
     was_gold = state.task[i, GOLD] != NONE
-    state.task[i, GOLD] = gold
+    set_gold(state, i, gold)
     state.task[i, PRIOR] = prior
     if teaches_prior(state, i):
         teach_prior(state, i, 1)
@@ -222,6 +254,22 @@ def describe(state: State, i: int, gold: int, prior: int) -> None:
         _begin_again(state, i)
     refresh(state, i)
     has_moved(state, i)
+
+
+@kernel
+def set_gold(state: State, i: int, gold: int) -> None:
+    """Let task i be gold of this class, or not; its workers who are here are counted right."""
+    known = state.task[i, GOLD]
+    if known == gold:
+        return
+    label = CHUNK * state.task[i, FIRST]
+    for _ in range(state.task[i, LABELS]):
+        j, x = who_said(state, label), what_was_said(state, label)
+        if state.worker[j, WORKER_IS_HERE]:
+            count_on_gold(state, known, j, x, -1)
+            count_on_gold(state, gold, j, x, 1)
+        label = following(state, label)
+    state.task[i, GOLD] = gold
 
 
 @kernel
@@ -318,12 +366,14 @@ def recount_worker(state: State, j: int) -> None:
     worker = state.worker[j]
     worker[GIVEN] = worker[RIGHT] = 0.0
     worker[SAID:] = 0.0
+    state.worker_link[j, ON_GOLD] = state.worker_link[j, RIGHT_ON_GOLD] = 0
     label = state.worker_link[j, NEWEST]
     while label != NONE:
         x = what_was_said(state, label)
         worker[GIVEN] += 1.0
         worker[SAID + x] += 1.0
         worker[RIGHT] += state.belief[task_of(state, label), BELIEF + x]
+        count_on_gold(state, state.task[task_of(state, label), GOLD], j, x, 1)
         label = state.label[label, OLDER]
     state.crowd[ALL_GIVEN] += worker[GIVEN]
     state.crowd[ALL_RIGHT] += worker[RIGHT]
@@ -338,3 +388,35 @@ def drain_moved(state: State, moved: Ints) -> int:
             return place
         moved[place] = i
     return len(moved)
+
+
+@kernel
+def drain_moved_workers(state: State, moved: Ints) -> int:
+    """Write the workers whose counts moved since the last time to `moved`, as many as it holds."""
+    for place in range(len(moved)):
+        j = next_worker_moved(state)
+        if j == NONE:
+            return place
+        moved[place] = j
+    return len(moved)
+
+
+@kernel
+def overlook(state: State, tasks: Ints, labels: Ints, golds: Ints, leads: Floats) -> None:
+    """Of each task: its number of labels, its gold or NONE, and how far its first class is ahead.
+
+    That is in log-odds, over the second class, and without gold.
+    """
+    classes = state.by_class.shape[1]
+    for t in range(len(tasks)):
+        i = tasks[t]
+        labels[t] = state.task[i, LABELS]
+        golds[t] = state.task[i, GOLD]
+        first = second = -np.inf
+        for k in range(classes):
+            score = state.belief[i, BELIEF + classes + k]
+            if score > first:
+                first, second = score, first
+            elif score > second:
+                second = score
+        leads[t] = first - second

@@ -1,0 +1,30 @@
+"""Refuses a project whose answers do not have all labels that were taken.
+
+They are missing when another version of sbic has written them in its own format, or when somebody
+has deleted the internal topics. To go on would count the labels to come as if those before had
+never been.
+"""
+
+from pipeline.agents.errors import CannotStart
+from pipeline.kafka.admin import committed_offsets
+from pipeline.settings import Settings
+from pipeline.stages.worker_stage import WorkerStage
+from pipeline.topics import Topics
+
+
+async def check_continuity(settings: Settings, stage: WorkerStage, partitions: set[int]) -> None:
+    """Compare what is restored with what was committed."""
+    new = {partition for partition in partitions if not stage.partitions[partition].is_ready}
+    if not new:
+        return
+    topic = Topics(settings).labels.name
+    committed = await committed_offsets(settings, settings.prefix, topic)
+    for partition in sorted(new):
+        taken, before = stage.partitions[partition].taken, committed.get(partition, 0)
+        if before > taken + 1:
+            raise CannotStart(
+                f"labels of {topic} up to offset {before - 1:,} of partition {partition} were "
+                f"taken, but {Topics(settings).answers.name} has them only up to {taken:,}: it "
+                "was written by another version of sbic, or deleted. No label is lost: give the "
+                "project another prefix, and replay its labels there"
+            )

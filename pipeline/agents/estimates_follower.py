@@ -1,0 +1,81 @@
+"""Follows the estimates of the other instances: every instance knows of every task and worker."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from mode import Service
+
+from pipeline.settings import Settings
+from pipeline.stages.exchange import Exchange
+from pipeline.topics import Topics
+
+RECORDS_AT_ONCE = 200  # so that much news leaves time for the agents
+
+
+class EstimatesFollower(Service):
+    """Reads the estimates of all partitions but its instance's own, from its start on.
+
+    What was told before that is told again: all owners tell everything after a rebalance, and this
+    instance joins the group only when it is listening.
+    """
+
+    def __init__(self, settings: Settings, exchange: Exchange, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.exchange = exchange
+        topic = Topics(settings).estimates.name
+        self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
+        self.positions = [0] * settings.partitions
+        self.is_listening = False
+        self.heard = asyncio.Event()
+        self.listeners: list[Callable[[], None]] = []
+
+    async def on_start(self) -> None:
+        """Begin at the end that the topic has now."""
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.settings.bootstrap_servers,
+            client_id=f"{self.settings.prefix}-estimates",
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+        )
+        await self.consumer.start()
+        self.consumer.assign(self.partitions)
+        await self.consumer.seek_to_end(*self.partitions)
+        for tp in self.partitions:
+            self.positions[tp.partition] = await self.consumer.position(tp)
+        self.is_listening = True
+
+    async def on_stop(self) -> None:
+        """Leave."""
+        await self.consumer.stop()
+
+    @Service.task
+    async def _follow(self) -> None:
+        while not self.should_stop:
+            fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
+            for tp, records in fetched.items():
+                for record in records:
+                    self.exchange.hear(tp.partition, record.value)
+                self.positions[tp.partition] = records[-1].offset + 1
+                await asyncio.sleep(0)  # others get a turn
+            if fetched:
+                self.heard.set()
+                for listener in self.listeners:
+                    listener()
+
+    async def hear_of_all(self) -> None:
+        """Wait until all partitions have been heard of that are elsewhere."""
+        while self.exchange.missing:
+            self.heard.clear()
+            await self.heard.wait()
+
+    def lag(self) -> int:
+        """How many records of other instances are not yet heard."""
+        if not self.is_listening:
+            return 0
+        ends = (self.consumer.highwater(tp) or 0 for tp in self.partitions)
+        behind = (max(0, end - here) for end, here in zip(ends, self.positions, strict=True))
+        own = self.exchange.crowd.has_tasks_of
+        return sum(lag for partition, lag in enumerate(behind) if not own[partition])

@@ -1,0 +1,253 @@
+"""Publishes what the worker agent and the task agent made of labels, votes and descriptions.
+
+Both work on one engine, so their results go out together. A group is published in steps. First
+what the next owner recovers from: the answers of workers and the evidence of tasks. Then what
+follows from it: votes, posteriors and what the other instances are told, together with the first
+step of the next group. So a posterior never counts a label that a crash could undo.
+
+After a crash between the two, the next owner sends the last votes again, and the posteriors of
+the tasks of the last seconds: fences drop what was counted. Of labels that were bad or forwarded
+the answers say nothing but that they were taken, so they go out ahead: a crash may send them twice,
+but loses none.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+import numpy as np
+from aiokafka import ConsumerRecord
+
+from pipeline.agents.dead_letters import DeadLetters
+from pipeline.agents.metrics import Metrics
+from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.inference.labels import Ints
+from pipeline.records.bad import BadRecord
+from pipeline.records.facts import encode_facts
+from pipeline.records.votes import NOBODY
+from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.rows import by_home
+from pipeline.stages.task_stage import TaskStage
+from pipeline.stages.worker_records import encode_workers
+from pipeline.stages.worker_stage import Taken
+from pipeline.topics import Topics
+
+RECORDS_AT_ONCE = 8_000  # labels and votes in a group
+TASKS_AT_ONCE = 8_000
+SECONDS_BETWEEN_WORKERS = 1.0
+SECONDS_BETWEEN_ESTIMATES = 0.1  # what moves more than once meanwhile is told once
+
+
+class Group:
+    """What several partitions came to, to be published together."""
+
+    def __init__(self) -> None:
+        self.taken: defaultdict[int, Taken[ConsumerRecord]] = defaultdict(Taken)  # by partition
+        self.evidence: list[tuple[int, bytes]] = []  # votes that were counted, by partition
+        self.tasks: set[int] = set()  # to publish, whether they moved or not
+        self.workers: set[int] = set()
+        self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
+        self.forwarded: list[tuple[ConsumerRecord, bytes, int]] = []  # descriptions
+        self.timestamps: list[Ints] = []  # of labels that posteriors will count
+        self.labels = 0
+        self.votes = 0
+        self.records = 0
+        self.is_full = False
+
+    def took(self, labels: int = 0, votes: int = 0) -> None:
+        """So many labels and votes, or one record of another kind, are in it now."""
+        self.labels += labels
+        self.votes += votes
+        self.records += labels + votes or 1
+        self.is_full = self.records >= RECORDS_AT_ONCE
+
+
+class Publisher:
+    """One conveyor for all that comes from the engine."""
+
+    def __init__(
+        self,
+        stage: TaskStage,
+        exchange: Exchange,
+        topics: Topics,
+        producer: BatchProducer,
+        metrics: Metrics,
+        is_overdue: Callable[[], bool],
+    ) -> None:
+        self.stage = stage
+        self.crowd = stage.crowd
+        self.exchange = exchange
+        self.topics = topics
+        self.metrics = metrics
+        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
+        self.is_overdue = is_overdue
+        self.conveyor = Conveyor(producer, Group, self.pack, self.screen)
+        self.changed: dict[int, None] = {}  # workers to publish
+        self.workers_due = 0.0
+        self.untold_tasks: dict[int, None] = {}
+        self.untold_workers: dict[int, None] = {}
+        self.estimates_due = 0.0
+        self.took_labels_at = 0.0
+
+    def pack(self, group: Group) -> Parcel:
+        """Dead letters and what is forwarded; answers and evidence; then what follows from them."""
+        ahead, first, then = Outbox(), Outbox(), Outbox()
+        for partition, taken in group.taken.items():
+            if taken.labels:
+                self._add_taken(partition, taken, ahead, first, then)
+        for record, why in group.rejected:
+            self.dead_letters.add(ahead, record, why)
+        for record, task, home in group.forwarded:
+            row = (task, record.value, record.timestamp, list(record.headers))
+            ahead.add(self.topics.tasks.name, home, row)
+        for partition, value in group.evidence:
+            first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
+        tasks = self._tasks(group)
+        workers = self._workers(group)
+        self.stage.apply_rules(tasks)
+        for partition, facts in self.stage.facts():
+            value = encode_facts(facts)
+            first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
+        for partition, places in by_home(self.crowd.task.home[tasks]):
+            rows = [
+                (key, value, None, NO_HEADERS)
+                for key, value in self.stage.posteriors(tasks[places])
+            ]
+            then.add(self.topics.posteriors.name, partition, *rows)
+        self._tell(then, tasks, workers, monotonic())
+        self._add_workers(then, monotonic())
+
+        def published(_offsets: Offsets, seconds: float) -> None:
+            self.metrics.took("worker", group.labels, seconds)
+            self.metrics.took("task", group.votes, seconds)
+            for taken in group.taken.values():
+                for outcome, labels in taken.outcomes.items():
+                    self.metrics.labels.labels(outcome).inc(labels)
+            self.metrics.votes.inc(group.votes)
+            self.metrics.posteriors.inc(len(tasks))
+            self.metrics.dated(group.timestamps)
+            self.check_budget()
+
+        if not first:
+            first, then = then, first
+        return Parcel(first, published, ahead, then)
+
+    def _add_taken(
+        self,
+        partition: int,
+        taken: Taken[ConsumerRecord],
+        ahead: Outbox,
+        first: Outbox,
+        then: Outbox,
+    ) -> None:
+        for record, why in taken.rejected:
+            self.dead_letters.add(ahead, record, why)
+        for record, worker, home in taken.forwarded:
+            row = (worker.encode(), record.value, record.timestamp, list(record.headers))
+            ahead.add(self.topics.labels.name, home, row)
+        rows = [(None, value, None, NO_HEADERS) for value in taken.records()]
+        first.add(self.topics.answers.name, partition, *rows)
+        self.add_votes(then, taken.votes)
+
+    def add_votes(self, outbox: Outbox, votes: Iterable[tuple[int, bytes]]) -> None:
+        """Add votes for partitions of tasks."""
+        for home, value in votes:
+            if home != NOBODY:
+                outbox.add(self.topics.votes.name, home, (None, value, None, NO_HEADERS))
+
+    def add_estimates(self, outbox: Outbox, told: Told) -> None:
+        """Add what other instances are told."""
+        for partition, values in told.items():
+            rows = [(None, value, None, NO_HEADERS) for value in values]
+            outbox.add(self.topics.estimates.name, partition, *rows)
+
+    def screen(self, outbox: Outbox) -> None:
+        """Keep back posteriors and workers while another instance may have taken the place.
+
+        Readers take the last record: one that was stalled would overwrite what is newer. What it
+        still owns when it is a member again is published then.
+        """
+        if not self.is_overdue():
+            return
+        for partition in range(self.crowd.partitions):
+            for key, *_ in outbox.pop((self.topics.posteriors.name, partition), ()):
+                number = self.crowd.tasks.known((key or b"").decode())
+                if number is not None:
+                    self.crowd.touched.add(number)
+            for key, *_ in outbox.pop((self.topics.workers.name, partition), ()):
+                worker = self.crowd.workers.known((key or b"").decode())
+                if worker is not None:
+                    self.changed[worker] = None
+
+    def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints, now: float) -> None:
+        """Tell the other instances what has moved, now and then."""
+        if self.crowd.is_alone:
+            self.untold_tasks.clear()
+            self.untold_workers.clear()
+            return
+        self.untold_tasks.update(dict.fromkeys(tasks.tolist()))
+        self.untold_workers.update(dict.fromkeys(workers.tolist()))
+        if not (self.untold_tasks or self.untold_workers) or now < self.estimates_due:
+            return
+        moved = np.array(list(self.untold_tasks), np.int64)
+        known = np.array(list(self.untold_workers), np.int64)
+        self.untold_tasks.clear()
+        self.untold_workers.clear()
+        own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
+        self.add_estimates(
+            outbox, self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
+        )
+        self.estimates_due = now + SECONDS_BETWEEN_ESTIMATES
+        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_ESTIMATES, self.conveyor.load)
+
+    def _tasks(self, group: Group) -> Ints:
+        """The own tasks that moved, or that are in the group."""
+        moved = self.crowd.moved(TASKS_AT_ONCE)
+        if len(moved) == TASKS_AT_ONCE:
+            self.conveyor.load()  # there may be more
+        if not group.tasks:
+            return moved
+        asked = np.array(sorted(group.tasks), np.int64)
+        return np.union1d(moved, asked[self.crowd.is_own_task(asked)])
+
+    def _workers(self, group: Group) -> Ints:
+        """The workers that moved; those that gave labels are to be published too."""
+        moved = self.crowd.engine.moved_workers()
+        for taken in group.taken.values():
+            for workers in taken.workers:
+                self.changed.update(dict.fromkeys(workers.tolist()))
+        self.changed.update(dict.fromkeys(moved.tolist()))
+        self.changed.update(dict.fromkeys(group.workers))
+        return moved
+
+    def _add_workers(self, outbox: Outbox, now: float) -> None:
+        """Add the workers that changed, now and then: they are in no hurry."""
+        if not self.changed or (now < self.workers_due and not self.conveyor.in_a_hurry):
+            return
+        changed = np.array(list(self.changed), np.int64)
+        self.changed = {}
+        changed = changed[self.crowd.has_workers_of[self.crowd.worker.home[changed]]]
+        for partition, key, value in encode_workers(self.crowd, changed):
+            outbox.add(self.topics.workers.name, partition, (key, value, None, NO_HEADERS))
+        self.workers_due = now + SECONDS_BETWEEN_WORKERS
+        # then once more, for those that change meanwhile and are not followed by others
+        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
+
+    def check_budget(self) -> None:
+        """Close the open tasks of this instance when all instances together have their labels."""
+        if self.stage.rules.budget is None:
+            return
+        spent = self.stage.rules.is_spent(self.crowd.labels)
+        if spent is not self.stage.spent:
+            self.stage.spent = spent
+            self.apply_rules_to(self.stage.partitions)
+
+    def apply_rules_to(self, partitions: Iterable[int]) -> None:
+        """Close what the rules close, and publish it."""
+        for partition in partitions:
+            changed = self.stage.apply_rules_to_all(partition)
+            if len(changed):
+                self.conveyor.filling.tasks.update(changed.tolist())
+                self.conveyor.load()

@@ -1,0 +1,61 @@
+"""Refreshes, in the background, tasks whose workers have become better known."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+from mode import Service
+
+from pipeline.agents.publisher import Publisher
+from pipeline.batched.stop import stop_at_once
+
+LABELS_AT_ONCE = 2_000  # weighed anew in one turn: about a millisecond
+BUSY_SECONDS = 0.1  # for which an instance is busy after a label
+SHARE = 0.1  # of the time while it is busy, with what it takes to publish
+PUBLISHING_SECONDS = 6e-6  # a task
+AT_LEAST_SECONDS = 0.1  # of work before it waits for its turn again
+IDLE_SECONDS = 0.05
+
+
+class Settler(Service):
+    """Lets the engine come to rest; new labels always go first."""
+
+    def __init__(self, publisher: Publisher, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.publisher = publisher
+        self.engine = publisher.crowd.engine
+        self.is_at_rest = True
+
+    @Service.task
+    async def _run(self) -> None:
+        try:
+            while not self.should_stop:
+                await self._turn()
+        except Exception as error:
+            stop_at_once(error)
+
+    async def _turn(self) -> None:
+        """Refresh what is due; while labels come in, a part of it, and then leave time for them.
+
+        What is due more than once meanwhile is refreshed once.
+        """
+        spent, moved = 0.0, self.engine.tasks_moved
+        self.is_at_rest = False
+        while not (self.should_stop or self.is_at_rest):
+            begun = monotonic()
+            self.is_at_rest = not self.engine.refresh_due(LABELS_AT_ONCE)
+            spent += monotonic() - begun
+            await asyncio.sleep(0)
+            if self._is_busy and spent > AT_LEAST_SECONDS:
+                break
+        spent += PUBLISHING_SECONDS * max(0, self.engine.tasks_moved - moved)
+        if self.engine.has_news:
+            self.publisher.conveyor.load()
+        if self._is_busy:
+            await asyncio.sleep(max(spent, AT_LEAST_SECONDS) * (1 / SHARE - 1))
+        elif self.is_at_rest:
+            await asyncio.sleep(IDLE_SECONDS)
+
+    @property
+    def _is_busy(self) -> bool:
+        return monotonic() < self.publisher.took_labels_at + BUSY_SECONDS

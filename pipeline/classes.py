@@ -1,0 +1,125 @@
+"""The classes of a project: -1 and 1, or names of its own."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+SIGN_NAMES = ("-1", "1")
+MOST_CLASSES = 1000
+NAME_MAX_BYTES = 64
+SUM_TOLERANCE = 1e-6  # by which the probabilities of all classes may miss 1
+
+SKIP = -2
+"""In place of a class number: the worker skipped the task."""
+RETRACT = -1
+"""In place of a class number: the worker takes the answer back, as the engine has it."""
+
+LISTED_NAMES = 10
+LISTED_CHARACTERS = 160
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes in order; the number of a class is its position in `names`.
+
+    On the wire -1 and 1 are numbers and names are strings.
+
+    >>> pets = Classes.parse("cat, dog, bird")
+    >>> pets.names, len(pets), pets.is_signs
+    (('cat', 'dog', 'bird'), 3, False)
+    >>> pets.number_of("dog"), pets.label_of(1), pets.number_of("fish")
+    (1, 'dog', None)
+    >>> SIGNS.names, SIGNS.number_of(-1), SIGNS.label_of(1), SIGNS.number_of("1")
+    (('-1', '1'), 0, 1, None)
+    """
+
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.is_signs:
+            return
+        if len(self.names) < 2:
+            raise ValueError(f"there must be at least two classes, not {len(self.names)}")
+        if len(self.names) > MOST_CLASSES:
+            raise ValueError(f"there are {len(self.names)} classes, more than {MOST_CLASSES}")
+        for name in self.names:
+            _check_name(name)
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise ValueError(f"the class {twice!r} is given twice")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Classes as a setting has them, with commas between; the order of -1 and 1 is fixed.
+
+        >>> Classes.parse("1,-1") == SIGNS
+        True
+        >>> Classes.parse("cat,dog,cat")
+        Traceback (most recent call last):
+        ValueError: the class 'cat' is given twice
+        """
+        names = tuple(name.strip() for name in text.split(","))
+        return cls(SIGN_NAMES if sorted(names) == sorted(SIGN_NAMES) else names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def is_signs(self) -> bool:
+        """Whether the classes are -1 and 1."""
+        return self.names == SIGN_NAMES
+
+    @cached_property
+    def labels(self) -> tuple[int | str, ...]:
+        """The classes in order, as they are on the wire."""
+        return (-1, 1) if self.is_signs else self.names
+
+    @cached_property
+    def numbers(self) -> dict[int | str, int]:
+        """The number of each class, as it is on the wire; `number_of` checks types as well."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def label_of(self, number: int) -> int | str:
+        """The class of this number as it is on the wire."""
+        return self.labels[number]
+
+    def number_of(self, label: object) -> int | None:
+        """The number of a class as it is on the wire, or None if it is no class.
+
+        >>> [SIGNS.number_of(label) for label in (1, True, 1.0, "1", None)]
+        [1, None, None, None, None]
+        """
+        if type(label) is not (int if self.is_signs else str):
+            return None
+        return self.numbers.get(label)
+
+    def listed(self) -> str:
+        """The classes for a message: all of them if they are few, otherwise the first.
+
+        >>> Classes(tuple("abcdefghijklm")).listed()
+        "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', ..."
+        """
+        shown = [repr(self.labels[0])]
+        for label in self.labels[1:LISTED_NAMES]:
+            if len(", ".join(shown)) + len(repr(label)) > LISTED_CHARACTERS:
+                break
+            shown.append(repr(label))
+        return ", ".join(shown if len(shown) == len(self) else [*shown, "..."])
+
+
+def _check_name(name: str) -> None:
+    if not name.strip():
+        raise ValueError("a class has no name")
+    if name != name.strip() or "," in name:
+        raise ValueError(f"the class {name!r:.40} must have no comma, nor blanks around it")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"the class {name!r:.40} is not text in UTF-8") from None
+    if size > NAME_MAX_BYTES:
+        raise ValueError(
+            f"the class {name!r:.40} has {size} bytes in UTF-8, more than {NAME_MAX_BYTES}"
+        )
+
+
+SIGNS = Classes(SIGN_NAMES)

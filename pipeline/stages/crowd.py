@@ -1,0 +1,237 @@
+"""All that one instance knows: the engine, the names of tasks and workers, and whose they are.
+
+Partition p of tasks and of workers belongs to one instance. Of its own tasks it has every label and
+computes the beliefs; of its own workers it has every label and keeps the counts. Of the others' it
+is told (`exchange`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.classes import Classes
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.engine.ids import Ids
+from pipeline.inference.labels import Ints
+from pipeline.partitioner import partition_of
+from pipeline.records.posteriors import CLOSE_REASONS, CloseReason
+from pipeline.records.votes import REPEAT
+from pipeline.stages.rows import Rows
+
+OPEN = 0
+"""In place of a reason to be closed; the reasons are numbered from 1 on, in their order."""
+REASONS: tuple[CloseReason | None, ...] = (None, *CLOSE_REASONS)
+
+NEVER = -1
+
+
+class TaskColumns:
+    """What is known of tasks besides their beliefs, a row for each.
+
+    `home` is the partition, `reason` why it is closed, `reopened` whether stop rules no longer
+    apply, `told_labels` how many it has if it is elsewhere, `described` the offset of the last
+    record of the tasks topic that is heeded, `updated_at` the timestamp of the newest label or
+    description, and `sources` has the offset after the last label of each labels partition.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.home = np.zeros(0, np.int32)
+        self.reason = np.zeros(0, np.int8)
+        self.reopened = np.zeros(0, np.bool_)
+        self.told_labels = np.zeros(0, np.int32)
+        self.described = np.zeros(0, np.int64)
+        self.updated_at = np.zeros(0, np.int64)
+        self.sources = np.zeros((0, partitions), np.int64)
+
+    def begin(self, homes: Sequence[int], first: int) -> None:
+        """Let there be new tasks from the number `first` on, with these homes."""
+        _make_room(self, first + len(homes))
+        new = slice(first, first + len(homes))
+        self.home[new] = homes
+        self.described[new] = NEVER
+
+
+class WorkerColumns:
+    """What is known of workers besides their counts; `last_seen` is their newest timestamp."""
+
+    def __init__(self) -> None:
+        self.home = np.zeros(0, np.int32)
+        self.last_seen = np.zeros(0, np.int64)
+
+    def begin(self, homes: Sequence[int], first: int) -> None:
+        """Let there be new workers from the number `first` on, with these homes."""
+        _make_room(self, first + len(homes))
+        self.home[first : first + len(homes)] = homes
+
+
+def _make_room(columns: TaskColumns | WorkerColumns, rows: int) -> None:
+    for name, column in vars(columns).items():
+        if rows > len(column):
+            longer = np.zeros((max(rows, 2 * len(column)), *column.shape[1:]), column.dtype)
+            longer[: len(column)] = column
+            setattr(columns, name, longer)
+
+
+def _numbers(ids: Ids[str], names: Sequence[str]) -> Ints:
+    """The numbers of names; most are known, so only new ones are looked at one by one."""
+    numbers = list(map(ids.known, names))
+    if None in numbers:
+        for place, number in enumerate(numbers):
+            if number is None:
+                numbers[place] = ids.number(names[place])
+    return np.array(numbers, np.int64)
+
+
+class Crowd:
+    """Tasks and workers by name and number, here and elsewhere.
+
+    `changed` has the tasks that have moved since it was last emptied.
+
+    >>> from pipeline.classes import SIGNS
+    >>> crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=8)
+    >>> crowd.open_tasks(3)
+    >>> crowd.number_tasks(["t1", "t2", "t1"]).tolist(), crowd.task.home[:2].tolist()
+    ([0, 1, 0], [3, 4])
+    >>> crowd.is_own_task([0, 1]).tolist()
+    [True, False]
+    """
+
+    def __init__(self, engine: Engine, classes: Classes, partitions: int) -> None:
+        self.engine = engine
+        self.classes = classes
+        self.partitions = partitions
+        self.tasks = Ids[str]()
+        self.workers = Ids[str]()
+        self.task = TaskColumns(partitions)
+        self.worker = WorkerColumns()
+        self.skipped: dict[int, set[int]] = {}  # tasks, by worker
+        self.has_tasks_of = np.zeros(partitions, np.bool_)
+        self.has_workers_of = np.zeros(partitions, np.bool_)
+        self.counts_workers_of = np.zeros(partitions, np.bool_)
+        # by partition of workers and of tasks: all labels come from answers that are being restored
+        self.restores = np.zeros((partitions, partitions), np.bool_)
+        self.taken_before = np.full(partitions, NEVER, np.int64)  # offsets of restored labels
+        self.touched: set[int] = set()  # tasks to publish though they have not moved
+        self.changed: dict[int, None] = {}
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether all tasks and workers are here, so that nobody else has to be told."""
+        return bool(self.has_tasks_of.all())
+
+    @property
+    def labels(self) -> int:
+        """How many labels all tasks have, here and elsewhere."""
+        elsewhere = int(self.task.told_labels.sum()) if not self.is_alone else 0
+        return self.engine.labels_here + elsewhere
+
+    def is_own_task(self, tasks: Sequence[int] | Ints) -> NDArray[np.bool_]:
+        """Which of these tasks are here."""
+        found: NDArray[np.bool_] = self.has_tasks_of[self.task.home[tasks]]
+        return found
+
+    def tasks_of(self, partition: int) -> Ints:
+        """The numbers of the tasks of a partition."""
+        return np.flatnonzero(self.task.home[: len(self.tasks)] == partition)
+
+    def workers_of(self, partition: int) -> Ints:
+        """The numbers of the workers of a partition."""
+        return np.flatnonzero(self.worker.home[: len(self.workers)] == partition)
+
+    def number_tasks(self, names: Sequence[str]) -> Ints:
+        """The numbers of these tasks; new ones get the next."""
+        first = len(self.tasks)
+        numbers = _numbers(self.tasks, names)
+        if len(self.tasks) > first:
+            homes = [self.home_of(name) for name in self.tasks.names[first:]]
+            self.task.begin(homes, first)
+            self.engine.make_room(len(self.tasks), 0)
+            elsewhere = np.flatnonzero(~self.has_tasks_of[homes])
+            if len(elsewhere):
+                self.engine.leave_tasks(first + elsewhere)
+        return numbers
+
+    def number_workers(self, names: Sequence[str]) -> Ints:
+        """The numbers of these workers; new ones get the next."""
+        first = len(self.workers)
+        numbers = _numbers(self.workers, names)
+        if len(self.workers) > first:
+            homes = [self.home_of(name) for name in self.workers.names[first:]]
+            self.worker.begin(homes, first)
+            self.engine.make_room(0, len(self.workers))
+            elsewhere = np.flatnonzero(~self.counts_workers_of[homes])
+            if len(elsewhere):
+                self.engine.leave_workers(first + elsewhere)
+        return numbers
+
+    def home_of(self, name: str) -> int:
+        """The partition of a task or worker."""
+        return partition_of(name.encode(), self.partitions)
+
+    def open_tasks(self, partition: int) -> None:
+        """Become the owner of a partition of tasks; its evidence is yet to be restored."""
+        self.has_tasks_of[partition] = True
+        tasks = self.tasks_of(partition)
+        self.task.told_labels[tasks] = 0
+        self.task.reason[tasks] = OPEN
+        self.task.reopened[tasks] = False
+        self.engine.enter_tasks(tasks)
+
+    def close_tasks(self, partition: int) -> None:
+        """Another instance is the owner now, and tells of these tasks."""
+        tasks = self.tasks_of(partition)
+        self.task.told_labels[tasks] = self.engine.label_counts(tasks)
+        self.task.sources[tasks] = 0
+        self.task.described[tasks] = NEVER
+        self.engine.leave_tasks(tasks)
+        self.has_tasks_of[partition] = False
+        self.restores[:, partition] = False
+
+    def open_workers(self, partition: int) -> None:
+        """Become the owner of a partition of workers; their answers are yet to be restored.
+
+        Fast SBIC keeps their counts only from then on: until then votes are those of the answers.
+        """
+        self.has_workers_of[partition] = True
+        self.restores[partition] = True
+        if self.engine.is_settled:
+            self.count_workers(partition)
+
+    def count_workers(self, partition: int) -> None:
+        """Keep the counts of these workers from now on."""
+        self.counts_workers_of[partition] = True
+        self.engine.enter_workers(self.workers_of(partition))
+
+    def close_workers(self, partition: int) -> None:
+        """Another instance is the owner now, and tells of these workers."""
+        workers = self.workers_of(partition)
+        self.engine.leave_workers(workers)
+        for worker in workers.tolist():
+            self.skipped.pop(worker, None)
+        self.has_workers_of[partition] = self.counts_workers_of[partition] = False
+        self.restores[partition] = False
+
+    def counted(self, source: int, rows: Rows) -> None:
+        """Labels of a labels partition have come to their tasks, those here among them.
+
+        A repeat changes nothing, and yet its sender is to see it dealt with.
+        """
+        own = self.is_own_task(rows.tasks)
+        tasks, _, answers, offsets, timestamps = rows if own.all() else rows.only(own)
+        repeats = answers == REPEAT
+        if repeats.any():
+            self.touched.update(tasks[repeats].tolist())
+            timestamps = np.where(repeats, 0, timestamps)
+        # offsets ascend, and of several for one task the last is kept
+        self.task.sources[tasks, source] = np.maximum(self.task.sources[tasks, source], offsets + 1)
+        np.maximum.at(self.task.updated_at, tasks, timestamps)
+
+    def moved(self, most: int | None = None) -> Ints:
+        """The own tasks that moved since this was last asked; `changed` has the others too."""
+        moved = self.engine.moved(most)
+        if self.touched:
+            moved = np.union1d(moved, np.array(list(self.touched), np.int64))
+            self.touched.clear()
+        self.changed.update(dict.fromkeys(moved.tolist()))
+        return moved if self.is_alone else moved[self.is_own_task(moved)]

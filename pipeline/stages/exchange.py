@@ -1,0 +1,154 @@
+"""What instances tell each other of tasks and workers, so that each knows of all."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.inference.engine.engine import Sums
+from pipeline.inference.labels import Ints
+from pipeline.records.bad import BadRecord
+from pipeline.records.estimates import (
+    Beliefs,
+    Counts,
+    Estimates,
+    Whole,
+    encode_estimates,
+    parse_estimates,
+)
+from pipeline.stages.crowd import OPEN
+from pipeline.stages.rows import by_home
+from pipeline.stages.task_stage import TaskStage
+
+RECORD_BYTES = 700_000  # at the most, with names of the greatest length
+
+Told = dict[int, list[bytes]]
+"""Records for the estimates topic, by partition."""
+
+
+class Exchange:
+    """Tells of what is here, and hears of what is elsewhere.
+
+    The owner of a partition of tasks is also that of the same partition of workers. What its tasks
+    and workers add to the sums of the crowd is told in one of its partitions, and nothing in the
+    others: so the sums of all partitions are those of all instances.
+    """
+
+    def __init__(self, stage: TaskStage) -> None:
+        self.stage = stage
+        self.crowd = stage.crowd
+        self.epochs = [-1] * self.crowd.partitions
+        self.sums: dict[int, Sums] = {}
+        self.heard = np.zeros(self.crowd.partitions, np.bool_)
+        row = 300 + 8 * (2 + len(self.crowd.classes))
+        self.rows_at_once = max(1, RECORD_BYTES // row)
+
+    @property
+    def missing(self) -> list[int]:
+        """The partitions that nothing has been heard of yet."""
+        found: list[int] = np.flatnonzero(~(self.heard | self.crowd.has_tasks_of)).tolist()
+        return found
+
+    def left(self, partition: int) -> None:
+        """The partition went to another instance; all of it is known."""
+        self.heard[partition] = True
+        self.epochs[partition] = self.stage.partitions[partition].epoch + 1  # of the next owner
+
+    def tell(self, tasks: Ints, workers: Ints) -> Told:
+        """These own tasks and workers as they are now, and what they add to the sums."""
+        told: Told = {}
+        if self.crowd.is_alone or not (len(tasks) or len(workers)):
+            return told
+        self._tell_tasks(tasks, told)
+        if self.crowd.engine.is_settled:
+            self._tell_workers(workers, told)
+            self._tell(told, self._spokesman(), self.crowd.engine.sums)
+        return told
+
+    def tell_all(self) -> Told:
+        """All own tasks and workers."""
+        told: Told = {}
+        if self.crowd.is_alone:
+            return told
+        nothing = Sums(0.0, 0.0, 0.0, np.zeros(len(self.crowd.classes)))
+        for partition in self.stage.partitions:
+            self._tell_tasks(self.crowd.tasks_of(partition), told)
+            if self.crowd.engine.is_settled:
+                self._tell_workers(self.crowd.workers_of(partition), told)
+            is_spokesman = partition == self._spokesman()
+            self._tell(told, partition, Whole(self.crowd.engine.sums if is_spokesman else nothing))
+        return told
+
+    def _spokesman(self) -> int:
+        return min(self.stage.partitions)
+
+    def _tell(self, told: Told, partition: int, estimates: Estimates) -> None:
+        epoch = self.stage.partitions[partition].epoch
+        told.setdefault(partition, []).append(encode_estimates(epoch, estimates))
+
+    def _tell_tasks(self, tasks: Ints, told: Told) -> None:
+        crowd, engine = self.crowd, self.crowd.engine
+        for home, some in self._by_home(tasks, crowd.task.home):
+            beliefs = Beliefs(
+                [crowd.tasks.names[i] for i in some.tolist()],
+                engine.label_counts(some).astype(np.int32),
+                engine.golds(some).astype(np.int16),
+                crowd.task.reason[some] == OPEN,
+                engine.evidence(some),
+            )
+            self._tell(told, home, beliefs)
+
+    def _tell_workers(self, workers: Ints, told: Told) -> None:
+        crowd = self.crowd
+        for home, some in self._by_home(workers, crowd.worker.home):
+            names = [crowd.workers.names[j] for j in some.tolist()]
+            self._tell(told, home, Counts(names, crowd.engine.counts(some)))
+
+    def _by_home(self, numbers: Ints, homes: NDArray[np.int32]) -> Iterator[tuple[int, Ints]]:
+        """The numbers of each partition, not too many at once."""
+        for home, places in by_home(homes[numbers]):
+            for start in range(0, len(places), self.rows_at_once):
+                yield home, numbers[places[start : start + self.rows_at_once]]
+
+    def hear(self, partition: int, value: bytes | None) -> None:
+        """Take what the owner of a partition tells; what a former owner tells late is ignored."""
+        if self.crowd.has_tasks_of[partition]:
+            return  # told by this instance
+        try:
+            epoch, told = parse_estimates(value, len(self.crowd.classes))
+        except BadRecord:
+            return  # not an sbic record
+        if epoch < self.epochs[partition]:
+            return
+        self.epochs[partition] = epoch
+        match told:
+            case Beliefs():
+                self._hear_of_tasks(told)
+            case Counts():
+                workers = self.crowd.number_workers(told.workers)
+                self.crowd.engine.hear_of_workers(workers, told.counts)
+            case Whole():
+                self.heard[partition] = True
+                self._hear_of_sums(partition, told.sums)
+            case Sums():
+                self._hear_of_sums(partition, told)
+
+    def _hear_of_tasks(self, told: Beliefs) -> None:
+        crowd = self.crowd
+        tasks = crowd.number_tasks(told.tasks)
+        is_elsewhere = ~crowd.is_own_task(tasks)  # a forged record may name any task
+        tasks = tasks[is_elsewhere]
+        crowd.task.told_labels[tasks] = told.labels[is_elsewhere]
+        crowd.task.reason[tasks] = np.where(told.is_open[is_elsewhere], OPEN, 1)
+        crowd.engine.hear_of_tasks(tasks, told.scores[is_elsewhere], told.gold[is_elsewhere])
+        crowd.changed.update(dict.fromkeys(tasks.tolist()))
+
+    def _hear_of_sums(self, partition: int, sums: Sums) -> None:
+        self.sums[partition] = sums
+        self.hear_of_crowd()
+
+    def hear_of_crowd(self) -> None:
+        """Let the sums be those of the partitions that are elsewhere now."""
+        own = self.crowd.has_tasks_of
+        others = [sums for partition, sums in self.sums.items() if not own[partition]]
+        self.crowd.engine.hear_of_crowd(others)

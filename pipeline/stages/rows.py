@@ -1,0 +1,95 @@
+"""Labels as columns: what the steps work on, and how they come from records of votes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.inference.labels import Floats, Ints
+from pipeline.records.votes import Votes
+
+Numbers = Callable[[Sequence[str]], Ints]
+"""What gives names their numbers."""
+
+
+class Rows(NamedTuple):
+    """Labels as columns: numbers of tasks and workers, answers, offsets and timestamps."""
+
+    tasks: Ints
+    workers: Ints
+    answers: Ints
+    offsets: Ints
+    timestamps: Ints
+
+    def only(self, which: NDArray[np.bool_] | Ints) -> "Rows":
+        """Some of the rows."""
+        return Rows(*(column[which] for column in self))
+
+
+def by_home(homes: NDArray[np.integer[Any]]) -> Iterator[tuple[int, Ints]]:
+    """The places of each partition among these, in their order.
+
+    >>> [(home, places.tolist()) for home, places in by_home(np.array([3, 1, 3]))]
+    [(1, [1]), (3, [0, 2])]
+    """
+    order = np.argsort(homes, kind="stable")
+    found = homes[order]
+    starts = np.flatnonzero(found[1:] != found[:-1]) + 1
+    if len(order):
+        for places in np.split(order, starts):
+            yield int(homes[places[0]]), places
+
+
+class JoinedVotes:
+    """The votes of many records, to be applied at once."""
+
+    def __init__(self) -> None:
+        self.parts: list[Votes] = []
+        self.names: tuple[list[str], list[str]] = [], []
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def add(self, votes: Votes, after: int) -> int:
+        """Add votes with offsets after this one; how many there are."""
+        if not len(votes.offsets) or votes.offsets[-1] <= after:
+            return 0
+        if votes.offsets[0] <= after:
+            new = int(np.searchsorted(votes.offsets, after, side="right"))
+            votes = _from(votes, new)
+        self.parts.append(votes)
+        self.names[0].extend(votes.tasks)
+        self.names[1].extend(votes.workers)
+        return len(votes.tasks)
+
+    def counts(self) -> Floats | None:
+        """What was known of each worker, where all of the votes tell it."""
+        told = [part.counts for part in self.parts]
+        return np.concatenate(told) if all(part.shape[1] for part in told) else None
+
+    def rows(self, number_tasks: Numbers, number_workers: Numbers) -> tuple[Rows, Floats]:
+        """All as columns, and the votes of Fast SBIC."""
+        parts = self.parts
+        rows = Rows(
+            number_tasks(self.names[0]),
+            number_workers(self.names[1]),
+            np.concatenate([part.answers for part in parts]).astype(np.int64),
+            np.concatenate([part.offsets for part in parts]),
+            np.concatenate([part.timestamps for part in parts]),
+        )
+        return rows, np.concatenate([part.votes for part in parts])
+
+
+def _from(votes: Votes, first: int) -> Votes:
+    """The votes from this row on."""
+    return Votes(
+        votes.source,
+        votes.tasks[first:],
+        votes.workers[first:],
+        votes.answers[first:],
+        votes.offsets[first:],
+        votes.timestamps[first:],
+        votes.votes[first:],
+        votes.counts[first:],
+    )

@@ -1,0 +1,94 @@
+"""What a crash between two requests to Kafka leaves behind: what goes out in which step."""
+
+from aiokafka import ConsumerRecord
+
+from pipeline.agents.metrics import Metrics
+from pipeline.agents.publisher import Group, Publisher
+from pipeline.batched.producer import BatchProducer, Outbox
+from pipeline.classes import SIGNS
+from pipeline.inference.engine.engine import Engine
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.settings import Settings
+from pipeline.stages.crowd import Crowd
+from pipeline.stages.exchange import Exchange
+from pipeline.stages.task_stage import TaskStage
+from pipeline.stages.worker_stage import WorkerStage
+from pipeline.topics import Topics
+
+SETTINGS = Settings(partitions=2)
+TOPICS = Topics(SETTINGS)
+ANN = partition_of(b"ann", 2)
+ELSEWHERE = 1 - ANN
+
+
+class Joined:
+    """The stages of one instance, and what publishes their results."""
+
+    def __init__(self) -> None:
+        crowd = Crowd(Engine("fast-sbic"), SIGNS, SETTINGS.partitions)
+        self.workers = WorkerStage(crowd)
+        tasks = TaskStage(crowd)
+        for partition in range(SETTINGS.partitions):
+            self.workers.open(partition)
+            self.workers.ready(partition)
+            tasks.open(partition)
+        producer = BatchProducer([], "crowd")
+        self.is_overdue = False
+        self.publisher = Publisher(
+            tasks, Exchange(tasks), TOPICS, producer, Metrics(), lambda: self.is_overdue
+        )
+
+
+def record(offset: int, value: bytes) -> ConsumerRecord:
+    topic = TOPICS.labels.name
+    return ConsumerRecord(topic, ELSEWHERE, offset, 0, 0, b"ann", value, None, 3, len(value), [])
+
+
+def values(outbox: Outbox) -> dict[tuple[str, int], list[bytes | None]]:
+    return {place: [row[1] for row in rows] for place, rows in outbox.items()}
+
+
+async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they_were_taken() -> (
+    None
+):
+    owner, group = Joined(), Group()
+    bad, misplaced = b"rubbish", encode_label("t1", "ann", 1)
+    labels = [record(0, bad), record(1, misplaced)]
+    owner.workers.take(ELSEWHERE, labels, group.taken[ELSEWHERE])
+    parcel = owner.publisher.pack(group)
+    assert values(parcel.ahead) == {
+        (TOPICS.dead_letters.name, ELSEWHERE): [bad],
+        (TOPICS.labels.name, ANN): [misplaced],
+    }
+    assert list(parcel.first) == [(TOPICS.answers.name, ELSEWHERE)]
+    assert not parcel.then
+
+
+async def test_answers_are_out_before_votes_and_posteriors() -> None:
+    owner, group = Joined(), Group()
+    owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
+    parcel = owner.publisher.pack(group)
+    home = partition_of(b"t1", 2)
+    assert not parcel.ahead
+    assert list(parcel.first) == [(TOPICS.answers.name, ANN)]
+    assert set(parcel.then) == {
+        (TOPICS.votes.name, home),
+        (TOPICS.posteriors.name, home),
+        (TOPICS.workers.name, ANN),
+    }
+
+
+async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is_a_member() -> None:
+    owner, group = Joined(), Group()
+    owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
+    late = owner.publisher.pack(group).then
+    owner.is_overdue = True
+    owner.publisher.screen(late)
+    home = partition_of(b"t1", 2)
+    assert list(late) == [(TOPICS.votes.name, home)]
+    owner.is_overdue = False
+    owner.publisher.workers_due = 0.0
+    again = owner.publisher.pack(Group()).first
+    owner.publisher.screen(again)
+    assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}

@@ -1,0 +1,193 @@
+"""Promise 2: the same labels come to rest at the same answer, whatever happens on the way."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.classes import Classes
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.engine.ids import Ids
+from tests.agents.kafka import AnyTriple, Label, Project, project, until
+from tests.agents.test_shutdown import stopped
+from tests.inference.crowds import real_crowd
+from tests.instances import Instance, instance
+
+LABELS, TASKS, WORKERS = 20_000, 1_000, 200
+CROWDS = {"four classes": "cat,dog,bird,fish", "-1 and 1": "-1,1"}
+TOLERANCE = 1e-6
+
+
+def crowd(classes: Classes, seed: int) -> list[AnyTriple]:
+    """Labels in random order; 3 % are given again, and 1 % are taken back."""
+    rng = random.Random(seed)
+    truth = [rng.randrange(len(classes)) for _ in range(TASKS)]
+    knows = [rng.betavariate(3, 2) for _ in range(WORKERS)]
+    habit = [rng.randrange(len(classes)) for _ in range(WORKERS)]
+    triples: list[AnyTriple] = []
+    for pair in rng.sample(range(TASKS * WORKERS), LABELS):
+        i, j = pair % TASKS, pair // TASKS
+        says = truth[i] if rng.random() < knows[j] else habit[j]
+        triples.append((f"t{i}", f"w{j}", classes.label_of(says)))
+    for triple in rng.sample(triples, LABELS * 3 // 100):
+        triples.insert(rng.randrange(len(triples)), triple)
+    for task, worker, _ in rng.sample(triples, LABELS // 100):
+        triples.append((task, worker, None))
+    return triples
+
+
+def standing(triples: Sequence[AnyTriple]) -> dict[tuple[str, str], Label]:
+    """The labels that stand: the first of each worker, unless it was taken back."""
+    found: dict[tuple[str, str], Label] = {}
+    for task, worker, label in triples:
+        if label is None:
+            found.pop((task, worker), None)
+        else:
+            found.setdefault((task, worker), label)
+    return found
+
+
+def offline(classes: Classes, triples: Sequence[AnyTriple]) -> dict[str, list[float]]:
+    """The probabilities at which the engine comes to rest, without any stream."""
+    tasks, workers = Ids[str](), Ids[str]()
+    labels = standing(triples)
+    engine = Engine("settled", classes=len(classes))
+    engine.take(
+        [tasks.number(task) for task, _ in labels],
+        [workers.number(worker) for _, worker in labels],
+        [classes.labels.index(label) for label in labels.values()],
+    )
+    engine.settle(1e-12)
+    beliefs = engine.beliefs(np.arange(len(tasks))).tolist()
+    return dict(zip(tasks.names, beliefs, strict=True))
+
+
+async def probabilities(here: Project, classes: Classes) -> dict[str, list[float]]:
+    """What the posteriors say."""
+    found = {}
+    for task, posterior in (await here.posteriors()).items():
+        if classes.is_signs:
+            p = posterior["probability"]
+            found[task] = [1 - p, p]
+        else:
+            found[task] = [posterior["probabilities"][name] for name in classes.names]  # type: ignore[typeddict-item]
+    return found
+
+
+async def at_rest(
+    here: Project, triples: Sequence[AnyTriple], instances: Sequence[Instance]
+) -> None:
+    """All labels are counted, and no instance has anything to do or to hear any more."""
+
+    async def is_counted() -> bool:
+        counted = sum(p["labels"] for p in (await here.posteriors()).values())
+        return counted == len(standing(triples))
+
+    async def is_quiet() -> bool:
+        states = [await asyncio.to_thread(running.metrics) for running in instances]
+        return all(
+            metrics["sbic_settled"] == 1
+            and metrics["sbic_estimates_lag_records"] == 0
+            and sum(v for name, v in metrics.items() if name.startswith("sbic_lag_records")) == 0
+            for metrics in states
+        )
+
+    await until(is_counted, deadline=120)
+    quiet = 0
+    while quiet < 5:
+        await until(is_quiet, deadline=120)
+        quiet += 1
+        await asyncio.sleep(0.2)
+        quiet *= await is_quiet()
+
+
+@pytest.mark.parametrize("name", CROWDS)
+async def test_one_instance_and_three_under_faults_come_to_rest_where_the_offline_engine_does(
+    broker: EmbeddedBroker, name: str
+) -> None:
+    classes = Classes.parse(CROWDS[name])
+    env = {
+        "SBIC_CLASSES": CROWDS[name],
+        "SBIC_ALGORITHM": "settled",
+        "SBIC_SETTLE_TOLERANCE": str(TOLERANCE),
+    }
+    triples = crowd(classes, seed=len(classes))
+    expected = offline(classes, triples)
+
+    alone = await project(broker)
+    with instance(broker.url, alone.settings.prefix, **env) as running:
+        running.wait_ready()
+        await alone.send(triples)
+        await at_rest(alone, triples, [running])
+        undisturbed = await probabilities(alone, classes)
+        assert running.terminate() == 0
+
+    here = await project(broker)
+    shared = await under_faults(broker, here, triples, env, classes)
+    assert undisturbed.keys() == shared.keys() == expected.keys()
+    for task, beliefs in expected.items():
+        assert undisturbed[task] == pytest.approx(beliefs, abs=1e-4)
+        assert shared[task] == pytest.approx(beliefs, abs=1e-4)
+        assert shared[task] == pytest.approx(undisturbed[task], abs=1e-4)
+
+
+async def under_faults(
+    broker: EmbeddedBroker,
+    here: Project,
+    triples: Sequence[AnyTriple],
+    env: dict[str, str],
+    classes: Classes,
+) -> dict[str, list[float]]:
+    """Three instances: one is killed, one is stalled for 15 seconds, and one is added."""
+    prefix = here.settings.prefix
+    parts = np.array_split(np.arange(len(triples)), 4)
+    pieces = [[triples[i] for i in part] for part in parts]
+    with (
+        instance(broker.url, prefix, **env) as first,
+        instance(broker.url, prefix, **env) as second,
+        instance(broker.url, prefix, **env) as third,
+    ):
+        for running in (first, second, third):
+            await asyncio.to_thread(running.wait_ready)
+        await here.send(pieces[0])
+        first.kill()
+        await here.send(pieces[1])
+        with stopped(second):
+            await here.send(pieces[2])
+            await asyncio.sleep(15)
+        with instance(broker.url, prefix, **env) as fourth:
+            await here.send(pieces[3])
+            await asyncio.to_thread(fourth.wait_ready)
+            left = [second, third, fourth]
+            await at_rest(here, triples, left)
+            return await probabilities(here, classes)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("rte", 0.0725), ("birds", 0.1389), ("dog", 0.1660), ("face", 0.3527)]
+)
+async def test_a_real_crowd_has_the_error_of_the_offline_table(
+    broker: EmbeddedBroker, name: str, error: float
+) -> None:
+    labels, truth = real_crowd(name)
+    classes = Classes.parse(",".join(labels.classes))
+    triples: list[AnyTriple] = [
+        (labels.task_names[i], labels.worker_names[j], classes.label_of(x))
+        for i, j, x in zip(
+            labels.task.tolist(), labels.worker.tolist(), labels.answer.tolist(), strict=True
+        )
+    ]
+    random.Random(1).shuffle(triples)
+    here = await project(broker)
+    env = {"SBIC_CLASSES": ",".join(classes.names), "SBIC_ALGORITHM": "settled"}
+    with instance(broker.url, here.settings.prefix, **env) as running:
+        running.wait_ready()
+        await here.send(triples)
+        await at_rest(here, triples, [running])
+        found = await probabilities(here, classes)
+    beliefs = np.array([found[task] for task in labels.task_names])
+    known = np.sign(beliefs[:, 1] - 0.5) if classes.is_signs else beliefs.argmax(axis=1)
+    assert np.mean(known != truth) == pytest.approx(error, abs=0.0003)

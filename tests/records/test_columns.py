@@ -1,0 +1,373 @@
+"""What instances tell each other comes back; what they cannot have written is refused."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.inference.engine.engine import Sums
+from pipeline.records.answers import Answers, encode_answers, parse_answers
+from pipeline.records.bad import BadRecord, Reason
+from pipeline.records.columns import FORMAT, Columns
+from pipeline.records.estimates import (
+    Beliefs,
+    Counts,
+    Estimates,
+    Whole,
+    encode_estimates,
+    parse_estimates,
+)
+from pipeline.records.facts import Fact, Facts, encode_facts, read_facts
+from pipeline.records.posteriors import CLOSE_REASONS
+from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes, parse_votes
+from tests.records.reasons import reason_of
+from tests.stages.simulated_kafka import Instance, Log, OneInstance, Project, Record
+
+CLASSES = 2
+IDS = st.text(min_size=1, max_size=64) | st.sampled_from(["x" * 256, "é" * 128, "\0", '"\n'])
+FLOATS = st.floats(-1000, 1000)
+COUNTS = st.floats(0, 1e9)
+INT64 = st.integers(0, (1 << 62) - 1)
+
+
+def matrix(rows: list[list[float]], width: int) -> np.ndarray:
+    return np.array(rows, np.float64).reshape(len(rows), width)
+
+
+@st.composite
+def some_votes(draw: st.DrawFn) -> Votes:
+    tasks = draw(st.lists(IDS, max_size=4))
+    size = len(tasks)
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=size, max_size=size))
+
+    width = draw(st.sampled_from([0, 2 + CLASSES]))
+    offsets = draw(st.lists(INT64, min_size=size, max_size=size, unique=True))
+    return Votes(
+        draw(st.integers(0, 7)),
+        tasks,
+        column(IDS),
+        np.array(column(st.integers(REPEAT, CLASSES - 1)), "<i2"),
+        np.array(sorted(offsets), np.int64),
+        np.array(column(st.integers(-1, 1 << 50)), np.int64),
+        np.array(column(FLOATS), np.float64),
+        matrix(column(st.lists(COUNTS, min_size=width, max_size=width)), width),
+    )
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two records have the same fields and columns."""
+    return len(one) == len(other) and all(
+        np.array_equal(*pair) if isinstance(pair[0], np.ndarray) else pair[0] == pair[1]
+        for pair in zip(one, other, strict=True)
+    )
+
+
+VOTES = some_votes()
+ANSWERS = st.builds(
+    Answers,
+    st.lists(st.tuples(INT64, INT64), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(NOBODY, 7), VOTES.map(encode_votes)), max_size=3),
+)
+PRIORS = st.floats(0.001, 0.999).map(lambda q: [1 - q, q])
+FACTS = st.builds(
+    Facts,
+    INT64,
+    st.lists(
+        st.builds(
+            Fact,
+            IDS,
+            st.none() | PRIORS,
+            st.none() | st.integers(0, CLASSES - 1),
+            st.none() | st.sampled_from(CLOSE_REASONS),
+            st.booleans(),
+            st.integers(-1, 1 << 61),
+            st.integers(0, 1 << 50),
+        ),
+        max_size=3,
+    ),
+)
+
+
+@st.composite
+def beliefs(draw: st.DrawFn) -> Beliefs:
+    tasks = draw(st.lists(IDS, max_size=3))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=len(tasks), max_size=len(tasks)))
+
+    return Beliefs(
+        tasks,
+        np.array(column(st.integers(0, 1 << 30)), np.int32),
+        np.array(column(st.integers(-1, CLASSES - 1)), np.int16),
+        np.array(column(st.booleans()), np.bool_),
+        matrix(column(st.lists(FLOATS, min_size=CLASSES, max_size=CLASSES)), CLASSES),
+    )
+
+
+@st.composite
+def counts(draw: st.DrawFn) -> Counts:
+    workers = draw(st.lists(IDS, max_size=3))
+    row = st.lists(COUNTS, min_size=2 + CLASSES, max_size=2 + CLASSES)
+    rows = draw(st.lists(row, min_size=len(workers), max_size=len(workers)))
+    return Counts(workers, matrix(rows, 2 + CLASSES))
+
+
+SUMS = st.builds(
+    Sums, COUNTS, COUNTS, COUNTS, st.lists(COUNTS, min_size=2, max_size=2).map(np.array)
+)
+ESTIMATES: st.SearchStrategy[Estimates] = beliefs() | counts() | SUMS | SUMS.map(Whole)
+
+
+@given(VOTES)
+def test_votes_come_back(votes: Votes) -> None:
+    assert are_same(parse_votes(encode_votes(votes), CLASSES), votes)
+
+
+@given(ANSWERS)
+def test_answers_come_back(answers: Answers) -> None:
+    assert parse_answers(encode_answers(answers)) == answers
+    assert answers.upto == answers.pieces[-1][1]
+
+
+@given(FACTS)
+def test_facts_come_back(facts: Facts) -> None:
+    assert read_facts(Columns(encode_facts(facts)), CLASSES) == facts
+
+
+@given(INT64, ESTIMATES)
+def test_estimates_come_back(epoch: int, told: Estimates) -> None:
+    found_epoch, found = parse_estimates(encode_estimates(epoch, told), CLASSES)
+    assert found_epoch == epoch
+    assert type(found) is type(told)
+    if isinstance(found, Whole) and isinstance(told, Whole):
+        found, told = found.sums, told.sums
+    assert are_same(found, told)
+
+
+def parse_facts(value: bytes | None) -> Facts:
+    return read_facts(Columns(value), CLASSES)
+
+
+Parse = Callable[[bytes | None], object]
+KINDS: dict[str, tuple[Parse, st.SearchStrategy[bytes]]] = {
+    "votes": (partial(parse_votes, classes=CLASSES), VOTES.map(encode_votes)),
+    "answers": (parse_answers, ANSWERS.map(encode_answers)),
+    "facts": (parse_facts, FACTS.map(encode_facts)),
+    "estimates": (
+        partial(parse_estimates, classes=CLASSES),
+        st.builds(encode_estimates, INT64, ESTIMATES),
+    ),
+}
+
+json_values = st.recursive(
+    st.sampled_from([None, True, 0, 1, -1, -7, 1.5, 1e300, "", "t1", "x" * 300])
+    | st.integers(-(1 << 64), 1 << 64),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@st.composite
+def garbled(draw: st.DrawFn, values: st.SearchStrategy[bytes]) -> bytes:
+    """A record with some bytes changed, cut or added, or a field of its first line changed."""
+    value = draw(values)
+    if draw(st.booleans()):
+        line, _, rest = value.partition(b"\n")
+        fields = json.loads(line)
+        name = draw(st.sampled_from([*fields, "more"]))
+        fields[name] = draw(json_values | st.just(inserted(fields.get(name), draw(json_values))))
+        value = json.dumps(fields).encode() + b"\n" + rest
+    for place in draw(st.lists(st.integers(0, len(value)), max_size=3)):
+        more = draw(st.binary(max_size=8))
+        value = value[:place] + more + value[place + draw(st.integers(0, 8)) :]
+    return value
+
+
+def inserted(field: object, value: object) -> object:
+    """A list with something else in it, if it is one."""
+    return [*field[:-1], value] if isinstance(field, list) else value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_a_garbled_record_is_bad_or_as_good_as_another(kind: str, data: st.DataObject) -> None:
+    parse, values = KINDS[kind]
+    value = data.draw(garbled(values))
+    for read in (parse, *(other for other, _ in KINDS.values())):
+        with suppress(BadRecord):
+            read(value)
+
+
+@pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
+@given(data=st.data())
+def test_an_instance_that_reads_garbled_records_goes_on(
+    algorithm: Any, data: st.DataObject
+) -> None:
+    """Whatever is in its changelogs, its votes and what others tell."""
+    log = Log(2)
+    log.produce("t1", "ann", 1)
+    values = st.one_of([garbled(values) | values for _, values in KINDS.values()])
+    for value in data.draw(st.lists(values, max_size=6)):
+        topic = data.draw(st.sampled_from(["answers", "evidence"]))
+        log[topic][data.draw(st.integers(0, 1))].append(record_of(value))
+    instance = OneInstance(log, Project(algorithm))
+    for value in data.draw(st.lists(values, max_size=6)):
+        with suppress(BadRecord):
+            instance.tasks.count(data.draw(st.integers(0, 1)), value)
+    instance.publish_all()
+    instance.assign({0})
+    for value in data.draw(st.lists(values, max_size=6)):
+        instance.exchange.hear(1, value)
+    instance.refresh(1000)
+    instance.flush()
+    assert np.isfinite(instance.crowd.engine.beliefs(np.arange(len(instance.crowd.tasks)))).all()
+
+
+def record_of(value: bytes) -> Record:
+    return Record(0, 0, value)
+
+
+BEFORE = [b'{"taken":[[1,2]],"votes":{}}', b'{"source":0,"votes":[]}']
+
+
+@pytest.mark.parametrize("value", [None, b"", b"[]", b"{}", b"null", b'"x"', b"\n\n", *BEFORE])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_record_of_this_format_is_refused(kind: str, value: bytes | None) -> None:
+    assert reason_of(KINDS[kind][0], value) is Reason.BAD_FIELD
+
+
+@pytest.mark.parametrize("found", [1, 3, None, "2"])
+def test_another_format_is_refused(found: object) -> None:
+    value = encode_facts(Facts(1, []))
+    assert Columns(value).kind == "facts"
+    other = value.replace(b'"format":%d' % FORMAT, b'"format":' + json.dumps(found).encode())
+    assert reason_of(Columns, other) is Reason.BAD_FIELD
+
+
+GOOD = Votes(
+    0,
+    ["t1", "t2"],
+    ["ann", "bob"],
+    np.array([0, 1], "<i2"),
+    np.array([3, 5]),
+    np.array([7, 7]),
+    np.array([0.5, -0.5]),
+    np.array([[1.0, 0.5, 1.0, 0.0], [2.0, 0.5, 1.0, 1.0]]),
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": -1},
+        {"source": 1 << 63},
+        {"tasks": ["t1"]},
+        {"tasks": ["t1", ""]},
+        {"tasks": ["t1", "x" * 257]},
+        {"workers": ["ann", "é" * 129]},
+        {"answers": np.array([0, 2], "<i2")},
+        {"answers": np.array([-4, 0], "<i2")},
+        {"offsets": np.array([5, 3])},
+        {"offsets": np.array([3, 3])},
+        {"offsets": np.array([-1, 3])},
+        {"offsets": np.array([3, (1 << 63) - 1])},
+        {"votes": np.array([0.5, np.nan])},
+        {"votes": np.array([0.5, np.inf])},
+        {"votes": np.array([0.5, 1e6])},
+        {"counts": np.zeros((2, 3))},
+        {"counts": np.array([[1.0, 0.5, 1.0, 0.0], [-7.0, 0.5, 1.0, 1.0]])},
+    ],
+    ids=str,
+)
+def test_votes_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
+    parse_votes(encode_votes(GOOD), CLASSES)
+    assert reason_of(KINDS["votes"][0], encode_votes(GOOD._replace(**changes))) is Reason.BAD_FIELD
+
+
+FACT = Fact("t1", [0.25, 0.75], 1, "request", False, 7, 7)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task": ""},
+        {"task": "x" * 257},
+        {"prior": [0.5]},
+        {"prior": [0.0, 1.0]},
+        {"prior": [0.25, 0.25, 0.5]},
+        {"gold": 2},
+        {"gold": -1},
+        {"gold": True},
+        {"reason": "tired"},
+        {"reopened": 1},
+        {"offset": 1 << 63},
+        {"offset": -2},
+        {"updated_at": 0.5},
+    ],
+    ids=str,
+)
+def test_facts_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
+    parse_facts(encode_facts(Facts(1, [FACT])))
+    value = encode_facts(Facts(1, [FACT._replace(**changes)]))
+    assert reason_of(parse_facts, value) is Reason.BAD_FIELD
+
+
+@pytest.mark.parametrize(
+    ("pieces", "votes"),
+    [
+        ([], []),
+        ([(7, -1)], []),
+        ([(7, 1 << 63)], []),
+        ([(7, 1)], [(-2, b"")]),
+        ([(7, 1, 1)], []),
+    ],
+)
+def test_answers_that_cannot_be_are_refused(pieces: Any, votes: Any) -> None:
+    value = encode_answers(Answers(pieces, votes))
+    assert reason_of(parse_answers, value) is Reason.BAD_FIELD
+
+
+def test_the_parts_of_answers_have_a_size_and_fill_the_record() -> None:
+    value = encode_answers(Answers([(7, 1)], [(0, b"abc"), (1, b"d")]))
+    for parts in (b"[[0,3]]", b"[[0,5],[1,-1]]", b"[[0,3],[1,2]]", b"[[0,3],[1]]"):
+        assert reason_of(parse_answers, value.replace(b"[[0,3],[1,1]]", parts)) is Reason.BAD_FIELD
+
+
+def test_answers_for_a_partition_that_there_is_not_are_not_sent_again() -> None:
+    log = Log(2)
+    votes = encode_votes(GOOD._replace(counts=np.empty((2, 0))))
+    log["answers"][0].append(record_of(encode_answers(Answers([(7, 5)], [(2, votes)]))))
+    instance = Instance(log)
+    instance.assign({0, 1})
+    instance.restore_all()
+    assert instance.workers.partitions[0].taken == -1
+    assert not instance.workers.partitions[0].last
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Beliefs(["t1"], np.array([-1]), np.array([0]), np.array([True]), np.zeros((1, 2))),
+        Beliefs(["t1"], np.array([1]), np.array([2]), np.array([True]), np.zeros((1, 2))),
+        Beliefs(["t1"], np.array([1]), np.array([-2]), np.array([True]), np.zeros((1, 2))),
+        Beliefs(["t1"], np.array([1]), np.array([0]), np.array([True]), np.zeros((1, 3))),
+        Beliefs(["t1"], np.array([1]), np.array([0]), np.array([True]), np.full((1, 2), np.nan)),
+        Counts(["ann"], np.array([[-8.0, 0.0, 0.0, 0.0]])),
+        Counts(["ann"], np.array([[1.0, np.inf, 0.0, 0.0]])),
+        Counts(["ann", "bob"], np.zeros((1, 4))),
+        Sums(-200.0, 0.0, 0.0, np.zeros(2)),
+        Whole(Sums(0.0, 0.0, 0.0, np.array([-60.0, 0.0]))),
+        Whole(Sums(0.0, 0.0, 0.0, np.zeros(3))),
+    ],
+    ids=repr,
+)
+def test_estimates_that_cannot_be_are_refused(told: Estimates) -> None:
+    assert reason_of(KINDS["estimates"][0], encode_estimates(1, told)) is Reason.BAD_FIELD
