@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo bench lint lock clean
+.PHONY: help setup test demo bench scale lint lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -43,6 +43,9 @@ demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crow
 
 bench: $(READY) ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.benchmarks
+
+scale: $(READY) ## measure 1,000,000 and 10,000,000 labels, recovery and four instances; takes long
+	@$(BIN)/python -m tests.benchmarks.scale
 
 lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

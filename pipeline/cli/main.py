@@ -21,6 +21,7 @@ COMMANDS = (
     "export",
     "infer",
     "bounds",
+    "sizing",
     "experiment",
 )
 

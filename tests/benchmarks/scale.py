@@ -1,0 +1,231 @@
+"""`make scale`: what a label costs as a project grows, recovers, and is shared by instances."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from time import monotonic, sleep
+from typing import Literal, NamedTuple
+
+import numpy as np
+from aiokafka import AIOKafkaProducer
+from rich.console import Console
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.kafka.admin import ensure_topics
+from pipeline.partitioner import partition_of
+from pipeline.progress import progress
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+from tests.instances import Instance, instance
+
+AlgorithmName = Literal["fast-sbic", "settled"]
+ALGORITHMS: tuple[AlgorithmName, ...] = ("fast-sbic", "settled")
+LABELS_PER_TASK = 20
+LABELS_PER_WORKER = 100
+SHARED_LABELS = 1_000_000
+AT_ONCE = 100_000
+
+console = Console()
+
+
+class Sample(NamedTuple):
+    """What an instance had done and used when it was looked at."""
+
+    labels: float
+    cpu_seconds: float
+    bytes: float
+
+
+def sample(running: Instance) -> Sample:
+    """Look at an instance."""
+    metrics = running.metrics()
+    return Sample(
+        metrics["sbic_votes_total"],
+        metrics["process_cpu_seconds_total"],
+        metrics["process_resident_memory_bytes"],
+    )
+
+
+def crowd(labels: int, workers: int | None = None) -> Iterator[tuple[str, bytes]]:
+    """Worker and label, 20 for each task and 100 of each worker, in a random order of tasks.
+
+    With one worker every task has one label.
+    """
+    rng = np.random.default_rng(labels)
+    per_task = LABELS_PER_TASK if workers is None else workers
+    tasks = labels // per_task
+    crowd_size = workers or labels // LABELS_PER_WORKER
+    knows = rng.beta(4, 3, crowd_size)
+    truth = rng.integers(0, 2, tasks)
+    for number in range(per_task):
+        order = rng.permutation(tasks)
+        who = (order * 7919 + number * (crowd_size // per_task)) % crowd_size
+        right = rng.random(tasks) < knows[who]
+        says = np.where(right, truth[order], 1 - truth[order]) * 2 - 1
+        for i, j, x in zip(order.tolist(), who.tolist(), says.tolist(), strict=True):
+            yield f"w{j}", b'{"task":"t%d","worker":"w%d","label":%d}' % (i, j, x)
+
+
+async def produce(settings: Settings, labels: int, workers: int | None = None) -> None:
+    """Put a crowd's labels on the topic."""
+    topic = Topics(settings).labels.name
+    homes: dict[str, int] = {}
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, max_batch_size=1 << 18
+    ) as producer:
+        with progress("labels produced", labels) as advance:
+            builders = [producer.create_batch() for _ in range(settings.partitions)]
+            for number, (worker, value) in enumerate(crowd(labels, workers), 1):
+                home = homes.get(worker)
+                if home is None:
+                    home = homes[worker] = partition_of(worker.encode(), settings.partitions)
+                key = worker.encode()
+                if builders[home].append(key=key, value=value, timestamp=None) is None:
+                    await producer.send_batch(builders[home], topic, partition=home)
+                    builders[home] = producer.create_batch()
+                    builders[home].append(key=key, value=value, timestamp=None)
+                if number % AT_ONCE == 0:
+                    advance(AT_ONCE)
+            for home, builder in enumerate(builders):
+                await producer.send_batch(builder, topic, partition=home)
+
+
+def samples_until(running: list[Instance], labels: int) -> list[list[Sample]]:
+    """Look at instances again and again until they have counted so many labels together."""
+    found: list[list[Sample]] = []
+    with progress("labels counted", labels) as advance:
+        counted = 0.0
+        while counted < labels:
+            sleep(0.5)
+            found.append([sample(one) for one in running])
+            now = sum(one.labels for one in found[-1])
+            advance(int(min(now, labels) - counted))
+            counted = min(now, labels)
+    return found
+
+
+def cost(samples: list[Sample], first: float, last: float) -> tuple[float, float]:
+    """CPU in microseconds and bytes for each label between these shares of all labels."""
+    labels = samples[-1].labels
+    start = next(one for one in samples if one.labels >= first * labels)
+    end = next(one for one in samples if one.labels >= last * labels)
+    count = max(end.labels - start.labels, 1.0)
+    seconds = end.cpu_seconds - start.cpu_seconds
+    return 1e6 * seconds / count, (end.bytes - start.bytes) / count
+
+
+def growth(broker: EmbeddedBroker, algorithm: AlgorithmName, labels: int) -> None:
+    """A project that grows on one instance, and is recovered by the next."""
+    settings = project(broker, f"growth-{algorithm}-{labels}", algorithm)
+    asyncio.run(produce(settings, labels))
+    env = {"SBIC_ALGORITHM": algorithm}
+    with instance(broker.url, settings.prefix, **env) as running:
+        running.wait_ready(60)
+        begun = monotonic()
+        samples = [one for (one,) in samples_until([running], labels)]
+        rate = labels / (monotonic() - begun)
+        early, _ = cost(samples, 0.05, 0.15)
+        late, _ = cost(samples, 0.9, 1.0)
+        _, more = cost(samples, 0.1, 1.0)
+        used = samples[-1].bytes
+        running.terminate(60)
+    console.print(
+        f"{algorithm}, {labels:,} labels: {rate:,.0f} labels/s; CPU {early:.1f} µs a label at the "
+        f"tenth part, {late:.1f} at the end, ratio {late / early:.2f}; {used / 1e6:,.0f} MB, "
+        f"{more:.0f} bytes for each further label"
+    )
+    with instance(broker.url, settings.prefix, **env) as running:
+        running.wait_ready(600)
+        seconds = running.metrics()["sbic_recovery_seconds"]
+        peak = peak_bytes(running)
+    console.print(
+        f"  recovered in {seconds:.1f} s, {labels / seconds:,.0f} labels/s, "
+        f"with at most {peak / 1e6:,.0f} MB, {peak / used:.2f} times that of the one before"
+    )
+
+
+def peak_bytes(running: Instance) -> float:
+    """The most memory that an instance has used."""
+    with open(f"/proc/{running.process.pid}/status") as status:
+        fields = dict(line.split(":", 1) for line in status)
+    return 1024.0 * int(fields["VmHWM"].split()[0])
+
+
+def project(broker: EmbeddedBroker, name: str, algorithm: AlgorithmName) -> Settings:
+    """Topics of their own."""
+    settings = Settings(broker=broker.url, prefix=name, algorithm=algorithm)
+    asyncio.run(ensure_topics(settings))
+    return settings
+
+
+def shared(broker: EmbeddedBroker, algorithm: AlgorithmName) -> None:
+    """What a label costs on one instance, and on four together."""
+    costs = {}
+    for count in (1, 4):
+        settings = project(broker, f"shared-{algorithm}-{count}", algorithm)
+        started = [
+            instance(broker.url, settings.prefix, SBIC_ALGORITHM=algorithm) for _ in range(count)
+        ]
+        running = [context.__enter__() for context in started]
+        try:
+            for one in running:
+                one.wait_ready(60)
+            before = sum(sample(one).cpu_seconds for one in running)
+            asyncio.run(produce(settings, SHARED_LABELS))
+            after = samples_until(running, SHARED_LABELS)[-1]
+            costs[count] = 1e6 * (sum(one.cpu_seconds for one in after) - before) / SHARED_LABELS
+        finally:
+            for context in started:
+                context.__exit__(None, None, None)
+    console.print(
+        f"{algorithm}: CPU of all instances {costs[1]:.1f} µs a label on one, {costs[4]:.1f} on "
+        f"four, ratio {costs[4] / costs[1]:.2f}"
+    )
+
+
+def one_worker(broker: EmbeddedBroker, algorithm: AlgorithmName, labels: int) -> None:
+    """A worker who gives all labels, and many workers of whom each gives a hundred."""
+    costs = []
+    for workers in (1, labels // LABELS_PER_WORKER):
+        settings = project(broker, f"worker-{algorithm}-{workers}", algorithm)
+        asyncio.run(produce_single(settings, labels, workers))
+        with instance(broker.url, settings.prefix, SBIC_ALGORITHM=algorithm) as running:
+            running.wait_ready(60)
+            samples = [one for (one,) in samples_until([running], labels)]
+            costs.append(cost(samples, 0.8, 1.0)[0])
+    console.print(
+        f"{algorithm}, {labels:,} labels: CPU {costs[0]:.1f} µs a label at the end of one worker, "
+        f"{costs[1]:.1f} of workers with {LABELS_PER_WORKER} each, ratio {costs[0] / costs[1]:.2f}"
+    )
+
+
+async def produce_single(settings: Settings, labels: int, workers: int) -> None:
+    """One label for each task, on one partition, by so many workers."""
+    topic = Topics(settings).labels.name
+    names = [n for n in range(20 * workers) if partition_of(b"w%d" % n, settings.partitions) == 0]
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, max_batch_size=1 << 18
+    ) as producer:
+        builder = producer.create_batch()
+        for number in range(labels):
+            j = names[number % min(workers, len(names))]
+            value = b'{"task":"t%d","worker":"w%d","label":%d}' % (number, j, 1 - 2 * (number % 2))
+            if builder.append(key=b"w%d" % j, value=value, timestamp=None) is None:
+                await producer.send_batch(builder, topic, partition=0)
+                builder = producer.create_batch()
+                builder.append(key=b"w%d" % j, value=value, timestamp=None)
+        await producer.send_batch(builder, topic, partition=0)
+
+
+def main(sizes: list[int]) -> None:
+    """Everything, one after the other."""
+    with EmbeddedBroker() as broker:
+        for algorithm in ALGORITHMS:
+            shared(broker, algorithm)
+            one_worker(broker, algorithm, sizes[0])
+            for labels in sizes:
+                growth(broker, algorithm, labels)
+
+
+if __name__ == "__main__":
+    main([int(argument) for argument in sys.argv[1:]] or [1_000_000, 10_000_000])
