@@ -35,7 +35,7 @@ class AssignmentsFollower(Follower):
             try:
                 self.leases.learn(parse_assignment(record.value), now)
             except BadRecord:
-                continue  # written by a stranger
+                continue  # not an sbic record
 
     async def catch_up(self, partitions: Iterable[int]) -> None:
         """Wait until all is known that these partitions have now."""

@@ -80,7 +80,7 @@ class Leases:
         try:
             source, partition, offset, number = place_of(name)
         except ValueError:
-            return  # written by a stranger
+            return  # not an sbic record
         if ended:
             if task is not None:
                 self.end(worker, task, name)

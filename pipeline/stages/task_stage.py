@@ -39,6 +39,15 @@ class TaskPartition:
         self.is_restored = False
         self.restored: deque[tuple[int, list[str]]] = deque()  # time and tasks of late
 
+    def fence_of(self, votes: Votes) -> int:
+        """The offset up to which votes of their labels partition have been counted."""
+        return int(self.fences[votes.source])
+
+    def counted(self, votes: Votes) -> None:
+        """Move the fence past these votes."""
+        if len(votes.offsets):
+            self.fences[votes.source] = max(self.fence_of(votes), votes.offsets[-1])
+
     def restoring(self, time: int, tasks: list[str]) -> None:
         """Evidence of these tasks, written then, is being restored."""
         self.is_restored = False
@@ -107,14 +116,14 @@ class TaskStage:
                 record = Columns(value)
                 if record.kind == "votes":
                     votes = read_votes(record, classes)
-                    source = votes.source
-                    if source >= self.crowd.partitions:
+                    if votes.source >= self.crowd.partitions:
                         continue
-                    if self.crowd.restores[source, partition]:
-                        part = JoinedVotes()  # the answers that are being restored have all of it
-                    else:
-                        part = joined.setdefault(source, JoinedVotes())
-                    self._join(state, votes, part)
+                    # else the answers that are being restored have all of it
+                    if not self.crowd.restores[votes.source, partition]:
+                        joined.setdefault(votes.source, JoinedVotes()).add(
+                            votes, after=state.fence_of(votes)
+                        )
+                    state.counted(votes)
                     state.restoring(time, votes.tasks)
                 else:
                     facts = read_facts(record, classes)
@@ -124,14 +133,6 @@ class TaskStage:
                 continue  # not an sbic record
         for source, part in joined.items():
             self._put(source, part)
-
-    def _join(self, state: TaskPartition, votes: Votes, part: JoinedVotes) -> int:
-        """Let votes join those that are to be counted; how many are new."""
-        if not len(votes.offsets):
-            return 0
-        new = part.add(votes, after=int(state.fences[votes.source]))
-        state.fences[votes.source] = max(state.fences[votes.source], votes.offsets[-1])
-        return new
 
     def _put(self, source: int, part: JoinedVotes) -> Ints:
         """Count votes, and say of which tasks; labels of own workers are known from answers."""
@@ -173,8 +174,10 @@ class TaskStage:
         votes = parse_votes(value, len(self.crowd.classes))
         if votes.source >= self.crowd.partitions:
             raise NOT_OURS
-        part = JoinedVotes()
-        if not self._join(self.partitions[partition], votes, part):
+        state, part = self.partitions[partition], JoinedVotes()
+        is_new = part.add(votes, after=state.fence_of(votes))
+        state.counted(votes)
+        if not is_new:
             return Counted(len(votes.tasks), False, NO_TASKS, NO_TASKS)
         [new] = part.parts
         if not self.crowd.has_workers_of[new.source]:
