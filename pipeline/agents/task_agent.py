@@ -12,6 +12,7 @@ from pipeline.batched.producer import Outbox
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.stages.task_stage import TaskStage
+from pipeline.stages.worker_stage import Forwarded
 
 LABELS_AT_ONCE = 20_000  # weighed anew before others get a turn
 
@@ -104,7 +105,7 @@ class TaskAgent:
         task = description["task"]
         home = self.stage.crowd.home_of(task)
         if home != record.partition:
-            group.forwarded.append((record, task.encode(), home))
+            group.forwarded.append(Forwarded(record, task, home))
             return
         number = self.stage.describe(home, description, record.offset, record.timestamp)
         if number is not None:

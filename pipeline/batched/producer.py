@@ -15,7 +15,7 @@ from mode import Service
 MAX_BATCH_BYTES = 1 << 20
 REQUEST_TIMEOUT_MS = 120_000  # as long as a broker may be away
 
-Header = tuple[str, bytes]
+Header = tuple[str, bytes | None]
 NO_HEADERS: list[Header] = []
 Row = tuple[bytes | None, bytes | None, int | None, list[Header]]
 """Key, value, timestamp (`None`: the time of publication) and headers of a record."""

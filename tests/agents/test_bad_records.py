@@ -130,7 +130,7 @@ STRANGE_POSTERIORS = [
     POSTERIOR.replace(b'"strange"', b'""'),
 ]
 
-ANSWERS = encode_answers(Answers([(1, 0)], [(0, VOTES)]))
+ANSWERS = encode_answers(Answers([(1, 0)], [(0, VOTES)], []))
 STRANGE_ANSWERS = [
     b"not JSON",
     b"null",

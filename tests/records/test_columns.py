@@ -331,12 +331,12 @@ def test_facts_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
     ],
 )
 def test_answers_that_cannot_be_are_refused(pieces: Any, votes: Any) -> None:
-    value = encode_answers(Answers(pieces, votes))
+    value = encode_answers(Answers(pieces, votes, []))
     assert reason_of(parse_answers, value) is Reason.BAD_FIELD
 
 
 def test_the_parts_of_answers_have_a_size_and_fill_the_record() -> None:
-    value = encode_answers(Answers([(7, 1)], [(0, b"abc"), (1, b"d")]))
+    value = encode_answers(Answers([(7, 1)], [(0, b"abc"), (1, b"d")], []))
     for parts in (b"[[0,3]]", b"[[0,5],[1,-1]]", b"[[0,3],[1,2]]", b"[[0,3],[1]]"):
         assert reason_of(parse_answers, value.replace(b"[[0,3],[1,1]]", parts)) is Reason.BAD_FIELD
 
@@ -344,7 +344,7 @@ def test_the_parts_of_answers_have_a_size_and_fill_the_record() -> None:
 def test_answers_for_a_partition_that_there_is_not_are_not_sent_again() -> None:
     log = Log(2)
     votes = encode_votes(GOOD._replace(counts=np.empty((2, 0))))
-    log["answers"][0].append(record_of(encode_answers(Answers([(7, 5)], [(2, votes)]))))
+    log["answers"][0].append(record_of(encode_answers(Answers([(7, 5)], [(2, votes)], []))))
     instance = Instance(log)
     instance.assign({0, 1})
     instance.restore_all()

@@ -164,7 +164,7 @@ def test_a_label_in_the_wrong_partition_is_sent_to_the_right_one() -> None:
     home = partition_of(b"ann", 8)
     wrong = (home + 1) % 8
     taken = instance.take(wrong, [Record(0, 0, encode_label("t1", "ann", 1))])
-    assert [(f.worker, f.partition) for f in taken.forwarded] == [("ann", home)]
+    assert [(f.key, f.partition) for f in taken.forwarded] == [("ann", home)]
     assert taken.votes == []
     assert taken.outcomes[Outcome.FORWARDED] == 1
 

@@ -61,7 +61,7 @@ def answers(offsets: range) -> bytes:
         np.empty((len(offsets), 0)),
     )
     votes = Votes(0, [f"t{o}" for o in offsets], ["ann"] * len(offsets), *columns)
-    return encode_answers(Answers([(0, offsets[-1])], [(0, encode_votes(votes))]))
+    return encode_answers(Answers([(0, offsets[-1])], [(0, encode_votes(votes))], []))
 
 
 def test_labels_that_two_instances_took_count_once() -> None:
