@@ -10,6 +10,7 @@ from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
 from pipeline.agents.connection import Connection
+from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.policy_agent import PolicyAgent
@@ -30,6 +31,7 @@ from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.leases import Leases
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import TaskStage
@@ -68,8 +70,11 @@ class PipelineApp(BatchedApp):
         self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
         self.metrics = Metrics()
         rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
-        self.worker_stage = WorkerStage(self.crowd, settings.repeats)
-        self.task_stage = TaskStage(self.crowd, rules)
+        ends = Ends(settings.partitions)
+        self.asker = EndsAsker(settings, ends)
+        judge = Judge(self.crowd, ends)
+        self.worker_stage = WorkerStage(self.crowd, judge, settings.repeats)
+        self.task_stage = TaskStage(self.crowd, judge, rules)
         exchange = Exchange(self.task_stage)
         self.publisher = Publisher(
             self.task_stage,
@@ -83,9 +88,11 @@ class PipelineApp(BatchedApp):
         self.follower = EstimatesFollower(settings, exchange)
         self.follower.listeners.append(self.publisher.check_budget)
         policy_agent = self._add_policy(names, prior)
-        worker_agent = WorkerAgent(settings, self.worker_stage, self.publisher, policy_agent)
+        worker_agent = WorkerAgent(
+            settings, self.worker_stage, self.publisher, policy_agent, self.asker
+        )
         self._add(worker_agent, [names.labels.name], "answers", names.answers.name)
-        task_agent = TaskAgent(self.task_stage, self.publisher, self.follower)
+        task_agent = TaskAgent(self.task_stage, self.publisher, self.follower, self.asker)
         inputs = [names.votes.name, names.tasks.name]
         self._add(task_agent, inputs, "tasks", names.evidence.name)
         self.settler = Settler(self.publisher)
@@ -173,6 +180,7 @@ class PipelineApp(BatchedApp):
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.readiness_log)
+        await self.add_runtime_dependency(self.asker)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
         if self.crowd.engine.is_settled:

@@ -153,6 +153,13 @@ class Publisher:
         first.add(self.topics.answers.name, partition, *rows)
         self.add_votes(then, taken.votes)
 
+    def reject(self, records: list[tuple[ConsumerRecord, BadRecord]]) -> None:
+        """Publish records as dead letters, together with whatever goes out next.
+
+        Not at once: in the midst of a recovery posteriors would go out that lack some votes.
+        """
+        self.conveyor.filling.rejected += records
+
     def add_votes(self, outbox: Outbox, votes: Iterable[tuple[int, bytes]]) -> None:
         """Add votes for partitions of tasks."""
         for home, value in votes:

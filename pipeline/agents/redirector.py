@@ -6,7 +6,7 @@ from pipeline.agents.metrics import Metrics
 from pipeline.batched.producer import Outbox
 from pipeline.records.bad import BadRecord
 from pipeline.records.dead_letters import dead_letter
-from pipeline.records.origin import Origin, forwarded_headers, origin_of
+from pipeline.records.origin import Header, Origin, forwarded_headers, origin_of
 from pipeline.topics import Topics
 
 
@@ -26,7 +26,8 @@ class Redirector:
         told = origin_of(record.headers, record.topic, self.partitions)
         origin = told or Origin(record.topic, record.partition, record.offset)
         letter = dead_letter(origin, record.key, record.value, why)
-        row = (letter.key, letter.value, None, [*letter.headers])
+        headers: list[Header] = [*letter.headers]
+        row = (letter.key, letter.value, None, headers)
         outbox.add(self.topic, record.partition, row)
         self.metrics.dead_letters.labels(why.reason).inc()
 

@@ -5,6 +5,7 @@ import asyncio
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
+from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.publisher import Group, Publisher
 from pipeline.batched.batch import Batch
@@ -22,7 +23,14 @@ class TaskAgent:
 
     name = "task"
 
-    def __init__(self, stage: TaskStage, publisher: Publisher, follower: EstimatesFollower) -> None:
+    def __init__(
+        self,
+        stage: TaskStage,
+        publisher: Publisher,
+        follower: EstimatesFollower,
+        asker: EndsAsker,
+    ) -> None:
+        self.ask = asker.ask
         self.stage = stage
         self.publisher = publisher
         self.follower = follower
@@ -37,9 +45,12 @@ class TaskAgent:
         self.follower.exchange.left(partition)
         self.stage.close(partition)
 
-    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Apply records of the evidence topic."""
-        self.stage.restore(partition, [(record.timestamp, record.value) for record in records])
+    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
+        """Apply records of the evidence topic; those that are not ours go to the dead letters."""
+        values = [(record.timestamp, record.value) for record in records]
+        restored = self.stage.restore(partition, values, sure=sure)
+        self.publisher.reject([(records[place], why) for place, why in restored.rejected])
+        return restored.records
 
     async def ready(self, partitions: set[int], generation: int) -> None:
         """Tell everybody of these partitions, and hear of the others.
@@ -73,23 +84,39 @@ class TaskAgent:
         async for batch in stream:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), RECORDS_AT_ONCE):
-                    group = await conveyor.room()
                     some = records[start : start + RECORDS_AT_ONCE]
                     if tp.topic == tasks:
+                        group = await conveyor.room()
                         for record in some:
                             self._describe(record, group)
+                        conveyor.load()
                     else:
-                        self._count(tp.partition, some, group)
-                    conveyor.load()
+                        await self._count_all(tp.partition, some)
             conveyor.load(batch)
 
-    def _count(self, partition: int, records: list[ConsumerRecord], group: Group) -> None:
-        counted = self.stage.count(partition, [record.value for record in records])
+    async def _count_all(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Count records of votes; asks where labels end if they tell of labels beyond that."""
+        sure = False
+        while records:
+            group = await self.publisher.conveyor.room()
+            done = self._count(partition, records, group, sure=sure)
+            self.publisher.conveyor.load()
+            records = records[done:]
+            if records:
+                await self.ask()
+                sure = True
+
+    def _count(
+        self, partition: int, records: list[ConsumerRecord], group: Group, *, sure: bool
+    ) -> int:
+        values = [record.value for record in records]
+        counted = self.stage.count(partition, values, sure=sure)
         group.took(votes=counted.votes)
         group.rejected += [(records[place], bad) for place, bad in counted.rejected]
         group.evidence += [(partition, records[place].value) for place in counted.new]
         group.timestamps.append(counted.timestamps)
         group.tasks.update(counted.tasks.tolist())
+        return counted.records
 
     def _describe(self, record: ConsumerRecord, group: Group) -> None:
         group.took()

@@ -8,6 +8,7 @@ from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
 from pipeline.agents.continuity import check_continuity
+from pipeline.agents.ends import EndsAsker
 from pipeline.agents.publisher import Publisher
 from pipeline.batched.batch import Batch
 from pipeline.batched.producer import Outbox
@@ -38,7 +39,9 @@ class WorkerAgent:
         stage: WorkerStage,
         publisher: Publisher,
         listener: LabelsListener,
+        asker: EndsAsker,
     ) -> None:
+        self.ask = asker.ask
         self.settings = settings
         self.stage = stage
         self.publisher = publisher
@@ -52,9 +55,12 @@ class WorkerAgent:
         """Forget a partition."""
         self.stage.close(partition)
 
-    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Apply records of the answers topic."""
-        self.stage.restore(partition, [record.value for record in records])
+    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
+        """Apply records of the answers topic; those that are not ours go to the dead letters."""
+        values = [record.value for record in records]
+        restored = self.stage.restore(partition, values, sure=sure)
+        self.publisher.reject([(records[place], why) for place, why in restored.rejected])
+        return restored.records
 
     async def ready(self, partitions: set[int], _generation: int) -> None:
         """Send the last votes of each partition again, and its workers of the last seconds."""

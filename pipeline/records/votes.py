@@ -30,9 +30,9 @@ NOBODY = -1
 class Votes(NamedTuple):
     """Labels of workers of the partition `source`, in the order of their offsets there.
 
-    `answers` are classes, RETRACT, SKIP, REPEAT or NOTHING. `votes` are what Fast SBIC adds to the log-odds.
-    `counts` are what settled knew of each worker then (n, a and F), if the task is elsewhere; else
-    there are no columns in it.
+    `answers` are classes, RETRACT, SKIP, REPEAT or NOTHING. `votes` are what Fast SBIC adds to the
+    log-odds. `counts` are what settled knew of each worker then (n, a and F), if the task is
+    elsewhere; else there are no columns in it.
     """
 
     source: int

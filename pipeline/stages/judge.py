@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from pipeline.classes import SKIP
 from pipeline.inference.engine.ids import Ids
+from pipeline.inference.labels import Floats
 from pipeline.records.answers import Answers
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.columns import MOST
 from pipeline.records.facts import Facts
 from pipeline.records.votes import NOBODY, NOTHING, Votes
 from pipeline.stages.crowd import Crowd
+from pipeline.stages.homes import homes_of
+
+ROUNDING = 1e-6  # that sums of many labels may leave
 
 
 class Beyond(BadRecord):
@@ -32,10 +36,10 @@ class Beyond(BadRecord):
 class Ends:
     """Where the partitions of the topics end that users write to, as far as is known."""
 
-    def __init__(self, partitions: int) -> None:
-        self.labels = np.zeros(partitions, np.int64)
-        self.tasks = np.zeros(partitions, np.int64)
-        self.requests = np.zeros(partitions, np.int64)
+    def __init__(self, partitions: int, at: int = 0) -> None:
+        self.labels = np.full(partitions, at, np.int64)
+        self.tasks = np.full(partitions, at, np.int64)
+        self.requests = np.full(partitions, at, np.int64)
 
 
 class Judge:
@@ -59,6 +63,7 @@ class Judge:
             raise _not_ours("labels that go to nobody are among those that go to tasks")
         if np.abs(votes.votes).max() > self.most_vote:
             raise _not_ours("no label weighs as much")
+        self.check_counts(votes.counts)
         crowd = self.crowd
         if home != NOBODY and not self._are_of(home, votes.tasks, crowd.tasks, crowd.task.home):
             raise _not_ours(f"a task is not of partition {home}")
@@ -75,6 +80,16 @@ class Judge:
             if len(votes.offsets) and votes.offsets[-1] > answers.upto:
                 raise _not_ours("votes of labels that were not taken")
         self._check_end(partition, answers.upto)
+
+    def check_counts(self, counts: Floats) -> None:
+        """What is known of workers: n, a and F, a row for each."""
+        if counts.size:
+            given, right = counts[:, 0], counts[:, 1]
+            slack = ROUNDING * (1 + given)
+            if (right > given + slack).any() or (
+                np.abs(counts[:, 2:].sum(axis=1) - given) > slack
+            ).any():
+                raise _not_ours("a worker has not as many labels")
 
     def check_facts(self, partition: int, facts: Facts) -> None:
         """Facts of a partition of tasks."""
@@ -95,14 +110,13 @@ class Judge:
         self, partition: int, names: Sequence[str], ids: Ids[str], homes: NDArray[np.int32]
     ) -> bool:
         """Whether all of these names are of a partition; they get no numbers by being looked at."""
-        numbers = list(map(ids.known, names))
-        if None in numbers:
-            home_of = self.crowd.home_of
-            places = [place for place, number in enumerate(numbers) if number is None]
-            if any(home_of(names[place]) != partition for place in places):
+        found = list(map(ids.known, names))
+        if None in found:
+            new = [name for name, number in zip(names, found, strict=True) if number is None]
+            if (homes_of(new, self.crowd.partitions) != partition).any():
                 return False
-            numbers = [number for number in numbers if number is not None]
-        return bool((homes[numbers] == partition).all()) if numbers else True
+        numbers = np.array([number for number in found if number is not None], np.int64)
+        return bool((homes[numbers] == partition).all())
 
 
 def _not_ours(problem: str) -> BadRecord:

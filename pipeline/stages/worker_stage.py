@@ -20,6 +20,7 @@ from pipeline.records.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes,
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.judge import Beyond, Judge
 from pipeline.stages.offsets import CountedOffsets
+from pipeline.stages.restored import Restored
 from pipeline.stages.rows import JoinedVotes, Rows, by_home
 
 LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
@@ -170,13 +171,6 @@ class WorkerPartition:
         return sorted(workers)
 
 
-class Restored(NamedTuple):
-    """How many records were dealt with, and which of them are not ours, by their place."""
-
-    records: int
-    rejected: list[tuple[int, BadRecord]]
-
-
 class WorkerStage:
     """Takes labels in their order, each once, into the engine."""
 
@@ -293,6 +287,7 @@ class WorkerStage:
         taken.outcomes[Outcome.REJECTED] = len(taken.rejected)
         taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
         state.taken = max(state.taken, records[-1].offset)
+        self.judge.ends.labels[partition] = max(self.judge.ends.labels[partition], state.taken + 1)
         answers.pieces.append((time_ns(), state.taken))
         return rows
 
@@ -431,4 +426,5 @@ def labels_in(answers: Answers, classes: int) -> list[TakenLabel]:
 
 def is_for_nobody(answers: Ints) -> NDArray[np.bool_]:
     """Which of these go to no task."""
-    return (answers == SKIP) | (answers == NOTHING)
+    found: NDArray[np.bool_] = (answers == SKIP) | (answers == NOTHING)
+    return found
