@@ -72,6 +72,8 @@ class PolicyAgent:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), REQUESTS_AT_ONCE):
                     piece = records[start : start + REQUESTS_AT_ONCE]
+                    if any(record.headers for record in piece):
+                        await self.follower.asker.ask()  # where it may have been forwarded from
                     group = await self.conveyor.room()
                     self.stage.answer(tp.partition, piece, now(), group)
                     group.is_full = len(group.timestamps) >= ASSIGNMENTS_AT_ONCE

@@ -153,13 +153,6 @@ class Publisher:
         first.add(self.topics.answers.name, partition, *rows)
         self.add_votes(then, taken.votes)
 
-    def reject(self, records: list[tuple[ConsumerRecord, BadRecord]]) -> None:
-        """Publish records as dead letters, together with whatever goes out next.
-
-        Not at once: in the midst of a recovery posteriors would go out that lack some votes.
-        """
-        self.conveyor.filling.rejected += records
-
     def add_votes(self, outbox: Outbox, votes: Iterable[tuple[int, bytes]]) -> None:
         """Add votes for partitions of tasks."""
         for home, value in votes:
@@ -170,6 +163,11 @@ class Publisher:
         for partition, values in told.items():
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
+
+    def tell_anew(self) -> None:
+        """Tell the other instances everything again."""
+        self.conveyor.filling.tells_all = True
+        self.conveyor.load()
 
     def screen(self, outbox: Outbox) -> None:
         """Keep back posteriors and workers while another instance may have taken the place.

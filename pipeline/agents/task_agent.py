@@ -8,6 +8,7 @@ from faust.types import StreamT
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.publisher import Group, Publisher
+from pipeline.agents.rejects import Rejects
 from pipeline.batched.batch import Batch
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
@@ -29,8 +30,10 @@ class TaskAgent:
         publisher: Publisher,
         follower: EstimatesFollower,
         asker: EndsAsker,
+        rejects: Rejects,
     ) -> None:
         self.ask = asker.ask
+        self.rejects = rejects
         self.stage = stage
         self.publisher = publisher
         self.follower = follower
@@ -49,7 +52,8 @@ class TaskAgent:
         """Apply records of the evidence topic; those that are not ours go to the dead letters."""
         values = [(record.timestamp, record.value) for record in records]
         restored = self.stage.restore(partition, values, sure=sure)
-        self.publisher.reject([(records[place], why) for place, why in restored.rejected])
+        for place, why in restored.rejected:
+            self.rejects.add(records[place], why)
         return restored.records
 
     async def ready(self, partitions: set[int], generation: int) -> None:

@@ -10,6 +10,7 @@ from faust.types import StreamT
 from pipeline.agents.continuity import check_continuity
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.publisher import Publisher
+from pipeline.agents.rejects import Rejects
 from pipeline.batched.batch import Batch
 from pipeline.batched.producer import Outbox
 from pipeline.classes import SKIP
@@ -40,8 +41,10 @@ class WorkerAgent:
         publisher: Publisher,
         listener: LabelsListener,
         asker: EndsAsker,
+        rejects: Rejects,
     ) -> None:
         self.ask = asker.ask
+        self.rejects = rejects
         self.settings = settings
         self.stage = stage
         self.publisher = publisher
@@ -59,7 +62,8 @@ class WorkerAgent:
         """Apply records of the answers topic; those that are not ours go to the dead letters."""
         values = [record.value for record in records]
         restored = self.stage.restore(partition, values, sure=sure)
-        self.publisher.reject([(records[place], why) for place, why in restored.rejected])
+        for place, why in restored.rejected:
+            self.rejects.add(records[place], why)
         return restored.records
 
     async def ready(self, partitions: set[int], _generation: int) -> None:

@@ -15,9 +15,11 @@ from pipeline.classes import SKIP
 from pipeline.inference.engine.ids import Ids
 from pipeline.inference.labels import Floats
 from pipeline.records.answers import Answers
+from pipeline.records.assignments import LABEL, Assignment, place_of
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.columns import MOST
 from pipeline.records.facts import Facts
+from pipeline.records.requests import MAX_COUNT
 from pipeline.records.votes import NOBODY, NOTHING, Votes
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.homes import homes_of
@@ -100,6 +102,25 @@ class Judge:
         last = max((fact.offset for fact in facts.rows), default=-1)
         if last >= end:
             raise Beyond("tasks", partition, last, end)
+
+    def check_assignment(self, partition: int, assignment: Assignment) -> None:
+        """A record of a partition of assignments."""
+        try:
+            place = place_of(assignment.id)
+        except ValueError:
+            raise _not_ours(f"its id {assignment.id!r:.40} names no request") from None
+        ends = {"": self.ends.requests, LABEL: self.ends.labels}.get(place.source)
+        if ends is None or place.partition not in range(self.crowd.partitions):
+            raise _not_ours("there is no partition that its id names")
+        if place.number not in range(MAX_COUNT) or place.offset < 0:
+            raise _not_ours("its id names no request")
+        if self.crowd.home_of(assignment.worker) != partition:
+            raise _not_ours(f"a worker is not of partition {partition}")
+        end = int(ends[place.partition])
+        if place.offset >= end:
+            raise Beyond(
+                "labels" if place.source else "requests", place.partition, place.offset, end
+            )
 
     def _check_end(self, partition: int, offset: int) -> None:
         end = int(self.ends.labels[partition])
