@@ -221,7 +221,9 @@ class Instance:
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
         self.heard[partition] += len(records)
         for record in records:
-            self.exchange.hear(partition, record.value)
+            bad = self.exchange.hear(partition, record.value)
+            if bad is not None:
+                self.rejected.append(("estimates", partition, bad))
         if records:
             self.check_budget()
 
