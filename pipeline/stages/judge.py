@@ -131,12 +131,10 @@ class Judge:
         self, partition: int, names: Sequence[str], ids: Ids[str], homes: NDArray[np.int32]
     ) -> bool:
         """Whether all of these names are of a partition; they get no numbers by being looked at."""
-        found = list(map(ids.known, names))
-        if None in found:
-            new = [name for name, number in zip(names, found, strict=True) if number is None]
-            if (homes_of(new, self.crowd.partitions) != partition).any():
-                return False
-        numbers = np.array([number for number in found if number is not None], np.int64)
+        try:
+            numbers = np.fromiter(map(ids.known, names), np.int64, len(names))
+        except TypeError:  # some are not known yet
+            return bool((homes_of(names, self.crowd.partitions) == partition).all())
         return bool((homes[numbers] == partition).all())
 
 
