@@ -7,8 +7,8 @@ from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
-from pipeline.agents.dead_letters import DeadLetters
 from pipeline.agents.metrics import Metrics
+from pipeline.agents.redirector import Redirector
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
@@ -48,7 +48,7 @@ class PolicyAgent:
         self.follower = follower
         self.topics = topics
         self.metrics = metrics
-        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
+        self.redirector = Redirector(topics, metrics)
         self.conveyor = Conveyor(producer, RequestGroup, self.pack)
 
     async def take_over(self, partitions: set[int]) -> None:
@@ -72,6 +72,8 @@ class PolicyAgent:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), REQUESTS_AT_ONCE):
                     piece = records[start : start + REQUESTS_AT_ONCE]
+                    if any(record.headers for record in piece):
+                        await self.follower.asker.ask()  # where it may have been forwarded from
                     group = await self.conveyor.room()
                     self.stage.answer(tp.partition, piece, now(), group)
                     group.is_full = len(group.timestamps) >= ASSIGNMENTS_AT_ONCE
@@ -86,10 +88,9 @@ class PolicyAgent:
                 rows = [(worker.encode(), value, None, NO_HEADERS) for worker, value in given]
                 outbox.add(self.topics.assignments.name, partition, *rows)
         for record, why in group.rejected:
-            self.dead_letters.add(outbox, record, why)
+            self.redirector.reject(outbox, record, why)
         for record, worker, home in group.forwarded:
-            row = (worker.encode(), record.value, record.timestamp, list(record.headers))
-            outbox.add(self.topics.requests.name, home, row)
+            self.redirector.forward(outbox, record, worker, home)
 
         def published(_offsets: Offsets, seconds: float) -> None:
             self.metrics.took(self.name, group.requests, seconds)

@@ -19,8 +19,8 @@ from time import monotonic, thread_time
 import numpy as np
 from aiokafka import ConsumerRecord
 
-from pipeline.agents.dead_letters import DeadLetters
 from pipeline.agents.metrics import Metrics
+from pipeline.agents.redirector import Redirector
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
 from pipeline.inference.labels import Ints
@@ -32,7 +32,7 @@ from pipeline.stages.exchange import Exchange, Told
 from pipeline.stages.rows import by_home
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Taken
+from pipeline.stages.worker_stage import Forwarded, Taken
 from pipeline.topics import Topics
 
 RECORDS_AT_ONCE = 8_000  # labels and votes in a group
@@ -52,7 +52,7 @@ class Group:
         self.tasks: set[int] = set()  # to publish, whether they moved or not
         self.workers: set[int] = set()
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
-        self.forwarded: list[tuple[ConsumerRecord, bytes, int]] = []  # descriptions
+        self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
@@ -85,7 +85,7 @@ class Publisher:
         self.exchange = exchange
         self.topics = topics
         self.metrics = metrics
-        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
+        self.redirector = Redirector(topics, metrics)
         self.is_overdue = is_overdue
         self.conveyor = Conveyor(producer, Group, self.pack, self.screen)
         self.changed = Changes()  # workers to publish
@@ -102,10 +102,9 @@ class Publisher:
             if taken.labels:
                 self._add_taken(partition, taken, ahead, first, then)
         for record, why in group.rejected:
-            self.dead_letters.add(ahead, record, why)
+            self.redirector.reject(ahead, record, why)
         for record, task, home in group.forwarded:
-            row = (task, record.value, record.timestamp, list(record.headers))
-            ahead.add(self.topics.tasks.name, home, row)
+            self.redirector.forward(ahead, record, task, home)
         for partition, value in group.evidence:
             first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
         tasks = self._tasks(group)
@@ -149,10 +148,9 @@ class Publisher:
         then: Outbox,
     ) -> None:
         for record, why in taken.rejected:
-            self.dead_letters.add(ahead, record, why)
+            self.redirector.reject(ahead, record, why)
         for record, worker, home in taken.forwarded:
-            row = (worker.encode(), record.value, record.timestamp, list(record.headers))
-            ahead.add(self.topics.labels.name, home, row)
+            self.redirector.forward(ahead, record, worker, home)
         rows = [(None, value, None, NO_HEADERS) for value in taken.records()]
         first.add(self.topics.answers.name, partition, *rows)
         self.add_votes(then, taken.votes)
@@ -167,6 +165,11 @@ class Publisher:
         for partition, values in told.items():
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
+
+    def tell_anew(self) -> None:
+        """Tell the other instances everything again."""
+        self.conveyor.filling.tells_all = True
+        self.conveyor.load()
 
     def screen(self, outbox: Outbox) -> None:
         """Keep back posteriors and workers while another instance may have taken the place.

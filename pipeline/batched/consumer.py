@@ -243,11 +243,12 @@ class BatchConsumer(Consumer):
             return  # it is starting
         for tp in self.assignment():
             fetched = kafka._subscription.subscription.assignment.state_value(tp)
-            if fetched.highwater is None or self._is_changelog_tp(tp):
+            end = fetched.lso  # behind it a transaction is open, of which nothing can be read yet
+            if end is None or self._is_changelog_tp(tp):
                 continue
             if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
                 done = self.finished.get(tp) or self._committed_offset[tp] or 0
             else:
                 done = fetched.position
-            waiting = max(0, fetched.highwater - done)
+            waiting = max(0, end - done)
             yield tp.topic, tp.partition, waiting, self.waiting.get(tp)

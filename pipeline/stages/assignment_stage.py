@@ -15,6 +15,7 @@ from pipeline.policies.policy import Policy
 from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
 from pipeline.records.assignments import (
+    LABEL,
     Assignment,
     Ended,
     Refusal,
@@ -24,10 +25,11 @@ from pipeline.records.assignments import (
     id_of,
 )
 from pipeline.records.bad import BadRecord
+from pipeline.records.origin import origin_of
 from pipeline.records.requests import parse_request
 from pipeline.stages.crowd import OPEN, Crowd
 from pipeline.stages.gold_rate import GoldRate
-from pipeline.stages.leases import Leases
+from pipeline.stages.leases import Leases, Request
 from pipeline.stages.timed_leases import Lease
 from pipeline.stages.worker_stage import (
     Forwarded,
@@ -40,7 +42,6 @@ from pipeline.stages.worker_stage import (
 
 PolicyName = Literal["uncertainty", "uniform"]
 LEAST_WEIGHT = 0.1  # of a label to come: where α = β it would be 0, and all would get one task
-LABEL = "label"  # the source of requests that are labels
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -135,8 +136,19 @@ class AssignmentStage:
             if home != partition:
                 answered.forwarded.append(Forwarded(record, worker, home))
                 continue
-            place = "", partition, record.offset
-            self._give(worker, place, count, now, answered, record.timestamp)
+            request = Request("", *self._place_of(partition, record), worker)
+            self._give(request, partition, count, now, answered, record.timestamp)
+
+    def _place_of(self, partition: int, record: R) -> tuple[int, int]:
+        """The partition and offset of a request, or those it had before it was forwarded.
+
+        One that a crash has forwarded twice is one request.
+        """
+        if record.headers:
+            told = origin_of(record.headers, record.topic, self.crowd.partitions)
+            if told is not None and told.offset < self.workers.judge.ends.requests[told.partition]:
+                return told.partition, told.offset
+        return partition, record.offset
 
     @property
     def heeds_labels(self) -> bool:
@@ -162,7 +174,8 @@ class AssignmentStage:
                 ended: Ended = "skipped" if answer == SKIP else "answered"
                 self._publish_end(worker, task, lease, ended, answered)
             if self.rules.assign_on_label:
-                self._give(worker, (LABEL, partition, offset), 1, now, answered, timestamp)
+                request = Request(LABEL, partition, offset, worker)
+                self._give(request, partition, 1, now, answered, timestamp)
 
     def take_over(self, partitions: set[int], now: int, answered: Answered[R]) -> None:
         """Finish what the last owner of these partitions left, once their answers are known.
@@ -230,26 +243,27 @@ class AssignmentStage:
 
     def _give(
         self,
-        name: str,
-        place: tuple[str, int, int],
+        request: Request,
+        partition: int,
         count: int,
         now: int,
         answered: Answered[R],
         timestamp: int,
     ) -> None:
         """Answer one request, from the first assignment on that is not out yet."""
-        source, partition, offset = place
+        source, place, offset, name = request
         worker = self.crowd.workers.known(name)
         given = answered.given.setdefault(partition, [])
-        for number in range(self.leases.numbers_out(source, partition, offset, count), count):
-            identity = id_of(partition, offset, number, source)
+        for number in range(self.leases.numbers_out(request, count), count):
+            identity = id_of(place, offset, number, source)
             task, why = self._choose(name, worker, now)
             expires_at = now + self.rules.lease_ms
             if task is None:
                 value = encode_refusal(name, Refusal(why), identity, now)
             else:
                 value = encode_lease(name, task, identity, why, now, expires_at)
-            self.leases.learn(Assignment(name, task, identity, expires_at, ended=False), now)
+            made = Assignment(name, task, identity, expires_at, ended=False)
+            self.leases.learn(made, partition, now)
             given.append(Given(name, value))
             answered.outcomes[why] += 1
             answered.timestamps.append(timestamp)

@@ -8,10 +8,12 @@ from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.partitioner import partition_of
+from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
@@ -27,8 +29,9 @@ class Joined:
 
     def __init__(self) -> None:
         crowd = Crowd(Engine("fast-sbic"), SIGNS, SETTINGS.partitions)
-        self.workers = WorkerStage(crowd)
-        tasks = TaskStage(crowd)
+        judge = Judge(crowd, Ends(SETTINGS.partitions, at=MOST))
+        self.workers = WorkerStage(crowd, judge)
+        tasks = TaskStage(crowd, judge)
         for partition in range(SETTINGS.partitions):
             self.workers.open(partition)
             self.workers.ready(partition)

@@ -338,7 +338,7 @@ def test_bad_and_misplaced_requests() -> None:
     records = [Record(0, 0, b"{}"), Record(1, 0, encode_request("ann"))]
     assert desk.answer(wrong, records) == []
     assert [rejected.why.reason for rejected in desk.last.rejected] == ["missing-field"]
-    assert [(f.worker, f.partition) for f in desk.last.forwarded] == [("ann", home)]
+    assert [(f.key, f.partition) for f in desk.last.forwarded] == [("ann", home)]
 
 
 def test_the_policy_follows_the_view_in_pieces() -> None:

@@ -132,7 +132,7 @@ class Engine:
             raise ValueError(f"there must be two classes or more, not {classes}")
         if algorithm == "fast-sbic" and classes != 2:
             raise ValueError(f"fast-sbic is for two classes, not {classes}; take settled")
-        prior = prior or Prior()
+        self.prior = prior = prior or Prior()
         self.classes = classes
         self.is_settled = algorithm == "settled"
         self.state = empty_state(classes, is_settled=self.is_settled)
