@@ -21,10 +21,13 @@ class Kind(StrEnum):
     STOP_BROKER = "restart of the broker"
 
 
-# As many instances join as leave.
+# As many instances join as leave, or more: a broker that goes away ends those that are starting.
 BAG = [
-    *[Kind.KILL, Kind.TERMINATE, Kind.PAUSE, Kind.PAUSE],
-    *[Kind.JOIN, Kind.JOIN, Kind.KILL_BROKER, Kind.STOP_BROKER],
+    *[Kind.KILL] * 2,
+    *[Kind.TERMINATE] * 2,
+    *[Kind.PAUSE] * 3,
+    *[Kind.JOIN] * 5,
+    *[Kind.KILL_BROKER, Kind.STOP_BROKER],
 ]
 
 
@@ -45,8 +48,8 @@ class Fault(NamedTuple):
 def plan(seed: int, seconds: float, projects: int) -> list[Fault]:
     """The faults of a run, in the order of their times.
 
-    >>> faults = plan(seed=1, seconds=60, projects=2)
-    >>> faults == plan(seed=1, seconds=60, projects=2) != plan(seed=2, seconds=60, projects=2)
+    >>> faults = plan(seed=1, seconds=90, projects=2)
+    >>> faults == plan(seed=1, seconds=90, projects=2) != plan(seed=2, seconds=90, projects=2)
     True
     >>> {fault.kind for fault in faults} == set(Kind)
     True

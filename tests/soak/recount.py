@@ -82,6 +82,7 @@ class Recount:
         self.here = here
         self.bad = bad
         self.requests = requests
+        self.is_settled = here.settings.chosen_algorithm == "settled"
         self.labels: Labels = {}
         self.descriptions: Descriptions = {}
 
@@ -100,9 +101,11 @@ class Recount:
         counted = list(self._counts(posteriors))
         if counted:
             return counted  # nothing else can be right before these are
-        settled = self.here.settings.chosen_algorithm == "settled"
+        by_algorithm = (
+            self._at_rest(posteriors, workers) if self.is_settled else await self._votes(posteriors)
+        )
         return [
-            *(self._at_rest(posteriors, workers) if settled else await self._votes(posteriors)),
+            *by_algorithm,
             *self._workers(posteriors, workers),
             *await self._dead_letters(),
             *await self._assignments(),
@@ -180,7 +183,11 @@ class Recount:
         return engine, tasks, workers
 
     def _workers(self, posteriors: dict[str, Any], workers: dict[str, Any]) -> Iterator[str]:
-        """Each record counts the worker's labels, and those that are probably right."""
+        """Each record counts the worker's labels, and those that are probably right.
+
+        Under Fast SBIC a record follows the worker's own labels, and not what others say later:
+        then only the number is certain.
+        """
         expected: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0, 0])
         for (task, worker), (label, _) in self.labels.items():
             counts, posterior = expected[worker], posteriors[task]
@@ -194,6 +201,8 @@ class Recount:
             record = workers.get(worker, {})
             if record.get("labels") != given:
                 yield f"{worker} has given {given} labels, and the record is {record}"
+            elif not self.is_settled:
+                continue
             elif (record["gold"], record["gold_right"]) != (gold, gold_right):
                 yield f"{worker} has {gold_right} of {gold} gold right, and the record is {record}"
             elif abs(record["correct"] - right) > AT_REST * max(1, given):
