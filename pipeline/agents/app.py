@@ -203,7 +203,7 @@ class PipelineApp(BatchedApp):
 
     def _is_overdue(self) -> bool:
         consumer = cast(BatchConsumer, self._consumer)
-        return consumer is not None and consumer.membership.is_overdue
+        return consumer is not None and consumer.is_overdue
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None
