@@ -127,6 +127,7 @@ class PipelineApp(BatchedApp):
             names,
             self._producer_of("policy"),
             self.metrics,
+            self._is_overdue,
         )
 
         async def run(stream: StreamT[Any]) -> None:

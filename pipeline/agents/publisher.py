@@ -168,7 +168,7 @@ class Publisher:
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
 
-    def screen(self, outbox: Outbox) -> None:
+    async def screen(self, outbox: Outbox) -> None:
         """Keep back posteriors and workers while another instance may have taken the place.
 
         Readers take the last record: one that was stalled would overwrite what is newer. What it

@@ -28,8 +28,10 @@ class Leases:
 
     A lease ends with the label, a skip, or its expiry. An expired one is remembered for another
     `memory`: the worker's label may be on its way, or waiting while an instance is replaced, and
-    must not meet the same task again. `changed` has the tasks that have more or fewer leases than
-    when it was last emptied.
+    must not meet the same task again. Nor may it when another instance says that a lease has ended:
+    that is told at once, and after a crash the label may have to be taken again. Such a lease is
+    remembered until its time would have been over. `changed` has the tasks that have more or fewer
+    leases than when it was last emptied.
 
     >>> leases = Leases()
     >>> leases.learn(Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False), now=0)
@@ -47,6 +49,7 @@ class Leases:
         self.forgotten: list[tuple[str, str]] = []  # worker and task of those no longer remembered
         self._running = TimedLeases(extra=0)
         self._expired = TimedLeases(extra=memory)
+        self._ended = TimedLeases(extra=0)
         self._in_flight: dict[str, int] = {}
         self._fences: dict[Source, Fence] = {}
 
@@ -55,8 +58,8 @@ class Leases:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no lease is running, and none that expired is remembered."""
-        return not self._running and not self._expired
+        """Whether no lease is running, and none that is over is remembered."""
+        return not (self._running or self._expired or self._ended)
 
     def of(self, worker: str) -> Mapping[str, Lease]:
         """The leases of a worker, by task."""
@@ -65,6 +68,10 @@ class Leases:
     def expired(self, worker: str) -> Mapping[str, Lease]:
         """The leases that a worker let expire and that are remembered, by task."""
         return self._expired.of(worker)
+
+    def ended(self, worker: str) -> Mapping[str, Lease]:
+        """The leases of a worker that have ended elsewhere before their time, by task."""
+        return self._ended.of(worker)
 
     def in_flight(self, task: str) -> int:
         """With how many workers a task is now."""
@@ -82,8 +89,9 @@ class Leases:
         except ValueError:
             return  # not an sbic record
         if ended:
-            if task is not None:
-                self.end(worker, task, name)
+            lease = self.end(worker, task, name) if task is not None else None
+            if task is not None and lease is not None:
+                self._ended.add(worker, task, lease)
         elif number >= self.numbers_out(source, partition, offset, number + 1):
             self._fences[source, partition] = Fence(offset, number + 1, task is None)
             if task is not None:
@@ -110,15 +118,17 @@ class Leases:
         return lease
 
     def forget(self, worker: str, task: str, name: str | None = None) -> None:
-        """Remember an expired lease no longer, if there is one (with a name: that one)."""
+        """Remember a lease that is over no longer, if there is one (with a name: that one)."""
         self._expired.drop(worker, task, name)
+        self._ended.drop(worker, task, name)
 
     def expire(self, now: int) -> None:
         """End the leases whose time is over, and forget those that were over long ago."""
         for worker, task, lease in self._running.take_due(now):
             self._count(task, -1)
             self._expired.add(worker, task, lease)
-        self.forgotten += [(worker, task) for worker, task, _ in self._expired.take_due(now)]
+        for remembered in (self._expired, self._ended):
+            self.forgotten += [(worker, task) for worker, task, _ in remembered.take_due(now)]
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
         self.end(worker, task)  # a worker who was given the task again has the newer lease

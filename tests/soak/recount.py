@@ -102,7 +102,7 @@ class Recount:
         if counted:
             return counted  # nothing else can be right before these are
         by_algorithm = (
-            self._at_rest(posteriors, workers) if self.is_settled else await self._votes(posteriors)
+            self._at_rest(posteriors) if self.is_settled else await self._votes(posteriors)
         )
         return [
             *by_algorithm,
@@ -155,21 +155,16 @@ class Recount:
                 wrong.append(f"the votes for {task} are {least[task]}, and its log-odds {odds}")
         return wrong
 
-    def _at_rest(self, posteriors: dict[str, Any], workers: dict[str, Any]) -> Iterator[str]:
+    def _at_rest(self, posteriors: dict[str, Any]) -> Iterator[str]:
         """Where the offline engine comes to rest."""
-        engine, tasks, names = self._offline()
+        engine, tasks = self._offline()
         beliefs = engine.beliefs(np.arange(len(tasks)))[:, 1].tolist()
         for task, belief in zip(tasks.names, beliefs, strict=True):
             probability = posteriors[task]["probability"]
             if abs(probability - belief) > AT_REST:
                 yield f"{task} is at rest at {belief}, and its posterior says {probability}"
-        known = engine.workers(np.arange(len(names)))
-        for worker, accuracy in zip(names.names, known.accuracy.tolist(), strict=True):
-            found = workers.get(worker, {}).get("accuracy", -1)
-            if abs(found - accuracy) > AT_REST:
-                yield f"the accuracy of {worker} is {accuracy}, and the record says {found}"
 
-    def _offline(self) -> tuple[Engine, Ids[str], Ids[str]]:
+    def _offline(self) -> tuple[Engine, Ids[str]]:
         engine = Engine("settled", classes=len(SIGNS))
         tasks, workers = Ids[str](), Ids[str]()
         on = [tasks.number(task) for task, _ in self.labels]
@@ -180,7 +175,7 @@ class Recount:
         answers = [SIGNS.number_of(standing.label) for standing in self.labels.values()]
         engine.take(on, by, np.array(answers, np.int64))
         engine.settle(1e-12)
-        return engine, tasks, workers
+        return engine, tasks
 
     def _workers(self, posteriors: dict[str, Any], workers: dict[str, Any]) -> Iterator[str]:
         """Each record counts the worker's labels, and those that are probably right.
