@@ -144,6 +144,7 @@ class PipelineApp(BatchedApp):
             names,
             self._producer_of("policy"),
             self.metrics,
+            self._is_overdue,
         )
 
         async def run(stream: StreamT[Any]) -> None:
@@ -225,7 +226,7 @@ class PipelineApp(BatchedApp):
 
     def _is_overdue(self) -> bool:
         consumer = cast(BatchConsumer, self._consumer)
-        return consumer is not None and consumer.membership.is_overdue
+        return consumer is not None and consumer.is_overdue
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None

@@ -79,7 +79,7 @@ class Answered(Generic[R]):
 
 
 class NotAgain:
-    """The tasks that a worker has answered, skipped or holds, or held until the lease expired."""
+    """The tasks that a worker has answered, skipped or holds, or held until the lease was over."""
 
     __slots__ = ("crowd", "leased", "skipped", "worker")
 
@@ -276,7 +276,9 @@ class AssignmentStage:
         if worker is not None and self._is_blocked(worker, labels):
             return None, Refusal.WORKER_BLOCKED
         self.refresh(now)
-        not_again = NotAgain(self.crowd, worker, self.leases.of(name), self.leases.expired(name))
+        leases = self.leases
+        over = leases.expired(name), leases.ended(name)
+        not_again = NotAgain(self.crowd, worker, leases.of(name), *over)
         if self.gold_rate.is_due(name, len(not_again), labels):
             gold = self.gold.choose(not_again, name)
             if gold is not None:

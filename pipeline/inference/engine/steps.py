@@ -23,6 +23,7 @@ from pipeline.inference.engine.due import (
     next_worker_due,
     next_worker_moved,
     spread,
+    worker_has_moved,
 )
 from pipeline.inference.engine.fast_sbic import SCORE, add_up, vote_of
 from pipeline.inference.engine.ledger import (
@@ -269,6 +270,7 @@ def set_gold(state: State, i: int, gold: int) -> None:
         if state.worker[j, WORKER_IS_HERE]:
             count_on_gold(state, known, j, x, -1)
             count_on_gold(state, gold, j, x, 1)
+            worker_has_moved(state, j)  # however little the belief has
         label = following(state, label)
     state.task[i, GOLD] = gold
 
