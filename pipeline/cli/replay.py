@@ -6,10 +6,10 @@ import click
 
 from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
-from pipeline.cli.options import settings_options
+from pipeline.cli.options import given_options
 from pipeline.cli.reading import of_project, reading_options
 from pipeline.files.reading import Reading
-from pipeline.settings import Settings
+from pipeline.project.given import Given
 
 if TYPE_CHECKING:
     from pipeline.tools.replay import Replayed
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     example="task=HITId,worker=WorkerId,label=Answer",
     classes=False,
 )
-@settings_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes")
 def command(
-    settings: Settings,
+    given: Given,
     reading: Reading,
     path: str,
     rate: float | None,
@@ -58,8 +58,8 @@ def command(
     LABELS.csv has the columns task, worker and label, in any order and any case. Commas, semicolons
     or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. A label is one of the
     classes of the project: 1 or -1 (and 0 is a skip; --positive yes --negative no makes two others
-    that), or a name, where the instances run with SBIC_CLASSES. An empty label is a skip. Nothing
-    is sent if anything in the file is wrong.
+    that), or one of its names. An empty label is a skip. Nothing is sent if anything in the file is
+    wrong.
 
     With --wait it returns when every label has reached its task's posterior. That includes
     repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
@@ -74,10 +74,10 @@ def command(
       sbic replay labels.csv --wait
       sbic replay labels.csv --rate 500 --shuffle --seed 7
       sbic replay answers.csv.gz --positive yes --negative no --skip unsure
-      sbic replay pets.csv --classes cat,dog,bird --wait
+      sbic replay pets.csv --prefix pets --wait
       printf 'task,worker,label\\nt1,ann,1\\n' | sbic replay - --wait
     """
-    from pipeline.cli.connected import run_connected
+    from pipeline.cli.connected import in_project, run_connected
     from pipeline.files.errors import BadFile
     from pipeline.tools.replay import GaveUp, replay
 
@@ -85,6 +85,7 @@ def command(
         raise click.UsageError("--seed needs --shuffle: it chooses the random order")
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait: it says when to give up waiting")
+    settings = in_project(given)
     try:
         labels = labels_of(path, reading, settings.crowd_classes)
     except BadFile as error:

@@ -2,18 +2,20 @@
 
 import click
 
-from pipeline.cli.options import settings_options
-from pipeline.settings import SPECS, Settings
+from pipeline.cli.options import given_options
+from pipeline.project.given import Given
+from pipeline.settings import SPECS
 
 
 @click.command("worker")
-@settings_options(*SPECS)
-def command(settings: Settings) -> None:
+@given_options(*SPECS)
+def command(given: Given) -> None:
     """Run one instance of the pipeline: labels in, posteriors out; requests in, assignments out.
 
     Start more of them, on this machine or others, to share the partitions; up to as many as
-    there are partitions. Topics that are missing are created. SIGTERM stops it in good order
-    (exit status 0); after an unexpected error (70) nothing is lost, and the next start recovers.
+    there are partitions. The first one creates the project: its topics, and its settings, which
+    the others take from there (see `sbic project --help`). SIGTERM stops it in good order (exit
+    status 0); after an unexpected error (70) nothing is lost, and the next start recovers.
 
     \b
     Examples:
@@ -30,7 +32,6 @@ def command(settings: Settings) -> None:
 
     from pipeline.agents.instance import run
     from pipeline.cli.connected import run_connected
-    from pipeline.kafka.admin import ensure_topics
+    from pipeline.project.opening import open_project
 
-    run_connected(ensure_topics(settings))
-    run(settings)
+    run(run_connected(open_project(given)).settings)
