@@ -17,6 +17,7 @@ from pipeline.inference.labels import Ints
 from pipeline.partitioner import partition_of
 from pipeline.records.posteriors import CLOSE_REASONS, CloseReason
 from pipeline.records.votes import REPEAT
+from pipeline.stages.changes import Changes
 from pipeline.stages.rows import Rows
 
 OPEN = 0
@@ -86,7 +87,7 @@ def _numbers(ids: Ids[str], names: Sequence[str]) -> Ints:
 class Crowd:
     """Tasks and workers by name and number, here and elsewhere.
 
-    `changed` has the tasks that have moved since it was last emptied.
+    `changed` has the tasks that have moved since the policy last followed them.
 
     >>> from pipeline.classes import SIGNS
     >>> crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=8)
@@ -113,7 +114,7 @@ class Crowd:
         self.restores = np.zeros((partitions, partitions), np.bool_)
         self.taken_before = np.full(partitions, NEVER, np.int64)  # offsets of restored labels
         self.touched: set[int] = set()  # tasks to publish though they have not moved
-        self.changed: dict[int, None] = {}
+        self.changed = Changes()
 
     @property
     def is_alone(self) -> bool:
@@ -233,5 +234,5 @@ class Crowd:
         if self.touched:
             moved = np.union1d(moved, np.array(list(self.touched), np.int64))
             self.touched.clear()
-        self.changed.update(dict.fromkeys(moved.tolist()))
+        self.changed.add(moved)
         return moved if self.is_alone else moved[self.is_own_task(moved)]

@@ -141,7 +141,7 @@ class Exchange:
         crowd.task.told_labels[tasks] = told.labels[is_elsewhere]
         crowd.task.reason[tasks] = np.where(told.is_open[is_elsewhere], OPEN, 1)
         crowd.engine.hear_of_tasks(tasks, told.scores[is_elsewhere], told.gold[is_elsewhere])
-        crowd.changed.update(dict.fromkeys(tasks.tolist()))
+        crowd.changed.add(tasks)
 
     def _hear_of_sums(self, partition: int, sums: Sums) -> None:
         self.sums[partition] = sums

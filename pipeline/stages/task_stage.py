@@ -167,7 +167,7 @@ class TaskStage:
             task.reopened[i] = fact.reopened
             task.described[i] = fact.offset
             task.updated_at[i] = max(task.updated_at[i], fact.updated_at)
-            self.crowd.changed[i] = None
+        self.crowd.changed.add(numbers)
 
     def count(self, partition: int, value: bytes | None) -> Counted:
         """Count the votes in a record, or `BadRecord`."""
@@ -206,7 +206,7 @@ class TaskStage:
             self.crowd.engine.set_gold(i, description["gold"])
         if "status" in description:
             self._set_status(i, description["status"])
-        self.crowd.changed[i] = None
+        self.crowd.changed.add([i])
         self.unwritten.setdefault(partition, {})[i] = None
         return i
 
@@ -244,8 +244,8 @@ class TaskStage:
         task.reason[tasks[closes]] = reasons[closes]
         task.reason[tasks[opens]] = OPEN
         changed: Ints = tasks[closes | opens]
+        self.crowd.changed.add(changed)
         for i, home in zip(changed.tolist(), task.home[changed].tolist(), strict=True):
-            self.crowd.changed[i] = None
             self.unwritten.setdefault(home, {})[i] = None
         return changed
 

@@ -39,8 +39,9 @@ class Sample(NamedTuple):
 def sample(running: Instance) -> Sample:
     """Look at an instance."""
     metrics = running.metrics()
+    taken = metrics.get('sbic_labels_total{outcome="counted"}', 0.0)
     return Sample(
-        metrics["sbic_votes_total"],
+        (taken + metrics["sbic_votes_total"]) / 2,  # taken, and its vote counted: a label is done
         metrics["process_cpu_seconds_total"],
         metrics["process_resident_memory_bytes"],
     )
@@ -106,12 +107,13 @@ def samples_until(running: list[Instance], labels: int) -> list[list[Sample]]:
 
 def cost(samples: list[Sample], first: float, last: float) -> tuple[float, float]:
     """CPU in microseconds and bytes for each label between these shares of all labels."""
-    labels = samples[-1].labels
-    start = next(one for one in samples if one.labels >= first * labels)
-    end = next(one for one in samples if one.labels >= last * labels)
-    count = max(end.labels - start.labels, 1.0)
-    seconds = end.cpu_seconds - start.cpu_seconds
-    return 1e6 * seconds / count, (end.bytes - start.bytes) / count
+    labels, seconds, used = np.array(samples).T
+    span = np.array([first, last]) * labels[-1]
+    count = span[1] - span[0]
+    return (
+        1e6 * float(np.diff(np.interp(span, labels, seconds))[0]) / count,
+        float(np.diff(np.interp(span, labels, used))[0]) / count,
+    )
 
 
 def growth(broker: EmbeddedBroker, algorithm: AlgorithmName, labels: int) -> None:
