@@ -13,6 +13,7 @@ from pipeline.agents.connection import Connection
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.policy_agent import PolicyAgent
+from pipeline.agents.project_watch import ProjectWatch
 from pipeline.agents.publisher import Publisher
 from pipeline.agents.readiness_log import ReadinessLog
 from pipeline.agents.settler import Settler
@@ -26,6 +27,7 @@ from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
+from pipeline.project.revision import Revision
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
 from pipeline.stages.crowd import Crowd
@@ -49,7 +51,7 @@ class PipelineApp(BatchedApp):
                     └──▶ assignments └── EstimatesFollower ◀── their estimates
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, revision: Revision) -> None:
         super().__init__(
             settings.prefix,
             broker=[f"batched://{server}" for server in settings.bootstrap_servers],
@@ -93,6 +95,7 @@ class PipelineApp(BatchedApp):
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
         self.readiness_log = ReadinessLog(self.why_not_ready)
+        self.project_watch = ProjectWatch(settings, revision)
         self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
         self._add_gauges()
 
@@ -173,6 +176,7 @@ class PipelineApp(BatchedApp):
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.readiness_log)
+        await self.add_runtime_dependency(self.project_watch)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
         if self.crowd.engine.is_settled:

@@ -16,6 +16,7 @@ COMMANDS = (
     "broker",
     "topics",
     "worker",
+    "project",
     "tasks",
     "replay",
     "simulate",

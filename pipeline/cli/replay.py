@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import given_options
 from pipeline.cli.reading import of_project, reading_options
 from pipeline.files.reading import Reading
 from pipeline.project.given import Given
+from pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.tools.replay import Replayed
@@ -87,7 +87,7 @@ def command(
         raise click.UsageError("--timeout needs --wait: it says when to give up waiting")
     settings = in_project(given)
     try:
-        labels = labels_of(path, reading, settings.crowd_classes)
+        labels = labels_of(path, reading, settings)
     except BadFile as error:
         raise BadInput(str(error)) from None
     if shuffle:
@@ -105,7 +105,7 @@ def command(
         note(f"skips: {skips}")
 
 
-def labels_of(path: str, reading: Reading, classes: Classes) -> list["Label"]:
+def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
     """Every row of the file, in order, the labels as they are on the wire; all of it is checked."""
     from pipeline.files.errors import BadFile, shortened
     from pipeline.files.labels import label_rows
@@ -113,12 +113,13 @@ def labels_of(path: str, reading: Reading, classes: Classes) -> list["Label"]:
     from pipeline.progress import progress
     from pipeline.records.bad import ID_MAX_BYTES
 
+    classes = settings.crowd_classes
     reading = of_project(reading, classes)
     with progress("Reading"):
         source = read_source(path)
         rows = label_rows(source, reading)
     if classes.is_signs and rows.classes != classes.names:
-        raise BadFile(source.name, other_classes(rows.classes))
+        raise BadFile(source.name, other_classes(rows.classes, settings.prefix))
     for name in {*rows.tasks, *rows.workers}:
         if (size := len(name.encode())) > ID_MAX_BYTES:
             problem = f"the id '{shortened(name)}' has {size} bytes, more than {ID_MAX_BYTES}"
@@ -128,21 +129,22 @@ def labels_of(path: str, reading: Reading, classes: Classes) -> list["Label"]:
     return list(zip(rows.tasks, rows.workers, labels, strict=True))
 
 
-def other_classes(found: tuple[str, ...]) -> str:
+def other_classes(found: tuple[str, ...], prefix: str) -> str:
     """What is wrong with a file that has other classes than -1 and 1, and the two ways out.
 
-    >>> other_classes(("cat", "dog"))
+    >>> other_classes(("cat", "dog"), "pets")
     'has the labels cat, dog, but the classes of the project are -1 and 1: make two of them that \
-with --positive and --negative (and leave others out with --skip), or send them to a project with \
-SBIC_CLASSES=cat,dog'
+with --positive and --negative (and leave others out with --skip), or, while it has no labels, \
+give the project these classes: sbic project set --prefix pets classes=cat,dog'
     """
     from pipeline.files.errors import shortened
 
     names = [*map(shortened, found[:5]), *(["..."] if found[5:] else [])]
     return (
         f"has the labels {', '.join(names)}, but the classes of the project are -1 and 1: make two"
-        " of them that with --positive and --negative (and leave others out with --skip), or send"
-        f" them to a project with SBIC_CLASSES={','.join(names)}"
+        " of them that with --positive and --negative (and leave others out with --skip), or, while"
+        " it has no labels, give the project these classes: "
+        f"sbic project set --prefix {prefix} classes={','.join(names)}"
     )
 
 

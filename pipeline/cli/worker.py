@@ -30,8 +30,14 @@ def command(given: Given) -> None:
     for ending in signal.SIGTERM, signal.SIGINT:  # until there is something to finish
         signal.signal(ending, lambda *_: os._exit(0))
 
-    from pipeline.agents.instance import run
+    from pipeline.agents.errors import CannotStart
+    from pipeline.agents.instance import run, set_up_logging
+    from pipeline.agents.waiting import opened_when_ready
     from pipeline.cli.connected import run_connected
-    from pipeline.project.opening import open_project
 
-    run(run_connected(open_project(given)).settings)
+    set_up_logging()
+    try:
+        opened = run_connected(opened_when_ready(given))
+    except CannotStart as error:
+        raise click.ClickException(str(error)) from None
+    run(opened)

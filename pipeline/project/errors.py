@@ -39,9 +39,10 @@ class ReplacedTopics(ClusterError):
     """Topics are not those that the project was made with."""
 
     def __init__(self, prefix: str, missing: Iterable[str], other: Iterable[str]) -> None:
+        self.other = list(other)
         found = [
             *(f"{name} was deleted" for name in missing),
-            *(f"{name} was deleted and created again" for name in other),
+            *(f"{name} was deleted and created again" for name in self.other),
         ]
         super().__init__(
             f"{', '.join(found)}, not by sbic: nothing is counted until all is made again from "
