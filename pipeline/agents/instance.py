@@ -55,7 +55,7 @@ class Instance(faust.Worker):
     async def _follow_project(self) -> None:
         await self.app.project_watch.changed.wait()
         if not self._signal_stop_time:
-            self.begins_anew = not self.app.project_watch.is_deleted
+            self.begins_anew = self.app.project_watch.why_end is None
             self._schedule_shutdown(signal.SIGTERM)
 
     def _on_sigterm(self) -> None:
@@ -77,17 +77,20 @@ class Instance(faust.Worker):
         try:
             await self.app.leave()
         except Exception as error:
-            if not self.begins_anew:  # otherwise nothing is lost, as after a kill
-                stop_at_once(error)
-        if self.app.project_watch.is_deleted:
-            end(f"the project {self.app.settings.prefix} is deleted", 1)
-        if self.begins_anew:
-            begin_anew()
+            if not self.app.project_watch.changed.is_set():
+                stop_at_once(error)  # otherwise topics may be gone; nothing is lost, as by a kill
+        self._stop_for_the_project()
         os._exit(0)  # Faust would stop one service after the other, and sleep for two seconds
 
-    def _give_up(self) -> None:
+    def _stop_for_the_project(self) -> None:
+        """End or begin anew, if it is the project that has changed."""
+        if why_end := self.app.project_watch.why_end:
+            end(why_end, 1)
         if self.begins_anew:
             begin_anew()
+
+    def _give_up(self) -> None:
+        self._stop_for_the_project()
         late = f"not all was published and committed after {STOP_SECONDS} s: is Kafka there?"
         end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
 

@@ -8,8 +8,6 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
 
-from pipeline.agents.errors import CannotStart
-from pipeline.batched.stop import stop_at_once
 from pipeline.kafka.errors import ClusterError
 from pipeline.project.errors import ReplacedTopics
 from pipeline.project.log import log_consumer, read_on, read_project
@@ -26,8 +24,8 @@ MISSES = 3  # in a row: a broker that has just come back may not know its topics
 class ProjectWatch(Service):
     """Follows the project topic and the ids of all topics.
 
-    A new revision sets `changed`: the instance has to start anew. Topics that somebody has deleted
-    or replaced without one end the process, since nothing could be counted any more.
+    `changed` is set by a new revision, and by topics that somebody has deleted or replaced without
+    one. Then the instance has to stop: for good if `why_end` says why, otherwise to start anew.
     """
 
     def __init__(self, settings: Settings, revision: Revision, **kwargs: Any) -> None:
@@ -37,6 +35,7 @@ class ProjectWatch(Service):
         self.changed = asyncio.Event()
         self._place = TopicPartition(Topics(settings).project.name, 0)
         self._last: Revision | None = None  # of those read by this consumer
+        self._replaced: ReplacedTopics | None = None
 
     async def on_start(self) -> None:
         """Look once more, before this instance joins the group."""
@@ -49,9 +48,11 @@ class ProjectWatch(Service):
         await self._consumer.stop()
 
     @property
-    def is_deleted(self) -> bool:
-        """Whether somebody deletes the project."""
-        return self._last is not None and self._last.state == "deleting"
+    def why_end(self) -> str | None:
+        """Why an instance cannot start anew either; nothing if it can."""
+        if self._last is not None and self._last.state == "deleting":
+            return f"the project {self.settings.prefix} is deleted"
+        return None if self._replaced is None else str(self._replaced)
 
     async def _look(self) -> None:
         self._last = await read_on(self._consumer, self._place, self._last)
@@ -75,15 +76,16 @@ class ProjectWatch(Service):
                 misses = 0
             except ReplacedTopics as replaced:
                 misses += 1
-                if misses == MISSES or replaced.other:
-                    await self._end_unless_meant(replaced)
+                if (misses == MISSES or replaced.other) and not await self._is_meant():
+                    self._replaced = replaced
+                    self.changed.set()
             except ClusterError:
                 continue
 
-    async def _end_unless_meant(self, replaced: ReplacedTopics) -> None:
-        """End the process, unless it is sbic that makes the topics again."""
-        with suppress(ClusterError):
+    async def _is_meant(self) -> bool:
+        """Whether it is sbic that makes the topics again; `_follow` sees that as well."""
+        try:
             last = await read_project(self.settings)
-            if last is not None and last.number > self.revision.number:
-                return  # which `_follow` sees as well
-        stop_at_once(CannotStart(str(replaced)))
+        except ClusterError:
+            return False
+        return last is not None and last.number > self.revision.number

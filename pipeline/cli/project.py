@@ -11,7 +11,7 @@ from pipeline.settings import Settings
 if TYPE_CHECKING:
     from pipeline.project.revision import Revision
 
-EXPECTED_SECONDS = 60.0  # for instances that were there before, and start anew
+EXPECTED_SECONDS = 15.0  # for instances that were there before, and start anew
 NOT_EXPECTED_SECONDS = 5.0
 
 

@@ -129,7 +129,10 @@ async def test_close_open_and_reopen(project: Settings) -> None:
         ("task,prior\nt1,0.5\nt2,1\n", "line 3: a prior is between 0 and 1, not '1'"),
         ("task,prior\nt1,nan\n", "line 2: a prior is between 0 and 1, not 'nan'"),
         ("task,gold\nt1,0\n", "line 2: gold is 1, -1, or nothing if it is not known, not '0'"),
-        ("task;gold\nt1;yes\n", "(to map others: --positive and --negative; for names: --classes)"),
+        (
+            "task;gold\nt1;yes\n",
+            "(to map others: --positive and --negative; for names: sbic project",
+        ),
         ("task,gold\n,1\n", "line 2: the task is empty"),
         ("task\nt1\nt2\nt1\n", "line 4: the task 't1' is on line 2 already"),
         ("task,gold\nt1\n", "line 2: has 1 field, but the header has 2"),
