@@ -52,6 +52,7 @@ class Group:
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
         self.forwarded: list[tuple[ConsumerRecord, bytes, int]] = []  # descriptions
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
+        self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
         self.votes = 0
         self.records = 0
@@ -117,6 +118,8 @@ class Publisher:
                 for key, value in self.stage.posteriors(tasks[places])
             ]
             then.add(self.topics.posteriors.name, partition, *rows)
+        if group.tells_all:
+            self._add_estimates(then, self.exchange.tell_all())
         self._tell(then, tasks, workers, monotonic())
         self._add_workers(then, monotonic())
 
@@ -158,8 +161,7 @@ class Publisher:
             if home != NOBODY:
                 outbox.add(self.topics.votes.name, home, (None, value, None, NO_HEADERS))
 
-    def add_estimates(self, outbox: Outbox, told: Told) -> None:
-        """Add what other instances are told."""
+    def _add_estimates(self, outbox: Outbox, told: Told) -> None:
         for partition, values in told.items():
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
@@ -194,7 +196,7 @@ class Publisher:
             return
         moved, known = self.untold_tasks.take(), self.untold_workers.take()
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
-        self.add_estimates(
+        self._add_estimates(
             outbox, self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
         )
         self.estimates_due = now + SECONDS_BETWEEN_ESTIMATES
