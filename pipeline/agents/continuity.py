@@ -32,8 +32,8 @@ async def check_continuity(settings: Settings, stage: WorkerStage, partitions: s
             raise CannotStart(
                 f"labels of {topic} up to offset {before - 1:,} of partition {partition} were "
                 f"taken, but {Topics(settings).answers.name} has them only up to {taken:,}: it "
-                "was written by another version of sbic, or deleted. No label is lost: give the "
-                "project another prefix, and replay its labels there"
+                "was written by another version of sbic, or deleted. No label is lost: count all "
+                f"of them again with: sbic project recount --prefix {settings.prefix}"
             )
 
 
