@@ -27,6 +27,7 @@ from pipeline.inference.engine.state import (
     Ints32,
     State,
 )
+from pipeline.inference.labels import Ints
 
 
 @kernel
@@ -86,6 +87,21 @@ def has_label(chunks: Ints32, tasks: Ints32, i: int, j: int) -> bool:
 def last_label(state: State, i: int) -> int:
     """The newest label of task i, which has one."""
     return int(CHUNK * state.task[i, LAST] + (state.task[i, LABELS] - 1) % CHUNK)
+
+
+@kernel
+def list_labels(state: State, tasks: Ints, workers: Ints, answers: Ints) -> None:
+    """Write who said what of these tasks, one after the other, each task's labels in order."""
+    at = 0
+    for i in tasks:
+        chunk, left = state.task[i, FIRST], state.task[i, LABELS]
+        while left > 0:
+            for place in range(min(left, CHUNK)):
+                workers[at] = state.chunk[chunk, WHO + place]
+                answers[at] = state.answer[chunk, ANSWER + place]
+                at += 1
+            left -= CHUNK
+            chunk = state.chunk[chunk, NEXT]
 
 
 @kernel
