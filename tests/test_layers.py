@@ -18,9 +18,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "records": {"classes", "inference"},
     "settings": {"classes"},
     "partitioner": set(),
+    "hints": {"settings"},
     "topics": {"records", "settings"},
     "broker": set(),
-    "kafka": {"settings", "topics"},
+    "kafka": {"hints", "settings", "topics"},
     "batched": set(),
     "stages": {"classes", "inference", "partitioner", "policies", "records"},
     "agents": {
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": {
         "broker",
         "classes",
+        "hints",
         "inference",
         "kafka",
         "partitioner",
@@ -50,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "classes",
         "experiments",
         "files",
+        "hints",
         "inference",
         "kafka",
         "policies",

@@ -40,6 +40,7 @@ def command(
     """
     from dataclasses import replace
 
+    from pipeline import hints
     from pipeline.cli.connected import run_connected
     from pipeline.kafka.admin import ensure_topics
     from pipeline.tools.instances import instances_of
@@ -57,8 +58,8 @@ def command(
         run_connected(ensure_topics(settings))
         kept = what_is_kept(folder)
         say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
-        if broker.url != Settings().broker:
-            say("up", f"other commands find it with: export SBIC_BROKER={broker.url}")
+        shown = hints.command(settings, "status")
+        say("up", f"in another terminal: {shown}")
         commands = instances_of(settings, ports)
         run_connected(until_stopped(broker, commands, log=say, say=loudly))
 

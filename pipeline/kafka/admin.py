@@ -68,7 +68,7 @@ async def partitions_of(settings: Settings, topic: str) -> int:
         for entry in await admin.describe_topics():
             if entry["topic"] == topic:
                 return len(entry["partitions"])
-    raise MissingTopic(topic, settings.bootstrap_servers)
+    raise MissingTopic(topic, settings)
 
 
 async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
@@ -94,7 +94,7 @@ async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
         async with asyncio.timeout(ANSWER_SECONDS):
             yield admin
     except (TimeoutError, KafkaConnectionError):
-        raise Unreachable(addresses) from None
+        raise Unreachable(settings) from None
     except KafkaError as error:
         raise Refused(f"Kafka at {', '.join(addresses)} says: {error}") from error
     finally:

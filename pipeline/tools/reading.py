@@ -1,6 +1,6 @@
 """Reads all partitions of a topic, without a group: nobody else is disturbed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -31,6 +31,17 @@ class Reader:
             timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
         )
         return [record for records in fetched.values() for record in records]
+
+    def read_only(self, partitions: Iterable[int]) -> None:
+        """Read these partitions, and no others."""
+        wanted = set(partitions)
+        self.partitions = [place for place in self.partitions if place.partition in wanted]
+        self.ends = {place: self.ends[place] for place in self.partitions}
+        self.consumer.assign(self.partitions)
+
+    async def move_end(self) -> None:
+        """Let the end be that which the topic has now."""
+        self.ends = await self.consumer.end_offsets(self.partitions)
 
     async def to_the_end(self) -> AsyncIterator[list[ConsumerRecord]]:
         """All records up to the end that the topic had when the reader was made."""
