@@ -27,6 +27,7 @@ from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
 from pipeline.records.votes import NOBODY
+from pipeline.stages.changes import Changes
 from pipeline.stages.exchange import Exchange, Told
 from pipeline.stages.rows import by_home
 from pipeline.stages.task_stage import TaskStage
@@ -51,6 +52,7 @@ class Group:
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
         self.forwarded: list[tuple[ConsumerRecord, bytes, int]] = []  # descriptions
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
+        self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
         self.votes = 0
         self.records = 0
@@ -84,10 +86,10 @@ class Publisher:
         self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
         self.is_overdue = is_overdue
         self.conveyor = Conveyor(producer, Group, self.pack, self.screen)
-        self.changed: dict[int, None] = {}  # workers to publish
+        self.changed = Changes()  # workers to publish
         self.workers_due = 0.0
-        self.untold_tasks: dict[int, None] = {}
-        self.untold_workers: dict[int, None] = {}
+        self.untold_tasks = Changes()
+        self.untold_workers = Changes()
         self.estimates_due = 0.0
         self.took_labels_at = 0.0
 
@@ -116,6 +118,8 @@ class Publisher:
                 for key, value in self.stage.posteriors(tasks[places])
             ]
             then.add(self.topics.posteriors.name, partition, *rows)
+        if group.tells_all:
+            self._add_estimates(then, self.exchange.tell_all())
         self._tell(then, tasks, workers, monotonic())
         self._add_workers(then, monotonic())
 
@@ -157,8 +161,7 @@ class Publisher:
             if home != NOBODY:
                 outbox.add(self.topics.votes.name, home, (None, value, None, NO_HEADERS))
 
-    def add_estimates(self, outbox: Outbox, told: Told) -> None:
-        """Add what other instances are told."""
+    def _add_estimates(self, outbox: Outbox, told: Told) -> None:
         for partition, values in told.items():
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
@@ -179,24 +182,21 @@ class Publisher:
             for key, *_ in outbox.pop((self.topics.workers.name, partition), ()):
                 worker = self.crowd.workers.known((key or b"").decode())
                 if worker is not None:
-                    self.changed[worker] = None
+                    self.changed.add([worker])
 
     def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints, now: float) -> None:
         """Tell the other instances what has moved, now and then."""
         if self.crowd.is_alone:
-            self.untold_tasks.clear()
-            self.untold_workers.clear()
+            self.untold_tasks.take()
+            self.untold_workers.take()
             return
-        self.untold_tasks.update(dict.fromkeys(tasks.tolist()))
-        self.untold_workers.update(dict.fromkeys(workers.tolist()))
+        self.untold_tasks.add(tasks)
+        self.untold_workers.add(workers)
         if not (self.untold_tasks or self.untold_workers) or now < self.estimates_due:
             return
-        moved = np.array(list(self.untold_tasks), np.int64)
-        known = np.array(list(self.untold_workers), np.int64)
-        self.untold_tasks.clear()
-        self.untold_workers.clear()
+        moved, known = self.untold_tasks.take(), self.untold_workers.take()
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
-        self.add_estimates(
+        self._add_estimates(
             outbox, self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
         )
         self.estimates_due = now + SECONDS_BETWEEN_ESTIMATES
@@ -217,17 +217,16 @@ class Publisher:
         moved = self.crowd.engine.moved_workers()
         for taken in group.taken.values():
             for workers in taken.workers:
-                self.changed.update(dict.fromkeys(workers.tolist()))
-        self.changed.update(dict.fromkeys(moved.tolist()))
-        self.changed.update(dict.fromkeys(group.workers))
+                self.changed.add(np.unique(workers))
+        self.changed.add(moved)
+        self.changed.add(list(group.workers))
         return moved
 
     def _add_workers(self, outbox: Outbox, now: float) -> None:
         """Add the workers that changed, now and then: they are in no hurry."""
         if not self.changed or (now < self.workers_due and not self.conveyor.in_a_hurry):
             return
-        changed = np.array(list(self.changed), np.int64)
-        self.changed = {}
+        changed = self.changed.take()
         changed = changed[self.crowd.has_workers_of[self.crowd.worker.home[changed]]]
         for partition, key, value in encode_workers(self.crowd, changed):
             outbox.add(self.topics.workers.name, partition, (key, value, None, NO_HEADERS))

@@ -8,12 +8,12 @@ from faust.types import StreamT
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.publisher import Group, Publisher
 from pipeline.batched.batch import Batch
-from pipeline.batched.producer import Outbox
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.stages.task_stage import TaskStage
 
 LABELS_AT_ONCE = 20_000  # weighed anew before others get a turn
+RECORDS_AT_ONCE = 16  # of votes or descriptions; one of votes has up to some thousand
 
 
 class TaskAgent:
@@ -51,12 +51,9 @@ class TaskAgent:
         conveyor.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
         self.stage.spent = self.stage.rules.is_spent(self.stage.crowd.labels)
         self.publisher.apply_rules_to(partitions)
+        self.follower.exchange.hear_of_crowd()
+        conveyor.filling.tells_all = True
         conveyor.load()
-        exchange = self.follower.exchange
-        exchange.hear_of_crowd()
-        told = Outbox()
-        self.publisher.add_estimates(told, exchange.tell_all())
-        await conveyor.producer.publish(told)
         if partitions:
             await self.follower.hear_of_all()
 
@@ -74,25 +71,24 @@ class TaskAgent:
         tasks = self.publisher.topics.tasks.name
         async for batch in stream:
             for tp, records in batch.parts.items():
-                take = self._describe if tp.topic == tasks else self._count
-                for record in records:
+                for start in range(0, len(records), RECORDS_AT_ONCE):
                     group = await conveyor.room()
-                    take(record, group)
+                    some = records[start : start + RECORDS_AT_ONCE]
+                    if tp.topic == tasks:
+                        for record in some:
+                            self._describe(record, group)
+                    else:
+                        self._count(tp.partition, some, group)
                     conveyor.load()
             conveyor.load(batch)
 
-    def _count(self, record: ConsumerRecord, group: Group) -> None:
-        try:
-            counted = self.stage.count(record.partition, record.value)
-        except BadRecord as bad:
-            group.rejected.append((record, bad))
-            group.took()
-            return
+    def _count(self, partition: int, records: list[ConsumerRecord], group: Group) -> None:
+        counted = self.stage.count(partition, [record.value for record in records])
         group.took(votes=counted.votes)
-        if counted.is_new:
-            group.evidence.append((record.partition, record.value))
-            group.timestamps.append(counted.timestamps)
-            group.tasks.update(counted.tasks.tolist())
+        group.rejected += [(records[place], bad) for place, bad in counted.rejected]
+        group.evidence += [(partition, records[place].value) for place in counted.new]
+        group.timestamps.append(counted.timestamps)
+        group.tasks.update(counted.tasks.tolist())
 
     def _describe(self, record: ConsumerRecord, group: Group) -> None:
         group.took()

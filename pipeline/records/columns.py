@@ -15,14 +15,14 @@ from orjson import JSONDecodeError, dumps, loads
 from pipeline.records.bad import ID_MAX_BYTES, ID_SURELY_SHORT, BadRecord, Reason
 
 MOST = 1 << 62  # of offsets, times and epochs: sums of two fit into a column
-FORMAT = 2  # records of another one are not read: see `agents.continuity`
+FORMAT = 3  # records of another one are not read: see `agents.continuity`
 
 
 def encode_columns(kind: str, fields: dict[str, Any], columns: Sequence[NDArray[Any]]) -> bytes:
     """A record of this kind.
 
     >>> encode_columns("counts", {"worker": ["w1"]}, [np.array([7], "<i2")])
-    b'{"sbic":"counts","format":2,"worker":["w1"]}\\n\\x07\\x00'
+    b'{"sbic":"counts","format":3,"worker":["w1"]}\\n\\x07\\x00'
     """
     line = dumps({"sbic": kind, "format": FORMAT, **fields})
     return b"".join((line, b"\n", *(column.tobytes() for column in columns)))

@@ -14,10 +14,21 @@ from pipeline.inference.labels import Floats
 from pipeline.records.columns import NOT_OURS, Columns, are_counts, encode_columns
 
 
+class Numbered(NamedTuple):
+    """What rows are about: tasks, or workers, by the numbers that the teller has given them.
+
+    `names` are those of the numbers from `first` on, which are told for the first time.
+    """
+
+    first: int
+    names: list[str]
+    numbers: NDArray[np.int32]
+
+
 class Beliefs(NamedTuple):
     """Of tasks: their number of labels, gold class or -1, whether they are open, and scores."""
 
-    tasks: list[str]
+    tasks: Numbered
     labels: NDArray[np.int32]
     gold: NDArray[np.int16]
     is_open: NDArray[np.bool_]
@@ -27,7 +38,7 @@ class Beliefs(NamedTuple):
 class Counts(NamedTuple):
     """Of workers: n, a and F, a row for each."""
 
-    workers: list[str]
+    workers: Numbered
     counts: Floats
 
 
@@ -43,15 +54,17 @@ Estimates = Beliefs | Counts | Sums | Whole
 def encode_estimates(epoch: int, told: Estimates) -> bytes:
     """The value of a record; `epoch` is that of the owner.
 
-    >>> value = encode_estimates(3, Counts(["w1"], np.array([[2.0, 1.5, 1.0, 1.0]])))
-    >>> parse_estimates(value, classes=2)
-    (3, Counts(workers=['w1'], counts=array([[2. , 1.5, 1. , 1. ]])))
+    >>> workers = Numbered(5, ["w1"], np.array([5], np.int32))
+    >>> value = encode_estimates(3, Counts(workers, np.array([[2.0, 1.5, 1.0, 1.0]])))
+    >>> epoch, told = parse_estimates(value, classes=2)
+    >>> told.workers.names, told.counts.tolist()
+    (['w1'], [[2.0, 1.5, 1.0, 1.0]])
     """
     fields: dict[str, object] = {"epoch": epoch}
     match told:
         case Beliefs():
-            fields["task"] = told.tasks
             columns = (
+                _add_numbered(fields, told.tasks),
                 told.labels.astype("<i4"),
                 told.gold.astype("<i2"),
                 told.is_open.astype("?"),
@@ -59,8 +72,9 @@ def encode_estimates(epoch: int, told: Estimates) -> bytes:
             )
             return encode_columns("beliefs", fields, columns)
         case Counts():
-            fields["worker"] = told.workers
-            return encode_columns("counts", fields, (told.counts,))
+            return encode_columns(
+                "counts", fields, (_add_numbered(fields, told.workers), told.counts)
+            )
         case Whole():
             return encode_columns("whole", fields, (_as_column(told.sums),))
     return encode_columns("sums", fields, (_as_column(told),))
@@ -72,16 +86,16 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
     epoch = record.number("epoch")
     told: Estimates
     if record.kind == "beliefs":
-        tasks = record.names("task")
-        rows = len(tasks)
+        tasks = _numbered(record)
+        rows = len(tasks.numbers)
         labels, gold = record.column("<i4", rows), record.column("<i2", rows)
         is_open, scores = record.column("?", rows), record.numbers(rows, classes)
         if rows and (labels.min() < 0 or gold.min() < -1 or gold.max() >= classes):
             raise NOT_OURS
         told = Beliefs(tasks, labels, gold, is_open, scores)
     elif record.kind == "counts":
-        workers = record.names("worker")
-        told = Counts(workers, record.numbers(len(workers), 2 + classes))
+        workers = _numbered(record)
+        told = Counts(workers, record.numbers(len(workers.numbers), 2 + classes))
         if not are_counts(told.counts):
             raise NOT_OURS
     elif record.kind in ("sums", "whole"):
@@ -96,6 +110,21 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         raise NOT_OURS
     record.end()
     return epoch, told
+
+
+def _add_numbered(fields: dict[str, object], told: Numbered) -> NDArray[np.int32]:
+    """Put what rows are about into the fields; its numbers are a column."""
+    fields |= {"rows": len(told.numbers), "first": told.first, "names": told.names}
+    return told.numbers.astype("<i4")
+
+
+def _numbered(record: Columns) -> Numbered:
+    told = Numbered(
+        record.number("first"), record.names("names"), record.column("<i4", record.number("rows"))
+    )
+    if len(told.numbers) and told.numbers.min() < 0:
+        raise NOT_OURS
+    return told
 
 
 def _as_column(sums: Sums) -> Floats:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from math import log
 from typing import Generic, Literal, NamedTuple, cast
 
@@ -197,16 +196,11 @@ class AssignmentStage:
             self._allow(*self.leases.forgotten.pop())
         changed, leased = self.crowd.changed, self.leases.changed
         known = self.crowd.tasks.known
-        changed.update((number, None) for task in leased if (number := known(task)) is not None)
+        changed.add([number for task in leased if (number := known(task)) is not None])
         leased.clear()
-        some = list(islice(changed, limit))
-        if len(some) == len(changed):
-            changed.clear()
-        else:
-            for number in some:
-                del changed[number]
-        if some:
-            self._place(np.array(some, np.int64))
+        some = changed.take(limit)
+        if len(some):
+            self._place(some)
         return len(changed)
 
     def _allow(self, worker: str, task: str) -> None:

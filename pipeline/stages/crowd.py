@@ -17,6 +17,8 @@ from pipeline.inference.labels import Ints
 from pipeline.partitioner import partition_of
 from pipeline.records.posteriors import CLOSE_REASONS, CloseReason
 from pipeline.records.votes import REPEAT
+from pipeline.stages.changes import Changes
+from pipeline.stages.homes import homes_of
 from pipeline.stages.rows import Rows
 
 OPEN = 0
@@ -30,9 +32,10 @@ class TaskColumns:
     """What is known of tasks besides their beliefs, a row for each.
 
     `home` is the partition, `reason` why it is closed, `reopened` whether stop rules no longer
-    apply, `told_labels` how many it has if it is elsewhere, `described` the offset of the last
-    record of the tasks topic that is heeded, `updated_at` the timestamp of the newest label or
-    description, and `sources` has the offset after the last label of each labels partition.
+    apply, `told_labels` how many it has if it is elsewhere, `told_as` its number if others are told
+    of it (see `numbering`), `described` the offset of the last record of the tasks topic that is
+    heeded, `updated_at` the timestamp of the newest label or description, and `sources` has the
+    offset after the last label of each labels partition.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -40,29 +43,34 @@ class TaskColumns:
         self.reason = np.zeros(0, np.int8)
         self.reopened = np.zeros(0, np.bool_)
         self.told_labels = np.zeros(0, np.int32)
+        self.told_as = np.zeros(0, np.int32)
         self.described = np.zeros(0, np.int64)
         self.updated_at = np.zeros(0, np.int64)
         self.sources = np.zeros((0, partitions), np.int64)
 
-    def begin(self, homes: Sequence[int], first: int) -> None:
+    def begin(self, homes: NDArray[np.int32], first: int) -> None:
         """Let there be new tasks from the number `first` on, with these homes."""
         _make_room(self, first + len(homes))
         new = slice(first, first + len(homes))
         self.home[new] = homes
         self.described[new] = NEVER
+        self.told_as[new] = NEVER
 
 
 class WorkerColumns:
-    """What is known of workers besides their counts; `last_seen` is their newest timestamp."""
+    """What is known of workers besides their counts, as of tasks; when they were last seen."""
 
     def __init__(self) -> None:
         self.home = np.zeros(0, np.int32)
+        self.told_as = np.zeros(0, np.int32)
         self.last_seen = np.zeros(0, np.int64)
 
-    def begin(self, homes: Sequence[int], first: int) -> None:
+    def begin(self, homes: NDArray[np.int32], first: int) -> None:
         """Let there be new workers from the number `first` on, with these homes."""
         _make_room(self, first + len(homes))
-        self.home[first : first + len(homes)] = homes
+        new = slice(first, first + len(homes))
+        self.home[new] = homes
+        self.told_as[new] = NEVER
 
 
 def _make_room(columns: TaskColumns | WorkerColumns, rows: int) -> None:
@@ -86,7 +94,7 @@ def _numbers(ids: Ids[str], names: Sequence[str]) -> Ints:
 class Crowd:
     """Tasks and workers by name and number, here and elsewhere.
 
-    `changed` has the tasks that have moved since it was last emptied.
+    `changed` has the tasks that have moved since the policy last followed them.
 
     >>> from pipeline.classes import SIGNS
     >>> crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=8)
@@ -113,7 +121,7 @@ class Crowd:
         self.restores = np.zeros((partitions, partitions), np.bool_)
         self.taken_before = np.full(partitions, NEVER, np.int64)  # offsets of restored labels
         self.touched: set[int] = set()  # tasks to publish though they have not moved
-        self.changed: dict[int, None] = {}
+        self.changed = Changes()
 
     @property
     def is_alone(self) -> bool:
@@ -144,7 +152,7 @@ class Crowd:
         first = len(self.tasks)
         numbers = _numbers(self.tasks, names)
         if len(self.tasks) > first:
-            homes = [self.home_of(name) for name in self.tasks.names[first:]]
+            homes = homes_of(self.tasks.names[first:], self.partitions)
             self.task.begin(homes, first)
             self.engine.make_room(len(self.tasks), 0)
             elsewhere = np.flatnonzero(~self.has_tasks_of[homes])
@@ -157,7 +165,7 @@ class Crowd:
         first = len(self.workers)
         numbers = _numbers(self.workers, names)
         if len(self.workers) > first:
-            homes = [self.home_of(name) for name in self.workers.names[first:]]
+            homes = homes_of(self.workers.names[first:], self.partitions)
             self.worker.begin(homes, first)
             self.engine.make_room(0, len(self.workers))
             elsewhere = np.flatnonzero(~self.counts_workers_of[homes])
@@ -212,13 +220,16 @@ class Crowd:
         self.has_workers_of[partition] = self.counts_workers_of[partition] = False
         self.restores[partition] = False
 
-    def counted(self, source: int, rows: Rows) -> None:
-        """Labels of a labels partition have come to their tasks, those here among them.
+    def counted(self, source: int | Ints, rows: Rows) -> None:
+        """Labels have come to their tasks, those here among them; `source` is their partition.
 
         A repeat changes nothing, and yet its sender is to see it dealt with.
         """
         own = self.is_own_task(rows.tasks)
-        tasks, _, answers, offsets, timestamps = rows if own.all() else rows.only(own)
+        if not own.all():
+            rows = rows.only(own)
+            source = source if isinstance(source, int) else source[own]
+        tasks, _, answers, offsets, timestamps = rows
         repeats = answers == REPEAT
         if repeats.any():
             self.touched.update(tasks[repeats].tolist())
@@ -233,5 +244,5 @@ class Crowd:
         if self.touched:
             moved = np.union1d(moved, np.array(list(self.touched), np.int64))
             self.touched.clear()
-        self.changed.update(dict.fromkeys(moved.tolist()))
+        self.changed.add(moved)
         return moved if self.is_alone else moved[self.is_own_task(moved)]

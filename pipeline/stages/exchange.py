@@ -17,6 +17,7 @@ from pipeline.records.estimates import (
     parse_estimates,
 )
 from pipeline.stages.crowd import OPEN
+from pipeline.stages.numbering import Numbering
 from pipeline.stages.rows import by_home
 from pipeline.stages.task_stage import TaskStage
 
@@ -40,6 +41,12 @@ class Exchange:
         self.epochs = [-1] * self.crowd.partitions
         self.sums: dict[int, Sums] = {}
         self.heard = np.zeros(self.crowd.partitions, np.bool_)
+        self.tasks = Numbering(
+            self.crowd.tasks, self.crowd.number_tasks, self.crowd.task, self.crowd.partitions
+        )
+        self.workers = Numbering(
+            self.crowd.workers, self.crowd.number_workers, self.crowd.worker, self.crowd.partitions
+        )
         row = 300 + 8 * (2 + len(self.crowd.classes))
         self.rows_at_once = max(1, RECORD_BYTES // row)
 
@@ -72,9 +79,12 @@ class Exchange:
             return told
         nothing = Sums(0.0, 0.0, 0.0, np.zeros(len(self.crowd.classes)))
         for partition in self.stage.partitions:
-            self._tell_tasks(self.crowd.tasks_of(partition), told)
+            tasks, workers = self.crowd.tasks_of(partition), self.crowd.workers_of(partition)
+            self.tasks.begin(partition, tasks)
+            self.workers.begin(partition, workers)
+            self._tell_tasks(tasks, told)
             if self.crowd.engine.is_settled:
-                self._tell_workers(self.crowd.workers_of(partition), told)
+                self._tell_workers(workers, told)
             is_spokesman = partition == self._spokesman()
             self._tell(told, partition, Whole(self.crowd.engine.sums if is_spokesman else nothing))
         return told
@@ -90,7 +100,7 @@ class Exchange:
         crowd, engine = self.crowd, self.crowd.engine
         for home, some in self._by_home(tasks, crowd.task.home):
             beliefs = Beliefs(
-                [crowd.tasks.names[i] for i in some.tolist()],
+                self.tasks.tell(home, some),
                 engine.label_counts(some).astype(np.int32),
                 engine.golds(some).astype(np.int16),
                 crowd.task.reason[some] == OPEN,
@@ -101,8 +111,8 @@ class Exchange:
     def _tell_workers(self, workers: Ints, told: Told) -> None:
         crowd = self.crowd
         for home, some in self._by_home(workers, crowd.worker.home):
-            names = [crowd.workers.names[j] for j in some.tolist()]
-            self._tell(told, home, Counts(names, crowd.engine.counts(some)))
+            counts = Counts(self.workers.tell(home, some), crowd.engine.counts(some))
+            self._tell(told, home, counts)
 
     def _by_home(self, numbers: Ints, homes: NDArray[np.int32]) -> Iterator[tuple[int, Ints]]:
         """The numbers of each partition, not too many at once."""
@@ -116,32 +126,35 @@ class Exchange:
             return  # told by this instance
         try:
             epoch, told = parse_estimates(value, len(self.crowd.classes))
+            if epoch >= self.epochs[partition]:
+                self._hear(partition, told)
+                self.epochs[partition] = epoch
         except BadRecord:
             return  # not an sbic record
-        if epoch < self.epochs[partition]:
-            return
-        self.epochs[partition] = epoch
+
+    def _hear(self, partition: int, told: Estimates) -> None:
         match told:
             case Beliefs():
-                self._hear_of_tasks(told)
+                self._hear_of_tasks(partition, told)
             case Counts():
-                workers = self.crowd.number_workers(told.workers)
-                self.crowd.engine.hear_of_workers(workers, told.counts)
+                workers = self.workers.hear(partition, told.workers)
+                if workers is not None:
+                    self.crowd.engine.hear_of_workers(workers, told.counts)
             case Whole():
                 self.heard[partition] = True
                 self._hear_of_sums(partition, told.sums)
             case Sums():
                 self._hear_of_sums(partition, told)
 
-    def _hear_of_tasks(self, told: Beliefs) -> None:
+    def _hear_of_tasks(self, partition: int, told: Beliefs) -> None:
         crowd = self.crowd
-        tasks = crowd.number_tasks(told.tasks)
-        is_elsewhere = ~crowd.is_own_task(tasks)  # a forged record may name any task
-        tasks = tasks[is_elsewhere]
-        crowd.task.told_labels[tasks] = told.labels[is_elsewhere]
-        crowd.task.reason[tasks] = np.where(told.is_open[is_elsewhere], OPEN, 1)
-        crowd.engine.hear_of_tasks(tasks, told.scores[is_elsewhere], told.gold[is_elsewhere])
-        crowd.changed.update(dict.fromkeys(tasks.tolist()))
+        tasks = self.tasks.hear(partition, told.tasks)
+        if tasks is None:
+            return
+        crowd.task.told_labels[tasks] = told.labels
+        crowd.task.reason[tasks] = np.where(told.is_open, OPEN, 1)
+        crowd.engine.hear_of_tasks(tasks, told.scores, told.gold)
+        crowd.changed.add(tasks)
 
     def _hear_of_sums(self, partition: int, sums: Sums) -> None:
         self.sums[partition] = sums

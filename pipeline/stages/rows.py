@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from pipeline.inference.labels import Floats, Ints
 from pipeline.records.votes import Votes
 
+NO_COUNTS = np.empty((0, 0))
+
 Numbers = Callable[[Sequence[str]], Ints]
 """What gives names their numbers."""
 
@@ -42,7 +44,7 @@ def by_home(homes: NDArray[np.integer[Any]]) -> Iterator[tuple[int, Ints]]:
 
 
 class JoinedVotes:
-    """The votes of many records, to be applied at once."""
+    """The votes of many records, to be applied at once: the cost of a call is that of many rows."""
 
     def __init__(self) -> None:
         self.parts: list[Votes] = []
@@ -63,10 +65,17 @@ class JoinedVotes:
         self.names[1].extend(votes.workers)
         return len(votes.tasks)
 
-    def counts(self) -> Floats | None:
-        """What was known of each worker, where all of the votes tell it."""
-        told = [part.counts for part in self.parts]
-        return np.concatenate(told) if all(part.shape[1] for part in told) else None
+    def sources(self) -> Ints:
+        """The labels partition of each."""
+        sources = np.array([part.source for part in self.parts])
+        return np.repeat(sources, [len(part.tasks) for part in self.parts])
+
+    def counts(self) -> tuple[NDArray[np.bool_], Floats]:
+        """Which of the votes tell what was known of their worker, and that."""
+        tells = [part.counts.shape[1] > 0 for part in self.parts]
+        told = [part.counts for part in self.parts if part.counts.shape[1]]
+        lengths = [len(part.tasks) for part in self.parts]
+        return np.repeat(tells, lengths), np.concatenate(told) if told else NO_COUNTS
 
     def rows(self, number_tasks: Numbers, number_workers: Numbers) -> tuple[Rows, Floats]:
         """All as columns, and the votes of Fast SBIC."""

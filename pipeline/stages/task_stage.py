@@ -1,7 +1,7 @@
 """The task agent's step: votes and descriptions in, posteriors out; holds this instance's tasks."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from pipeline.records.posterior_columns import PosteriorColumns, encode_posterio
 from pipeline.records.tasks import ParsedDescription
 from pipeline.records.votes import Votes, parse_votes, read_votes
 from pipeline.stages.crowd import OPEN, REASONS, Crowd
-from pipeline.stages.rows import JoinedVotes
+from pipeline.stages.rows import JoinedVotes, Rows
 from pipeline.stages.stop_rules import StopRules
 
 NO_RULES = StopRules()
@@ -23,6 +23,7 @@ CONFIDENT, BUDGET, REQUEST = map(REASONS.index, ("confident", "budget", "request
 LATELY_MS = 5_000  # in which a crash can have kept a posterior from its topic
 FACTS_BYTES = 1_000_000  # of a record, about, at the most
 NO_TASKS = np.empty(0, np.int64)
+NO_ROWS = Rows(NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS)
 
 
 class TaskPartition:
@@ -57,15 +58,17 @@ class TaskPartition:
 
 
 class Counted(NamedTuple):
-    """How many votes there were, whether any was new, and the timestamps of new labels.
+    """How many votes there were, which records had new ones, and which cannot be used.
 
-    Labels of own workers were counted when they were taken: they are not new any more. `tasks`
-    are to be published, whether they moved or not: of labels that were known here before a
-    recovery, or before their worker went elsewhere, posteriors may be missing.
+    `timestamps` are those of the labels that were new here; labels of own workers were counted
+    when they were taken. `tasks` are to be published, whether they moved or not: of labels that
+    were known here before a recovery, or before their worker went elsewhere, posteriors may be
+    missing.
     """
 
     votes: int
-    is_new: bool
+    new: list[int]
+    rejected: list[tuple[int, BadRecord]]
     timestamps: Ints
     tasks: Ints
 
@@ -110,19 +113,15 @@ class TaskStage:
         """Apply what an earlier owner, or this one, wrote to the evidence topic, and when."""
         state = self.partitions[partition]
         classes = len(self.crowd.classes)
-        joined: dict[int, JoinedVotes] = {}
+        joined = JoinedVotes()
         for time, value in values:
             try:
                 record = Columns(value)
                 if record.kind == "votes":
-                    votes = read_votes(record, classes)
-                    if votes.source >= self.crowd.partitions:
-                        continue
+                    votes = self._checked(read_votes(record, classes))
                     # else the answers that are being restored have all of it
                     if not self.crowd.restores[votes.source, partition]:
-                        joined.setdefault(votes.source, JoinedVotes()).add(
-                            votes, after=state.fence_of(votes)
-                        )
+                        joined.add(votes, after=state.fence_of(votes))
                     state.counted(votes)
                     state.restoring(time, votes.tasks)
                 else:
@@ -131,23 +130,29 @@ class TaskStage:
                     state.restoring(time, [fact.task for fact in facts.rows])
             except BadRecord:
                 continue  # not an sbic record
-        for source, part in joined.items():
-            self._put(source, part)
+        self._put(joined)
 
-    def _put(self, source: int, part: JoinedVotes) -> Ints:
-        """Count votes, and say of which tasks; labels of own workers are known from answers."""
-        if not part:
-            return NO_TASKS
+    def _checked(self, votes: Votes) -> Votes:
+        if votes.source >= self.crowd.partitions:
+            raise NOT_OURS
+        return votes
+
+    def _put(self, joined: JoinedVotes) -> Rows:
+        """Count votes; labels of own workers are known from answers."""
+        if not joined:
+            return NO_ROWS
         crowd = self.crowd
-        rows, votes = part.rows(crowd.number_tasks, crowd.number_workers)
-        if not crowd.has_workers_of[source]:
-            counts = part.counts()
-            if counts is not None:
-                crowd.engine.hear_of_workers(rows.workers, counts)
-            some = rows.answers >= RETRACT
-            crowd.engine.put(rows.tasks[some], rows.workers[some], rows.answers[some], votes[some])
-        crowd.counted(source, rows)
-        return rows.tasks
+        rows, votes = joined.rows(crowd.number_tasks, crowd.number_workers)
+        sources = joined.sources()
+        is_new = ~crowd.has_workers_of[sources]
+        is_told, counts = joined.counts()
+        if is_told.any():
+            is_of_use = is_new[is_told]
+            crowd.engine.hear_of_workers(rows.workers[is_told][is_of_use], counts[is_of_use])
+        some = is_new & (rows.answers >= RETRACT)
+        crowd.engine.put(rows.tasks[some], rows.workers[some], rows.answers[some], votes[some])
+        crowd.counted(sources, rows)
+        return rows
 
     def _restore_facts(self, partition: int, facts: Facts) -> None:
         """Take facts, unless an instance that was stalled has written them too late."""
@@ -167,28 +172,32 @@ class TaskStage:
             task.reopened[i] = fact.reopened
             task.described[i] = fact.offset
             task.updated_at[i] = max(task.updated_at[i], fact.updated_at)
-            self.crowd.changed[i] = None
+        self.crowd.changed.add(numbers)
 
-    def count(self, partition: int, value: bytes | None) -> Counted:
-        """Count the votes in a record, or `BadRecord`."""
-        votes = parse_votes(value, len(self.crowd.classes))
-        if votes.source >= self.crowd.partitions:
-            raise NOT_OURS
-        state, part = self.partitions[partition], JoinedVotes()
-        is_new = part.add(votes, after=state.fence_of(votes))
-        state.counted(votes)
-        if not is_new:
-            return Counted(len(votes.tasks), False, NO_TASKS, NO_TASKS)
-        [new] = part.parts
-        if not self.crowd.has_workers_of[new.source]:
-            tasks = self._put(new.source, part)
-            return Counted(len(votes.tasks), True, new.timestamps, tasks)
-        tasks = NO_TASKS
-        if new.offsets[0] <= self.crowd.taken_before[new.source]:
-            rows, _ = part.rows(self.crowd.number_tasks, self.crowd.number_workers)
-            self.crowd.counted(new.source, rows)  # the tasks may have been elsewhere then
-            tasks = rows.tasks
-        return Counted(len(votes.tasks), True, NO_TASKS, tasks)
+    def count(self, partition: int, values: Sequence[bytes | None]) -> Counted:
+        """Count the votes in records of a partition."""
+        crowd, state = self.crowd, self.partitions[partition]
+        others, known = JoinedVotes(), JoinedVotes()
+        number, new, rejected = 0, [], []
+        for place, value in enumerate(values):
+            try:
+                votes = self._checked(parse_votes(value, len(crowd.classes)))
+            except BadRecord as bad:
+                rejected.append((place, bad))
+                continue
+            number += len(votes.tasks)
+            fence = state.fence_of(votes)
+            if not len(votes.offsets) or votes.offsets[-1] <= fence:
+                continue
+            new.append(place)
+            state.counted(votes)
+            if not crowd.has_workers_of[votes.source]:
+                others.add(votes, after=fence)
+            elif votes.offsets[0] <= crowd.taken_before[votes.source]:
+                known.add(votes, after=fence)  # the tasks may have been elsewhere then
+        counted = self._put(others)
+        tasks = np.concatenate((counted.tasks, self._put(known).tasks))
+        return Counted(number, new, rejected, counted.timestamps, tasks)
 
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int
@@ -206,7 +215,7 @@ class TaskStage:
             self.crowd.engine.set_gold(i, description["gold"])
         if "status" in description:
             self._set_status(i, description["status"])
-        self.crowd.changed[i] = None
+        self.crowd.changed.add([i])
         self.unwritten.setdefault(partition, {})[i] = None
         return i
 
@@ -244,8 +253,8 @@ class TaskStage:
         task.reason[tasks[closes]] = reasons[closes]
         task.reason[tasks[opens]] = OPEN
         changed: Ints = tasks[closes | opens]
+        self.crowd.changed.add(changed)
         for i, home in zip(changed.tolist(), task.home[changed].tolist(), strict=True):
-            self.crowd.changed[i] = None
             self.unwritten.setdefault(home, {})[i] = None
         return changed
 

@@ -61,7 +61,7 @@ def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
         for home, value in taken.votes:
             if second.crowd.has_tasks_of[home]:
                 begun = process_time()
-                votes += second.tasks.count(home, value).votes
+                votes += second.tasks.count(home, [value]).votes
                 counting += process_time() - begun
         moved = second.crowd.moved()
         begun = process_time()

@@ -65,8 +65,8 @@ class LoneTasks:
     def count(self, task: str, vote: float, offset: int) -> None:
         """Count a vote."""
         value = vote_on(task, vote, offset)
-        counted = self.stage.count(0, value)
-        if counted.is_new:
+        counted = self.stage.count(0, [value])
+        if counted.new:
             self.evidence.append(value)
         self.publish(*counted.tasks.tolist())
 

@@ -114,6 +114,7 @@ class Group:
         self.taken: defaultdict[int, Taken[Record]] = defaultdict(Taken)
         self.evidence: list[Write] = []
         self.tasks: set[int] = set()
+        self.tells_all = False
 
 
 @dataclass
@@ -174,11 +175,10 @@ class Instance:
 
     def count_votes(self, partition: int, most: int | None = None) -> None:
         """Count the next votes of a partition."""
-        for record in self.read("votes", partition, most):
-            counted = self.tasks.count(partition, record.value)
-            if counted.is_new:
-                self.group.evidence.append(Write("evidence", partition, record.value))
-                self.group.tasks.update(counted.tasks.tolist())
+        values = [record.value for record in self.read("votes", partition, most)]
+        counted = self.tasks.count(partition, values)
+        self.group.evidence += [Write("evidence", partition, values[new]) for new in counted.new]
+        self.group.tasks.update(counted.tasks.tolist())
 
     def heed(self, partition: int, most: int | None = None) -> None:
         """Heed the next descriptions of a partition."""
@@ -226,6 +226,8 @@ class Instance:
         homes = self.crowd.task.home[tasks].tolist()
         for partition, (key, value) in zip(homes, self.tasks.posteriors(tasks), strict=True):
             parcel.then.append(Write("posteriors", partition, value, key))
+        if group.tells_all:
+            parcel.then += estimates_in(self.exchange.tell_all())
         parcel.then += estimates_in(self.exchange.tell(tasks, workers))
         if not parcel.first:
             parcel.first, parcel.then = parcel.then, parcel.first
@@ -370,8 +372,8 @@ class Instance:
         self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
         self.apply_rules_to(self.partitions)
         self.exchange.hear_of_crowd()
-        for write in estimates_in(self.exchange.tell_all()):
-            self.log.write(write)
+        self.group.tells_all = True
+        self.flush()
 
 
 def votes_in(votes: Iterable[tuple[int, bytes]]) -> list[Write]:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.partitioner import partition_of
-from pipeline.records.bad import BadRecord
 from pipeline.records.labels import encode_label
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.worker_stage import Outcome
@@ -185,11 +184,11 @@ def test_votes_of_workers_elsewhere_count_as_they_are() -> None:
     assert mine != elsewhere
     instance.assign({mine})
     votes = one_vote("t1", "ann", source=elsewhere, vote=0.25)
-    counted = instance.tasks.count(mine, votes)
-    assert (counted.votes, counted.is_new, counted.tasks.tolist()) == (1, True, [0])
+    counted = instance.tasks.count(mine, [votes])
+    assert (counted.votes, counted.new, counted.tasks.tolist()) == (1, [0], [0])
     assert instance.crowd.engine.log_odds(0) == pytest.approx(PRIOR.log_odds + 0.25)
-    again = instance.tasks.count(mine, votes)
-    assert (again.votes, again.is_new, again.tasks.tolist()) == (1, False, [])
+    again = instance.tasks.count(mine, [votes])
+    assert (again.votes, again.new, again.tasks.tolist()) == (1, [], [])
     assert instance.crowd.engine.log_odds(0) == pytest.approx(PRIOR.log_odds + 0.25)
 
 
@@ -202,7 +201,7 @@ def one_vote(task: str, worker: str, source: int, vote: float) -> bytes:
 def test_votes_of_a_partition_that_there_is_not_are_refused(source: int) -> None:
     instance = OneInstance(Log(2))
     value = one_vote("t1", "ann", source, vote=9.0)
-    with pytest.raises(BadRecord):
-        instance.tasks.count(0, value)
+    counted = instance.tasks.count(0, [value, one_vote("t1", "ann", 0, vote=9.0), value])
+    assert (counted.new, [place for place, _ in counted.rejected]) == ([1], [0, 2])
     instance.tasks.restore(0, [(0, value)])
     assert instance.tasks.tasks == 0
