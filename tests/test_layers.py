@@ -12,6 +12,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "classes": set(),
     "inference": set(),
     "policies": {"inference"},
+    "status": {"inference", "records"},
     "files": {"inference"},
     "progress": set(),
     "experiments": {"files", "inference", "policies", "progress"},
@@ -44,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "progress",
         "records",
         "settings",
+        "status",
         "topics",
     },
     "cli": {
@@ -59,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "progress",
         "records",
         "settings",
+        "status",
         "tools",
         "topics",
     },

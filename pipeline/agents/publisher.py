@@ -51,6 +51,7 @@ class Group:
         self.workers: set[int] = set()
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
         self.forwarded: list[tuple[ConsumerRecord, bytes, int]] = []  # descriptions
+        self.told: list[Told] = []  # for the estimates topic
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
@@ -121,6 +122,8 @@ class Publisher:
         if group.tells_all:
             self._add_estimates(then, self.exchange.tell_all())
         self._tell(then, tasks, workers, monotonic())
+        for told in group.told:
+            self._add_estimates(then, told)
         self._add_workers(then, monotonic())
 
         def published(_offsets: Offsets, seconds: float) -> None:
@@ -165,6 +168,11 @@ class Publisher:
         for partition, values in told.items():
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
+
+    def tell(self, told: Told) -> None:
+        """Publish something in the estimates topic."""
+        self.conveyor.filling.told.append(told)
+        self.conveyor.load()
 
     def screen(self, outbox: Outbox) -> None:
         """Keep back posteriors and workers while another instance may have taken the place.

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -80,6 +82,47 @@ async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[
         for tp, metadata in offsets.items()
         if tp.topic == topic and metadata.offset >= 0
     }
+
+
+class GroupMember(NamedTuple):
+    """A member of a consumer group, and the partitions that it reads."""
+
+    client_id: str
+    member_id: str
+    host: str
+    partitions: frozenset[TopicPartition]
+
+
+class Group(NamedTuple):
+    """A consumer group: its state in Kafka's words, and its members."""
+
+    state: str
+    members: list[GroupMember]
+    committed: dict[TopicPartition, int]
+
+
+async def describe_group(settings: Settings, group: str) -> Group:
+    """A consumer group as Kafka knows it; one that nobody has joined yet is empty."""
+    async with _admin(settings) as admin:
+        (response,) = await admin.describe_consumer_groups([group])
+        offsets = await admin.list_consumer_group_offsets(group)
+    error_code, _, state, _, _, members, *_ = response.groups[0]
+    if error_code:
+        raise Refused(f"cannot describe the group {group}: {_why(error_code, None)}")
+    return Group(
+        state,
+        [_member(*member) for member in members],
+        {place: found.offset for place, found in offsets.items() if found.offset >= 0},
+    )
+
+
+def _member(*fields: Any) -> GroupMember:
+    member_id, *_, client_id, client_host, _, assignment = fields
+    placed: frozenset[TopicPartition] = frozenset()
+    if assignment:
+        decoded = ConsumerProtocolMemberAssignment.decode(assignment)
+        placed = frozenset(decoded.partitions())
+    return GroupMember(client_id, member_id, client_host.removeprefix("/"), placed)
 
 
 @asynccontextmanager
