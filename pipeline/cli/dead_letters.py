@@ -64,7 +64,8 @@ def show(settings: Settings, reasons: tuple[str, ...], limit: int, as_json: bool
         else:
             click.echo("\n".join(lines(letter, is_replayed)))
     shown = len(found.newest)
-    by_reason = ", ".join(f"{reason} {count:,}" for reason, count in found.reasons.most_common())
+    most_first = sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))
+    by_reason = ", ".join(f"{reason} {count:,}" for reason, count in most_first)
     total = f"dead letters: {found.reasons.total():,}" + (f" ({by_reason})" if by_reason else "")
     more = f"; shown: the newest {shown:,} of {found.chosen:,}" if shown < found.chosen else ""
     click.echo(total + more, err=True)

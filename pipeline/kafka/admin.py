@@ -11,8 +11,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     KafkaConnectionError,
     KafkaError,
+    NotCoordinatorForGroupError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -24,6 +27,12 @@ from pipeline.topics import Topic, Topics
 
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30
+# a broker that is new, or was just started, has to make or load its groups first
+NOT_YET = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
 
 
 @dataclass(frozen=True)
@@ -104,11 +113,19 @@ class Group(NamedTuple):
 async def describe_group(settings: Settings, group: str) -> Group:
     """A consumer group as Kafka knows it; one that nobody has joined yet is empty."""
     async with _admin(settings) as admin:
-        (response,) = await admin.describe_consumer_groups([group])
-        offsets = await admin.list_consumer_group_offsets(group)
+        while True:
+            try:
+                return await _describe_group(admin, group)
+            except NOT_YET:
+                await asyncio.sleep(0.1)
+
+
+async def _describe_group(admin: AIOKafkaAdminClient, group: str) -> Group:
+    (response,) = await admin.describe_consumer_groups([group])
     error_code, _, state, _, _, members, *_ = response.groups[0]
     if error_code:
-        raise Refused(f"cannot describe the group {group}: {_why(error_code, None)}")
+        raise for_code(error_code)(f"cannot describe the group {group}")
+    offsets = await admin.list_consumer_group_offsets(group)
     return Group(
         state,
         [_member(*member) for member in members],

@@ -148,12 +148,18 @@ class Sender:
         letters = [letter for letter, _ in self._waiting]
         await asyncio.gather(*(future for _, future in self._waiting))
         self._waiting.clear()
-        marks = [
-            await self.producer.send(
-                self.topic, None, partition=letter.partition, headers=mark_of(letter.said.origin)
-            )
-            for letter in letters
-        ]
+        marks = [await self._mark(letter) for letter in letters]
         await asyncio.gather(*marks)
         self.sent += len(letters)
         return self.sent
+
+    async def _mark(self, letter: Letter) -> "asyncio.Future[Any]":
+        origin = letter.said.origin
+        future: asyncio.Future[Any] = await self.producer.send(
+            self.topic,
+            None,
+            key=str(origin).encode(),
+            partition=letter.partition,
+            headers=mark_of(origin),
+        )
+        return future

@@ -11,6 +11,11 @@ from rich.text import Text
 from pipeline.status.report import DISPUTED, RATED, Summary
 from pipeline.status.workers import Rated
 
+NAME_WIDTH = 40
+SAYS_WIDTH = 12
+DISPUTED_WIDTH = 54  # of all columns but the name, with the space between them
+RATED_WIDTH = 44
+
 
 class StatusScreen:
     """A summary, as rich prints it."""
@@ -26,8 +31,8 @@ class StatusScreen:
         for name, text in self._facts():
             facts.add_row(name, Text(text))
         yield facts
-        yield from self._disputed()
-        yield from self._rated()
+        yield from self._disputed(options.max_width)
+        yield from self._rated(options.max_width)
 
     def _facts(self) -> Iterable[tuple[str, str]]:
         s = self.summary
@@ -76,24 +81,24 @@ class StatusScreen:
             return ""
         return f", spent in {duration(seconds)} at this rate"
 
-    def _disputed(self) -> Iterable[Text | Table]:
+    def _disputed(self, width: int) -> Iterable[Text | Table]:
         disputed = self.summary.tasks.most_disputed(DISPUTED)
         if not disputed:
             return
         yield Text("\nmost disputed tasks", style="bold")
-        table = compact("task", "says", "confidence", "labels", "status")
+        table = compact(width - DISPUTED_WIDTH, "task", "says", "confidence", "labels", "status")
         for task in disputed:
             says = "tie" if task.prediction in (0, None) else str(task.prediction)
             cells = f"{task.confidence:.3f}", f"{task.labels:,}", task.status
             table.add_row(Text(task.task), Text(says), *cells)
         yield table
 
-    def _rated(self) -> Iterable[Text | Table]:
+    def _rated(self, width: int) -> Iterable[Text | Table]:
         workers = self.summary.workers
         if not len(workers):
             return
         yield Text(f"\nbest and worst of {len(workers):,} workers", style="bold")
-        table = compact("worker", "accuracy", "95 %", "labels")
+        table = compact(width - RATED_WIDTH, "worker", "accuracy", "95 %", "labels")
         best = workers.best(RATED)
         named = {rated.worker for rated in best}
         worst = [rated for rated in workers.worst(RATED) if rated.worker not in named]
@@ -112,13 +117,15 @@ def _rated_cells(rated: Rated) -> Sequence[Text | str]:
     )
 
 
-def compact(name: str, *columns: str) -> Table:
-    """A table without lines, whose first column gives way when there is no room."""
+def compact(room: int, name: str, *columns: str) -> Table:
+    """A table without lines; there is so much room for the first column."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
-    table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=30)
+    table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=min(room, NAME_WIDTH))
     for column in columns:
-        is_text = column in ("says", "status")
-        table.add_column(column, no_wrap=True, justify="left" if is_text else "right", max_width=22)
+        if column == "says":
+            table.add_column(column, no_wrap=True, max_width=SAYS_WIDTH)
+        else:
+            table.add_column(column, no_wrap=True, justify="right")
     return table
 
 

@@ -21,7 +21,7 @@ from pipeline.topics import Topics
 
 RATE_SECONDS = 5
 BAR_WIDTH = 20
-NARROW = 80  # columns, below which there is no room for log-odds, nor for a long bar
+NARROW = 90  # columns, below which there is no room for log-odds, nor for a long bar
 NARROW_BAR_WIDTH = 8
 CHROME = 7  # lines of the screen that are not rows
 
