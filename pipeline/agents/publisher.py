@@ -14,7 +14,7 @@ but loses none.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from time import monotonic
+from time import monotonic, thread_time
 
 import numpy as np
 from aiokafka import ConsumerRecord
@@ -38,7 +38,9 @@ from pipeline.topics import Topics
 RECORDS_AT_ONCE = 8_000  # labels and votes in a group
 TASKS_AT_ONCE = 8_000
 SECONDS_BETWEEN_WORKERS = 1.0
-SECONDS_BETWEEN_ESTIMATES = 0.1  # what moves more than once meanwhile is told once
+SECONDS_BETWEEN_ESTIMATES = 0.1
+SHARE = 0.02  # of the time, for each of the two; what changes more than once meanwhile goes once
+MOST_SECONDS_BETWEEN = 10.0
 
 
 class Group:
@@ -121,10 +123,10 @@ class Publisher:
             then.add(self.topics.posteriors.name, partition, *rows)
         if group.tells_all:
             self._add_estimates(then, self.exchange.tell_all())
-        self._tell(then, tasks, workers, monotonic())
+        self._tell(then, tasks, workers)
         for told in group.told:
             self._add_estimates(then, told)
-        self._add_workers(then, monotonic())
+        self._add_workers(then)
 
         def published(_offsets: Offsets, seconds: float) -> None:
             self.metrics.took("worker", group.labels, seconds)
@@ -192,7 +194,7 @@ class Publisher:
                 if worker is not None:
                     self.changed.add([worker])
 
-    def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints, now: float) -> None:
+    def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints) -> None:
         """Tell the other instances what has moved, now and then."""
         if self.crowd.is_alone:
             self.untold_tasks.take()
@@ -200,15 +202,15 @@ class Publisher:
             return
         self.untold_tasks.add(tasks)
         self.untold_workers.add(workers)
-        if not (self.untold_tasks or self.untold_workers) or now < self.estimates_due:
+        if not (self.untold_tasks or self.untold_workers) or monotonic() < self.estimates_due:
             return
+        begun = thread_time()
         moved, known = self.untold_tasks.take(), self.untold_workers.take()
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
         self._add_estimates(
             outbox, self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
         )
-        self.estimates_due = now + SECONDS_BETWEEN_ESTIMATES
-        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_ESTIMATES, self.conveyor.load)
+        self.estimates_due = self._again(begun, SECONDS_BETWEEN_ESTIMATES)
 
     def _tasks(self, group: Group) -> Ints:
         """The own tasks that moved, or that are in the group."""
@@ -230,17 +232,23 @@ class Publisher:
         self.changed.add(list(group.workers))
         return moved
 
-    def _add_workers(self, outbox: Outbox, now: float) -> None:
+    def _add_workers(self, outbox: Outbox) -> None:
         """Add the workers that changed, now and then: they are in no hurry."""
-        if not self.changed or (now < self.workers_due and not self.conveyor.in_a_hurry):
+        is_due = monotonic() >= self.workers_due or self.conveyor.in_a_hurry
+        if not (self.changed and is_due):
             return
+        begun = thread_time()
         changed = self.changed.take()
         changed = changed[self.crowd.has_workers_of[self.crowd.worker.home[changed]]]
         for partition, key, value in encode_workers(self.crowd, changed):
             outbox.add(self.topics.workers.name, partition, (key, value, None, NO_HEADERS))
-        self.workers_due = now + SECONDS_BETWEEN_WORKERS
-        # then once more, for those that change meanwhile and are not followed by others
-        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
+        self.workers_due = self._again(begun, SECONDS_BETWEEN_WORKERS)
+
+    def _again(self, begun: float, seconds: float) -> float:
+        """When to publish again what was published just now, for what changes meanwhile."""
+        wait = min(max(seconds, (thread_time() - begun) / SHARE), MOST_SECONDS_BETWEEN)
+        asyncio.get_running_loop().call_later(wait, self.conveyor.load)
+        return monotonic() + wait
 
     def check_budget(self) -> None:
         """Close the open tasks of this instance when all instances together have their labels."""
