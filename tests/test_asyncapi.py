@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.dead_letters import MAX_BYTES, dead_letter
+from pipeline.records.origin import Origin
 from pipeline.settings import Settings
 from pipeline.topics import Topic, Topics
 
@@ -107,7 +108,7 @@ def dead_letter_headers_schema() -> dict[str, Any]:
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("size", [0, MAX_BYTES + 1])
 def test_dead_letters_have_the_headers_that_the_document_says(reason: Reason, size: int) -> None:
-    letter = dead_letter("sbic.labels", 3, 42, b"w1", b"x" * size, BadRecord(reason, "why"))
+    letter = dead_letter(Origin("sbic.labels", 3, 42), b"w1", b"x" * size, BadRecord(reason, "why"))
     headers = {name: value.decode() for name, value in letter.headers}
     content = {**dead_letter_headers_schema(), "additionalProperties": False}
     Draft202012Validator(content).validate(headers)

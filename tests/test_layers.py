@@ -12,6 +12,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "classes": set(),
     "inference": set(),
     "policies": {"inference"},
+    "warm_up": {"inference", "policies"},
     "files": {"inference"},
     "progress": set(),
     "experiments": {"files", "inference", "policies", "progress"},

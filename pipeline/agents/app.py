@@ -10,12 +10,16 @@ from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
 from pipeline.agents.connection import Connection
+from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.metrics import Lag, Metrics
+from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.policy_agent import PolicyAgent
 from pipeline.agents.project_watch import ProjectWatch
 from pipeline.agents.publisher import Publisher
 from pipeline.agents.readiness_log import ReadinessLog
+from pipeline.agents.redirector import Redirector
+from pipeline.agents.rejects import Rejects
 from pipeline.agents.settler import Settler
 from pipeline.agents.task_agent import TaskAgent
 from pipeline.agents.web import Web
@@ -32,6 +36,7 @@ from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.leases import Leases
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import TaskStage
@@ -70,9 +75,13 @@ class PipelineApp(BatchedApp):
         self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
         self.metrics = Metrics()
         rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
-        self.worker_stage = WorkerStage(self.crowd, settings.repeats)
-        self.task_stage = TaskStage(self.crowd, rules)
+        ends = Ends(settings.partitions)
+        self.asker = EndsAsker(settings, ends)
+        judge = Judge(self.crowd, ends)
+        self.worker_stage = WorkerStage(self.crowd, judge, settings.repeats)
+        self.task_stage = TaskStage(self.crowd, judge, rules)
         exchange = Exchange(self.task_stage)
+        self.rejects = Rejects(Redirector(names, self.metrics), self._producer_of("rejects"))
         self.publisher = Publisher(
             self.task_stage,
             exchange,
@@ -81,13 +90,19 @@ class PipelineApp(BatchedApp):
             self.metrics,
             self._is_overdue,
         )
-        self.conveyors.append(self.publisher.conveyor)
-        self.follower = EstimatesFollower(settings, exchange)
+        self.conveyors += [self.publisher.conveyor, self.rejects.conveyor]
+        own = OwnEstimates(self.publisher, self.rejects, self._is_owner_now)
+        self.publisher.conveyor.writers.append(own.wrote)
+        self.follower = EstimatesFollower(settings, exchange, own, self.rejects)
         self.follower.listeners.append(self.publisher.check_budget)
         policy_agent = self._add_policy(names, prior)
-        worker_agent = WorkerAgent(settings, self.worker_stage, self.publisher, policy_agent)
+        worker_agent = WorkerAgent(
+            settings, self.worker_stage, self.publisher, policy_agent, self.asker, self.rejects
+        )
         self._add(worker_agent, [names.labels.name], "answers", names.answers.name)
-        task_agent = TaskAgent(self.task_stage, self.publisher, self.follower)
+        task_agent = TaskAgent(
+            self.task_stage, self.publisher, self.follower, self.asker, self.rejects
+        )
         inputs = [names.votes.name, names.tasks.name]
         self._add(task_agent, inputs, "tasks", names.evidence.name)
         self.settler = Settler(self.publisher)
@@ -123,13 +138,16 @@ class PipelineApp(BatchedApp):
             settings.budget,
         )
         self.leases = Leases()
-        self.assignments_follower = AssignmentsFollower(settings, self.leases)
+        self.assignments_follower = AssignmentsFollower(
+            settings, self.leases, self.worker_stage.judge, self.asker, self.rejects
+        )
         agent = PolicyAgent(
             AssignmentStage(self.worker_stage, self.leases, rules, prior),
             self.assignments_follower,
             names,
             self._producer_of("policy"),
             self.metrics,
+            self._is_overdue,
         )
 
         async def run(stream: StreamT[Any]) -> None:
@@ -177,6 +195,7 @@ class PipelineApp(BatchedApp):
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.readiness_log)
         await self.add_runtime_dependency(self.project_watch)
+        await self.add_runtime_dependency(self.asker)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
         if self.crowd.engine.is_settled:
@@ -205,9 +224,13 @@ class PipelineApp(BatchedApp):
         """The recovery of the tables."""
         return cast(BatchTableManager, self.tables).recovery
 
+    def _is_owner_now(self) -> bool:
+        """Whether nobody else can have what this instance has."""
+        return not (self.rebalancing or self._is_overdue()) and self.tables.actives_ready
+
     def _is_overdue(self) -> bool:
         consumer = cast(BatchConsumer, self._consumer)
-        return consumer is not None and consumer.membership.is_overdue
+        return consumer is not None and consumer.is_overdue
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None

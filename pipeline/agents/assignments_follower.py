@@ -1,18 +1,26 @@
 """Reads the whole assignments topic into the leases: every instance knows who has which task."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
-from time import time
+from time import monotonic, time
 from typing import Any
 
-from aiokafka import ConsumerRecord
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
 
+from pipeline.agents.ends import EndsAsker
 from pipeline.agents.follower import Follower
-from pipeline.records.assignments import parse_assignment
+from pipeline.agents.rejects import Rejects
+from pipeline.records.assignments import Assignment, parse_assignment, place_of
 from pipeline.records.bad import BadRecord
 from pipeline.settings import Settings
-from pipeline.stages.leases import Leases
+from pipeline.stages.answered_requests import AnsweredRequests, Out
+from pipeline.stages.judge import Beyond, Judge
+from pipeline.stages.leases import Leases, Source
 from pipeline.topics import Topics
+
+PATIENCE_SECONDS = 120  # as long as a broker may be away
 
 
 class AssignmentsFollower(Follower):
@@ -22,24 +30,73 @@ class AssignmentsFollower(Follower):
     them, and what is learned twice changes nothing.
     """
 
-    def __init__(self, settings: Settings, leases: Leases, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        leases: Leases,
+        judge: Judge,
+        asker: EndsAsker,
+        rejects: Rejects,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(settings, Topics(settings).assignments, "leases", **kwargs)
         self.leases = leases
+        self.judge = judge
+        self.asker = asker
+        self.rejects = rejects
+        self.answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
         self.advanced = asyncio.Event()
         self.learned = self.advanced.set
 
-    def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
+    async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Put assignments and the ends of leases into the leases."""
         now = int(time() * 1000)
+        sure = False
         for record in records:
             try:
-                self.leases.learn(parse_assignment(record.value), now)
-            except BadRecord:
-                continue  # not an sbic record
+                assignment = parse_assignment(record.value)
+                try:
+                    self.judge.check_assignment(partition, assignment)
+                except Beyond:
+                    if sure:
+                        raise
+                    await self.asker.ask()
+                    sure = True  # all of these records were read before
+                    self.judge.check_assignment(partition, assignment)
+                self.leases.learn(assignment, partition, now)
+                self._note(assignment)
+            except BadRecord as bad:
+                self.rejects.add(record, bad)
+
+    def _note(self, assignment: Assignment) -> None:
+        if not assignment.ended:
+            source, place, offset, number = place_of(assignment.id)
+            out = Out(number + 1, assignment.task is None)
+            self.answered[source, place].add(offset, assignment.worker, out)
+
+    def is_answered(self, value: bytes | None) -> bool:
+        """Whether the topic has an assignment of this record's id, or of a later number."""
+        assignment = parse_assignment(value)
+        if assignment.ended:
+            return False
+        source, place, offset, number = place_of(assignment.id)
+        out = self.answered[source, place].numbers_out(offset, assignment.worker, number + 1)
+        return out > number
 
     async def catch_up(self, partitions: Iterable[int]) -> None:
         """Wait until all is known that these partitions have now."""
-        ends = await self.consumer.end_offsets([self.partitions[p] for p in partitions])
+        ends = await self._ends([self.partitions[p] for p in partitions])
         while any(self.positions[tp.partition] < end for tp, end in ends.items()):
             self.advanced.clear()
             await self.advanced.wait()
+
+    async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends of partitions; aiokafka asks for less long than a broker may be away."""
+        last = monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                ends: dict[TopicPartition, int] = await self.consumer.end_offsets(partitions)
+                return ends
+            except KafkaError:
+                if monotonic() > last:
+                    raise

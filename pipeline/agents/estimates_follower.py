@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from mode import Service
 
+from pipeline.agents.own_estimates import OwnEstimates
+from pipeline.agents.rejects import Rejects
 from pipeline.settings import Settings
 from pipeline.stages.exchange import Exchange
 from pipeline.topics import Topics
@@ -21,10 +23,19 @@ class EstimatesFollower(Service):
     instance joins the group only when it is listening.
     """
 
-    def __init__(self, settings: Settings, exchange: Exchange, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        exchange: Exchange,
+        own: OwnEstimates,
+        rejects: Rejects,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.settings = settings
         self.exchange = exchange
+        self.own = own
+        self.rejects = rejects
         topic = Topics(settings).estimates.name
         self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
         self.positions = [0] * settings.partitions
@@ -56,14 +67,23 @@ class EstimatesFollower(Service):
         while not self.should_stop:
             fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
             for tp, records in fetched.items():
-                for record in records:
-                    self.exchange.hear(tp.partition, record.value)
+                self._hear(tp.partition, records)
                 self.positions[tp.partition] = records[-1].offset + 1
                 await asyncio.sleep(0)  # others get a turn
+            self.own.check()
             if fetched:
                 self.heard.set()
                 for listener in self.listeners:
                     listener()
+
+    def _hear(self, partition: int, records: list[ConsumerRecord]) -> None:
+        if self.exchange.crowd.has_tasks_of[partition]:
+            self.own.read(partition, records)
+            return
+        for record in records:
+            bad = self.exchange.hear(partition, record.value)
+            if bad is not None:
+                self.rejects.add(record, bad)
 
     async def hear_of_all(self) -> None:
         """Wait until all partitions have been heard of that are elsewhere."""

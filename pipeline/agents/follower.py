@@ -33,7 +33,7 @@ class Follower(Service):
         self.learned: Callable[[], None] = lambda: None  # called after each read
 
     @abstractmethod
-    def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
+    async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Take the next records of a partition."""
 
     async def on_start(self) -> None:
@@ -78,7 +78,7 @@ class Follower(Service):
     async def _read(self) -> None:
         fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
         for tp, records in fetched.items():
-            self.learn(tp.partition, records)
+            await self.learn(tp.partition, records)
             self.positions[tp.partition] = records[-1].offset + 1
         if fetched and self.caught_up:
             self.learned()

@@ -1,17 +1,19 @@
 """Requests to assignments: reads who is free, publishes which task each of them gets."""
 
 import asyncio
+from collections.abc import Callable
 from time import time
 
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
-from pipeline.agents.dead_letters import DeadLetters
 from pipeline.agents.metrics import Metrics
+from pipeline.agents.redirector import Redirector
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.records.assignments import parse_assignment
 from pipeline.stages.assignment_stage import Answered, AssignmentStage
 from pipeline.stages.rows import Rows
 from pipeline.topics import Topics
@@ -43,13 +45,15 @@ class PolicyAgent:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
+        is_overdue: Callable[[], bool],
     ) -> None:
         self.stage = stage
         self.follower = follower
         self.topics = topics
         self.metrics = metrics
-        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
-        self.conveyor = Conveyor(producer, RequestGroup, self.pack)
+        self.redirector = Redirector(topics, metrics)
+        self.is_overdue = is_overdue
+        self.conveyor = Conveyor(producer, RequestGroup, self.pack, self.screen)
 
     async def take_over(self, partitions: set[int]) -> None:
         """Know all leases before the first choice, and finish what the last owner left."""
@@ -72,6 +76,8 @@ class PolicyAgent:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), REQUESTS_AT_ONCE):
                     piece = records[start : start + REQUESTS_AT_ONCE]
+                    if any(record.headers for record in piece):
+                        await self.follower.asker.ask()  # where it may have been forwarded from
                     group = await self.conveyor.room()
                     self.stage.answer(tp.partition, piece, now(), group)
                     group.is_full = len(group.timestamps) >= ASSIGNMENTS_AT_ONCE
@@ -86,16 +92,37 @@ class PolicyAgent:
                 rows = [(worker.encode(), value, None, NO_HEADERS) for worker, value in given]
                 outbox.add(self.topics.assignments.name, partition, *rows)
         for record, why in group.rejected:
-            self.dead_letters.add(outbox, record, why)
+            self.redirector.reject(outbox, record, why)
         for record, worker, home in group.forwarded:
-            row = (worker.encode(), record.value, record.timestamp, list(record.headers))
-            outbox.add(self.topics.requests.name, home, row)
+            self.redirector.forward(outbox, record, worker, home)
 
         def published(_offsets: Offsets, seconds: float) -> None:
             self.metrics.took(self.name, group.requests, seconds)
             self.metrics.assigned(group.requests, group.outcomes, group.timestamps)
 
         return Parcel(outbox, published)
+
+    async def screen(self, outbox: Outbox) -> None:
+        """Leave out what another instance has answered, while it may have taken the place.
+
+        The lease of what is left out ends here: the worker was given another task.
+        """
+        if not self.is_overdue():
+            return
+        topic = self.topics.assignments.name
+        places = [(name, partition) for name, partition in outbox if name == topic]
+        await self.follower.catch_up([partition for _, partition in places])
+        for place in places:
+            for row in [row for row in outbox[place] if self.follower.is_answered(row[1])]:
+                outbox[place].remove(row)
+                self._take_back(row[1])
+            if not outbox[place]:
+                del outbox[place]
+
+    def _take_back(self, value: bytes | None) -> None:
+        worker, task, name, *_ = parse_assignment(value)
+        if task is not None:
+            self.stage.leases.end(worker, task, name)
 
 
 def now() -> int:

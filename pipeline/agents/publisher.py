@@ -14,13 +14,13 @@ but loses none.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from time import monotonic
+from time import monotonic, thread_time
 
 import numpy as np
 from aiokafka import ConsumerRecord
 
-from pipeline.agents.dead_letters import DeadLetters
 from pipeline.agents.metrics import Metrics
+from pipeline.agents.redirector import Redirector
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
 from pipeline.inference.labels import Ints
@@ -32,13 +32,15 @@ from pipeline.stages.exchange import Exchange, Told
 from pipeline.stages.rows import by_home
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Taken
+from pipeline.stages.worker_stage import Forwarded, Taken
 from pipeline.topics import Topics
 
 RECORDS_AT_ONCE = 8_000  # labels and votes in a group
 TASKS_AT_ONCE = 8_000
 SECONDS_BETWEEN_WORKERS = 1.0
-SECONDS_BETWEEN_ESTIMATES = 0.1  # what moves more than once meanwhile is told once
+SECONDS_BETWEEN_ESTIMATES = 0.1
+SHARE = 0.02  # of the time, for each of the two; what changes more than once meanwhile goes once
+MOST_SECONDS_BETWEEN = 10.0
 
 
 class Group:
@@ -50,7 +52,7 @@ class Group:
         self.tasks: set[int] = set()  # to publish, whether they moved or not
         self.workers: set[int] = set()
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
-        self.forwarded: list[tuple[ConsumerRecord, bytes, int]] = []  # descriptions
+        self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
@@ -83,7 +85,7 @@ class Publisher:
         self.exchange = exchange
         self.topics = topics
         self.metrics = metrics
-        self.dead_letters = DeadLetters(topics.dead_letters.name, metrics)
+        self.redirector = Redirector(topics, metrics)
         self.is_overdue = is_overdue
         self.conveyor = Conveyor(producer, Group, self.pack, self.screen)
         self.changed = Changes()  # workers to publish
@@ -100,10 +102,9 @@ class Publisher:
             if taken.labels:
                 self._add_taken(partition, taken, ahead, first, then)
         for record, why in group.rejected:
-            self.dead_letters.add(ahead, record, why)
+            self.redirector.reject(ahead, record, why)
         for record, task, home in group.forwarded:
-            row = (task, record.value, record.timestamp, list(record.headers))
-            ahead.add(self.topics.tasks.name, home, row)
+            self.redirector.forward(ahead, record, task, home)
         for partition, value in group.evidence:
             first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
         tasks = self._tasks(group)
@@ -120,8 +121,8 @@ class Publisher:
             then.add(self.topics.posteriors.name, partition, *rows)
         if group.tells_all:
             self._add_estimates(then, self.exchange.tell_all())
-        self._tell(then, tasks, workers, monotonic())
-        self._add_workers(then, monotonic())
+        self._tell(then, tasks, workers)
+        self._add_workers(then)
 
         def published(_offsets: Offsets, seconds: float) -> None:
             self.metrics.took("worker", group.labels, seconds)
@@ -147,10 +148,9 @@ class Publisher:
         then: Outbox,
     ) -> None:
         for record, why in taken.rejected:
-            self.dead_letters.add(ahead, record, why)
+            self.redirector.reject(ahead, record, why)
         for record, worker, home in taken.forwarded:
-            row = (worker.encode(), record.value, record.timestamp, list(record.headers))
-            ahead.add(self.topics.labels.name, home, row)
+            self.redirector.forward(ahead, record, worker, home)
         rows = [(None, value, None, NO_HEADERS) for value in taken.records()]
         first.add(self.topics.answers.name, partition, *rows)
         self.add_votes(then, taken.votes)
@@ -166,7 +166,12 @@ class Publisher:
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
 
-    def screen(self, outbox: Outbox) -> None:
+    def tell_anew(self) -> None:
+        """Tell the other instances everything again."""
+        self.conveyor.filling.tells_all = True
+        self.conveyor.load()
+
+    async def screen(self, outbox: Outbox) -> None:
         """Keep back posteriors and workers while another instance may have taken the place.
 
         Readers take the last record: one that was stalled would overwrite what is newer. What it
@@ -184,7 +189,7 @@ class Publisher:
                 if worker is not None:
                     self.changed.add([worker])
 
-    def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints, now: float) -> None:
+    def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints) -> None:
         """Tell the other instances what has moved, now and then."""
         if self.crowd.is_alone:
             self.untold_tasks.take()
@@ -192,15 +197,15 @@ class Publisher:
             return
         self.untold_tasks.add(tasks)
         self.untold_workers.add(workers)
-        if not (self.untold_tasks or self.untold_workers) or now < self.estimates_due:
+        if not (self.untold_tasks or self.untold_workers) or monotonic() < self.estimates_due:
             return
+        begun = thread_time()
         moved, known = self.untold_tasks.take(), self.untold_workers.take()
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
         self._add_estimates(
             outbox, self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
         )
-        self.estimates_due = now + SECONDS_BETWEEN_ESTIMATES
-        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_ESTIMATES, self.conveyor.load)
+        self.estimates_due = self._again(begun, SECONDS_BETWEEN_ESTIMATES)
 
     def _tasks(self, group: Group) -> Ints:
         """The own tasks that moved, or that are in the group."""
@@ -222,17 +227,23 @@ class Publisher:
         self.changed.add(list(group.workers))
         return moved
 
-    def _add_workers(self, outbox: Outbox, now: float) -> None:
+    def _add_workers(self, outbox: Outbox) -> None:
         """Add the workers that changed, now and then: they are in no hurry."""
-        if not self.changed or (now < self.workers_due and not self.conveyor.in_a_hurry):
+        is_due = monotonic() >= self.workers_due or self.conveyor.in_a_hurry
+        if not (self.changed and is_due):
             return
+        begun = thread_time()
         changed = self.changed.take()
         changed = changed[self.crowd.has_workers_of[self.crowd.worker.home[changed]]]
         for partition, key, value in encode_workers(self.crowd, changed):
             outbox.add(self.topics.workers.name, partition, (key, value, None, NO_HEADERS))
-        self.workers_due = now + SECONDS_BETWEEN_WORKERS
-        # then once more, for those that change meanwhile and are not followed by others
-        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
+        self.workers_due = self._again(begun, SECONDS_BETWEEN_WORKERS)
+
+    def _again(self, begun: float, seconds: float) -> float:
+        """When to publish again what was published just now, for what changes meanwhile."""
+        wait = min(max(seconds, (thread_time() - begun) / SHARE), MOST_SECONDS_BETWEEN)
+        asyncio.get_running_loop().call_later(wait, self.conveyor.load)
+        return monotonic() + wait
 
     def check_budget(self) -> None:
         """Close the open tasks of this instance when all instances together have their labels."""

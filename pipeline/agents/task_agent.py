@@ -5,12 +5,15 @@ import asyncio
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
+from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.publisher import Group, Publisher
+from pipeline.agents.rejects import Rejects
 from pipeline.batched.batch import Batch
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.stages.task_stage import TaskStage
+from pipeline.stages.worker_stage import Forwarded
 
 LABELS_AT_ONCE = 20_000  # weighed anew before others get a turn
 RECORDS_AT_ONCE = 16  # of votes or descriptions; one of votes has up to some thousand
@@ -21,7 +24,16 @@ class TaskAgent:
 
     name = "task"
 
-    def __init__(self, stage: TaskStage, publisher: Publisher, follower: EstimatesFollower) -> None:
+    def __init__(
+        self,
+        stage: TaskStage,
+        publisher: Publisher,
+        follower: EstimatesFollower,
+        asker: EndsAsker,
+        rejects: Rejects,
+    ) -> None:
+        self.ask = asker.ask
+        self.rejects = rejects
         self.stage = stage
         self.publisher = publisher
         self.follower = follower
@@ -36,9 +48,13 @@ class TaskAgent:
         self.follower.exchange.left(partition)
         self.stage.close(partition)
 
-    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Apply records of the evidence topic."""
-        self.stage.restore(partition, [(record.timestamp, record.value) for record in records])
+    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
+        """Apply records of the evidence topic; those that are not ours go to the dead letters."""
+        values = [(record.timestamp, record.value) for record in records]
+        restored = self.stage.restore(partition, values, sure=sure)
+        for place, why in restored.rejected:
+            self.rejects.add(records[place], why)
+        return restored.records
 
     async def ready(self, partitions: set[int], generation: int) -> None:
         """Tell everybody of these partitions, and hear of the others.
@@ -72,23 +88,39 @@ class TaskAgent:
         async for batch in stream:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), RECORDS_AT_ONCE):
-                    group = await conveyor.room()
                     some = records[start : start + RECORDS_AT_ONCE]
                     if tp.topic == tasks:
+                        group = await conveyor.room()
                         for record in some:
                             self._describe(record, group)
+                        conveyor.load()
                     else:
-                        self._count(tp.partition, some, group)
-                    conveyor.load()
+                        await self._count_all(tp.partition, some)
             conveyor.load(batch)
 
-    def _count(self, partition: int, records: list[ConsumerRecord], group: Group) -> None:
-        counted = self.stage.count(partition, [record.value for record in records])
+    async def _count_all(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Count records of votes; asks where labels end if they tell of labels beyond that."""
+        sure = False
+        while records:
+            group = await self.publisher.conveyor.room()
+            done = self._count(partition, records, group, sure=sure)
+            self.publisher.conveyor.load()
+            records = records[done:]
+            if records:
+                await self.ask()
+                sure = True
+
+    def _count(
+        self, partition: int, records: list[ConsumerRecord], group: Group, *, sure: bool
+    ) -> int:
+        values = [record.value for record in records]
+        counted = self.stage.count(partition, values, sure=sure)
         group.took(votes=counted.votes)
         group.rejected += [(records[place], bad) for place, bad in counted.rejected]
         group.evidence += [(partition, records[place].value) for place in counted.new]
         group.timestamps.append(counted.timestamps)
         group.tasks.update(counted.tasks.tolist())
+        return counted.records
 
     def _describe(self, record: ConsumerRecord, group: Group) -> None:
         group.took()
@@ -100,7 +132,7 @@ class TaskAgent:
         task = description["task"]
         home = self.stage.crowd.home_of(task)
         if home != record.partition:
-            group.forwarded.append((record, task.encode(), home))
+            group.forwarded.append(Forwarded(record, task, home))
             return
         number = self.stage.describe(home, description, record.offset, record.timestamp)
         if number is not None:

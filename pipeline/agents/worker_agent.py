@@ -8,7 +8,9 @@ from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
 from pipeline.agents.continuity import check_continuity
+from pipeline.agents.ends import EndsAsker
 from pipeline.agents.publisher import Publisher
+from pipeline.agents.rejects import Rejects
 from pipeline.batched.batch import Batch
 from pipeline.batched.producer import Outbox
 from pipeline.classes import SKIP
@@ -38,7 +40,11 @@ class WorkerAgent:
         stage: WorkerStage,
         publisher: Publisher,
         listener: LabelsListener,
+        asker: EndsAsker,
+        rejects: Rejects,
     ) -> None:
+        self.ask = asker.ask
+        self.rejects = rejects
         self.settings = settings
         self.stage = stage
         self.publisher = publisher
@@ -52,9 +58,13 @@ class WorkerAgent:
         """Forget a partition."""
         self.stage.close(partition)
 
-    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Apply records of the answers topic."""
-        self.stage.restore(partition, [record.value for record in records])
+    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
+        """Apply records of the answers topic; those that are not ours go to the dead letters."""
+        values = [record.value for record in records]
+        restored = self.stage.restore(partition, values, sure=sure)
+        for place, why in restored.rejected:
+            self.rejects.add(records[place], why)
+        return restored.records
 
     async def ready(self, partitions: set[int], _generation: int) -> None:
         """Send the last votes of each partition again, and its workers of the last seconds."""

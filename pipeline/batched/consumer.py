@@ -25,7 +25,6 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
-from pipeline.batched.membership import Membership
 from pipeline.batched.thread import NoThread
 
 if TYPE_CHECKING:
@@ -55,9 +54,10 @@ class BatchConsumer(Consumer):
         return NoThread(self, loop=self.loop, beacon=self.beacon)
 
     @property
-    def membership(self) -> Membership:
-        """The place that this instance has in its group."""
-        return cast(NoThread, self._thread).membership
+    def is_overdue(self) -> bool:
+        """Whether Kafka has heard nothing for so long that another may have taken the place."""
+        membership = cast(NoThread, self._thread).membership
+        return membership is not None and membership.is_overdue
 
     async def getmany(
         self,
@@ -243,11 +243,12 @@ class BatchConsumer(Consumer):
             return  # it is starting
         for tp in self.assignment():
             fetched = kafka._subscription.subscription.assignment.state_value(tp)
-            if fetched.highwater is None or self._is_changelog_tp(tp):
+            end = fetched.lso  # behind it a transaction is open, of which nothing can be read yet
+            if end is None or self._is_changelog_tp(tp):
                 continue
             if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
                 done = self.finished.get(tp) or self._committed_offset[tp] or 0
             else:
                 done = fetched.position
-            waiting = max(0, fetched.highwater - done)
+            waiting = max(0, end - done)
             yield tp.topic, tp.partition, waiting, self.waiting.get(tp)

@@ -15,7 +15,7 @@ from mode import Service
 MAX_BATCH_BYTES = 1 << 20
 REQUEST_TIMEOUT_MS = 120_000  # as long as a broker may be away
 
-Header = tuple[str, bytes]
+Header = tuple[str, bytes | None]
 NO_HEADERS: list[Header] = []
 Row = tuple[bytes | None, bytes | None, int | None, list[Header]]
 """Key, value, timestamp (`None`: the time of publication) and headers of a record."""
@@ -41,6 +41,7 @@ class BatchProducer(Service):
 
     def __init__(self, bootstrap_servers: Sequence[str], client_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.in_flight = 0  # outboxes of which not all is acknowledged
         self.options = {
             "bootstrap_servers": bootstrap_servers,
             "client_id": client_id,
@@ -64,11 +65,13 @@ class BatchProducer(Service):
 
         Raises what Kafka raises: then nothing of the batch may be committed.
         """
+        self.in_flight += 1
         sent = {place: await self._send(*place, rows) for place, rows in outbox.items()}
         offsets = {}
         for place, parts in sent.items():
             for count, acknowledgement in parts:
                 offsets[place] = (await acknowledgement).offset + count - 1
+        self.in_flight -= 1
         return offsets
 
     async def _send(

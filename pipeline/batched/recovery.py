@@ -181,11 +181,16 @@ class BatchRecovery(Recovery):
             table = cast(BatchTable, self.tables._changelogs[tp.topic])
             pace = self.paces[tp.topic]
             for piece in pace.pieces(records):
-                if self._is_void() or message.generation_id != self._generation_id:
-                    return
-                begun = monotonic()
-                table.restore(tp.partition, piece)
-                pace.took(len(piece), monotonic() - begun)
+                rest, sure = piece, False
+                while rest:
+                    if self._is_void() or message.generation_id != self._generation_id:
+                        return
+                    begun = monotonic()
+                    rest = table.restore(tp.partition, rest, sure=sure)
+                    pace.took(len(piece), monotonic() - begun)
+                    if rest:
+                        await table.states.ask()
+                        sure = True
                 self.active_offsets[tp] = max(self.active_offsets[tp], piece[-1].offset)
                 await asyncio.sleep(0)
 

@@ -26,8 +26,14 @@ class PartitionedState(Protocol):
     def close(self, partition: int) -> None:
         """Forget a partition."""
 
-    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Apply records of the changelog, in order."""
+    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
+        """Apply records of the changelog, in order; how many.
+
+        Fewer than all, unless it is `sure`, if more has to be known first to judge the next.
+        """
+
+    async def ask(self) -> None:
+        """Get to know what there is to know now: then it is sure."""
 
     async def ready(self, partitions: set[int], generation: int) -> None:
         """Called when these partitions are recovered, before their streams go on.
@@ -71,16 +77,24 @@ class BatchTable(Table[Any, Any]):
                 elif partition in self.offsets:
                     self.diverged.add(partition)
 
-    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Apply records of the changelog, in order; those known already are left out."""
+    def restore(
+        self, partition: int, records: list[ConsumerRecord], *, sure: bool
+    ) -> list[ConsumerRecord]:
+        """Apply records of the changelog, in order; those known already are left out.
+
+        Returns the rest, if more has to be known first.
+        """
         known = self.offsets.get(partition)
         if known is None:
-            return  # fetched before a rebalance took the partition away
+            return []  # fetched before a rebalance took the partition away
         if records[0].offset <= known:
             records = [record for record in records if record.offset > known]
-        if records:
-            self.states.restore(partition, records)
-            self.offsets[partition] = records[-1].offset
+        if not records:
+            return []
+        done = self.states.restore(partition, records, sure=sure)
+        if done:
+            self.offsets[partition] = records[done - 1].offset
+        return records[done:]
 
     def passed(self, partition: int, offset: int) -> None:
         """There is nothing to apply up to this offset."""

@@ -11,11 +11,13 @@ class Answers(NamedTuple):
 
     `pieces` has the time in nanoseconds of each piece of labels that was taken, and the offset of
     its last label: on one instance the times order the labels of all partitions. There may be
-    `more` records of what was published together.
+    `more` records of what was published together. `marks` are those of the labels that were
+    forwarded here (`origin.mark_of`).
     """
 
     pieces: list[tuple[int, int]]
     votes: list[tuple[int, bytes]]
+    marks: list[int]
     more: bool = False
 
     @property
@@ -27,11 +29,13 @@ class Answers(NamedTuple):
 def encode_answers(answers: Answers) -> bytes:
     """The value of a record.
 
-    >>> parse_answers(encode_answers(Answers([(7, 42)], [(3, b"abc"), (1, b"d")])))
-    Answers(pieces=[(7, 42)], votes=[(3, b'abc'), (1, b'd')], more=False)
+    >>> parse_answers(encode_answers(Answers([(7, 42)], [(3, b"abc"), (1, b"d")], [])))
+    Answers(pieces=[(7, 42)], votes=[(3, b'abc'), (1, b'd')], marks=[], more=False)
     """
     parts = [(home, len(votes)) for home, votes in answers.votes]
-    fields = {"pieces": answers.pieces, "parts": parts, "more": answers.more}
+    fields: dict[str, object] = {"pieces": answers.pieces, "parts": parts, "more": answers.more}
+    if answers.marks:
+        fields["marks"] = answers.marks
     return encode_columns("answers", fields, ()) + b"".join(votes for _, votes in answers.votes)
 
 
@@ -47,7 +51,10 @@ def parse_answers(value: bytes | None) -> Answers:
         at += size
     if at != len(record.rest):
         raise NOT_OURS
-    return Answers(pieces, votes, record.fields.get("more") is True)
+    marks = record.fields.get("marks", [])
+    if type(marks) is not list or not all(map(is_number, marks)):
+        raise NOT_OURS
+    return Answers(pieces, votes, marks, record.fields.get("more") is True)
 
 
 def _pairs(record: Columns, field: str, least: int = 0) -> list[tuple[int, int]]:

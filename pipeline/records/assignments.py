@@ -17,8 +17,10 @@ from typing import Any, Literal, NamedTuple
 from orjson import JSONDecodeError, dumps, loads
 
 from pipeline.records.bad import BadRecord, Reason, read_id, read_object
+from pipeline.records.columns import is_id
 
 Ended = Literal["answered", "skipped"]
+LABEL = "label"  # the source of requests that are labels
 
 
 class Refusal(StrEnum):
@@ -124,8 +126,9 @@ def parse_assignment(value: bytes | None) -> Assignment:
         expires_at = record["expires_at"] if task is not None and not ended else 0
         if (
             type(worker) is type(name) is str
-            and worker
-            and (task is None or (type(task) is str and task))
+            and is_id(worker)
+            and is_id(name)
+            and (task is None or (type(task) is str and is_id(task)))
             and type(expires_at) is int
         ):
             return Assignment(worker, task, name, expires_at, ended)

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     BAD_STATUS = "bad-status"
     BAD_COUNT = "bad-count"
     BAD_FIELD = "bad-field"
+    NOT_OURS = "not-ours"  # on a topic that only instances write to
 
 
 class BadRecord(ValueError):

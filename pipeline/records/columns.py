@@ -106,4 +106,4 @@ def are_counts(numbers: NDArray[np.float64]) -> bool:
 
 
 SURELY_GOOD_LENGTHS = set(range(1, ID_SURELY_SHORT + 1))  # in characters
-NOT_OURS = BadRecord(Reason.BAD_FIELD, "not a record of sbic")
+NOT_OURS = BadRecord(Reason.NOT_OURS, "not a record of sbic")

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from pipeline.records.bad import BadRecord
+from pipeline.records.origin import Origin
 
 MAX_BYTES = 3 << 19  # of key and value: half again as much as a label may have
 
@@ -16,13 +17,13 @@ class DeadLetter(NamedTuple):
 
 
 def dead_letter(
-    topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None, bad: BadRecord
+    origin: Origin, key: bytes | None, value: bytes | None, bad: BadRecord
 ) -> DeadLetter:
     """The dead letter of a record that came from there and cannot be used.
 
     >>> from pipeline.records.bad import Reason
     >>> bad = BadRecord(Reason.BAD_ID, "'task' is empty")
-    >>> for header in dead_letter("sbic.labels", 3, 42, b"w1", b"{...}", bad).headers:
+    >>> for header in dead_letter(Origin("sbic.labels", 3, 42), b"w1", b"{...}", bad).headers:
     ...     print(*header)
     __connect.errors.topic b'sbic.labels'
     __connect.errors.partition b'3'
@@ -31,9 +32,9 @@ def dead_letter(
     __connect.errors.exception.message b"'task' is empty"
     """
     headers = [
-        ("__connect.errors.topic", topic.encode()),
-        ("__connect.errors.partition", b"%d" % partition),
-        ("__connect.errors.offset", b"%d" % offset),
+        ("__connect.errors.topic", origin.topic.encode()),
+        ("__connect.errors.partition", b"%d" % origin.partition),
+        ("__connect.errors.offset", b"%d" % origin.offset),
         ("__connect.errors.exception.class.name", bad.reason.encode()),
         ("__connect.errors.exception.message", bad.message.encode()),
     ]

@@ -17,18 +17,22 @@ from pipeline.records.columns import MOST, NOT_OURS, Columns, are_counts, encode
 REPEAT = -3
 """In place of a class: an answer given before, which changes nothing and yet is dealt with."""
 
+NOTHING = -4
+"""In place of a class: a label that changes nothing and goes to nobody, and yet is dealt with: it
+takes back what was not given, or was forwarded a second time."""
+
 MOST_VOTE = 1000.0  # of either sign: beyond it the probability is exactly 1 in a double
 
 NOBODY = -1
-"""In place of a partition of tasks: skips, which go to no task."""
+"""In place of a partition of tasks: skips and labels that change nothing, which go to no task."""
 
 
 class Votes(NamedTuple):
     """Labels of workers of the partition `source`, in the order of their offsets there.
 
-    `answers` are classes, RETRACT, SKIP or REPEAT. `votes` are what Fast SBIC adds to the log-odds.
-    `counts` are what settled knew of each worker then (n, a and F), if the task is elsewhere; else
-    there are no columns in it.
+    `answers` are classes, RETRACT, SKIP, REPEAT or NOTHING. `votes` are what Fast SBIC adds to the
+    log-odds. `counts` are what settled knew of each worker then (n, a and F), if the task is
+    elsewhere; else there are no columns in it.
     """
 
     source: int
@@ -84,7 +88,7 @@ def read_votes(record: Columns, classes: int) -> Votes:
     )
     record.end()
     if rows and not (
-        REPEAT <= votes.answers.min() <= votes.answers.max() < classes
+        NOTHING <= votes.answers.min() <= votes.answers.max() < classes
         and np.abs(votes.votes).max() <= MOST_VOTE
         and are_counts(votes.counts)
         and votes.offsets[0] >= 0

@@ -120,23 +120,28 @@ class Exchange:
             for start in range(0, len(places), self.rows_at_once):
                 yield home, numbers[places[start : start + self.rows_at_once]]
 
-    def hear(self, partition: int, value: bytes | None) -> None:
-        """Take what the owner of a partition tells; what a former owner tells late is ignored."""
+    def hear(self, partition: int, value: bytes | None) -> BadRecord | None:
+        """Take what the owner of a partition tells; what is wrong with it if it cannot be.
+
+        What a former owner tells late is ignored.
+        """
         if self.crowd.has_tasks_of[partition]:
-            return  # told by this instance
+            return None  # told by this instance
         try:
             epoch, told = parse_estimates(value, len(self.crowd.classes))
             if epoch >= self.epochs[partition]:
                 self._hear(partition, told)
                 self.epochs[partition] = epoch
-        except BadRecord:
-            return  # not an sbic record
+        except BadRecord as bad:
+            return bad
+        return None
 
     def _hear(self, partition: int, told: Estimates) -> None:
         match told:
             case Beliefs():
                 self._hear_of_tasks(partition, told)
             case Counts():
+                self.stage.judge.check_counts(told.counts)
                 workers = self.workers.hear(partition, told.workers)
                 if workers is not None:
                     self.crowd.engine.hear_of_workers(workers, told.counts)

@@ -14,7 +14,7 @@ def homes_of(names: Sequence[str], partitions: int) -> NDArray[np.int32]:
     """The partition of each name.
 
     >>> homes_of(["w1", "foobar", "w2"], 8).tolist()
-    [7, 6, 3]
+    [7, 6, 2]
     """
     keys = [name.encode() for name in names]
     ends = np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)))

@@ -1,9 +1,11 @@
 """Which tasks are out with which workers: an assignment is a lease, and leases end."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.records.assignments import Assignment, place_of
+from pipeline.stages.answered_requests import AnsweredRequests, Out
 from pipeline.stages.timed_leases import Lease, TimedLeases
 
 Source = tuple[str, int]
@@ -12,15 +14,13 @@ Source = tuple[str, int]
 DAY = 24 * 3600 * 1000
 
 
-class Fence(NamedTuple):
-    """The last request answered: its offset, and how many of its assignments are out.
+class Request(NamedTuple):
+    """A request: where it is, or was before it was forwarded, and whose it is."""
 
-    `complete`: there are no more, however many were asked for.
-    """
-
+    source: str
+    partition: int
     offset: int
-    numbers: int
-    complete: bool
+    worker: str
 
 
 class Leases:
@@ -28,14 +28,17 @@ class Leases:
 
     A lease ends with the label, a skip, or its expiry. An expired one is remembered for another
     `memory`: the worker's label may be on its way, or waiting while an instance is replaced, and
-    must not meet the same task again. `changed` has the tasks that have more or fewer leases than
-    when it was last emptied.
+    must not meet the same task again. Nor may it when another instance says that a lease has ended:
+    that is told at once, and after a crash the label may have to be taken again. Such a lease is
+    remembered until its time would have been over. `changed` has the tasks that have more or fewer
+    leases than when it was last emptied.
 
     >>> leases = Leases()
-    >>> leases.learn(Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False), now=0)
+    >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
+    >>> leases.learn(given, partition=3, now=0)
     >>> leases.in_flight("t1"), "t1" in leases.of("w1")
     (1, True)
-    >>> leases.numbers_out("", 3, 42, count=1)  # the request at offset 42 again: answered
+    >>> leases.numbers_out(Request("", 3, 42, "w1"), count=1)  # the request again: answered
     1
     >>> leases.expire(600)
     >>> leases.in_flight("t1"), "t1" in leases.expired("w1")
@@ -47,16 +50,17 @@ class Leases:
         self.forgotten: list[tuple[str, str]] = []  # worker and task of those no longer remembered
         self._running = TimedLeases(extra=0)
         self._expired = TimedLeases(extra=memory)
+        self._ended = TimedLeases(extra=0)
         self._in_flight: dict[str, int] = {}
-        self._fences: dict[Source, Fence] = {}
+        self._answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
 
     def __len__(self) -> int:
         return len(self._running)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no lease is running, and none that expired is remembered."""
-        return not self._running and not self._expired
+        """Whether no lease is running, and none that is over is remembered."""
+        return not (self._running or self._expired or self._ended)
 
     def of(self, worker: str) -> Mapping[str, Lease]:
         """The leases of a worker, by task."""
@@ -66,6 +70,10 @@ class Leases:
         """The leases that a worker let expire and that are remembered, by task."""
         return self._expired.of(worker)
 
+    def ended(self, worker: str) -> Mapping[str, Lease]:
+        """The leases of a worker that have ended elsewhere before their time, by task."""
+        return self._ended.of(worker)
+
     def in_flight(self, task: str) -> int:
         """With how many workers a task is now."""
         return self._in_flight.get(task, 0)
@@ -74,32 +82,25 @@ class Leases:
         """Worker, task and lease of each that owners of these partitions gave."""
         return (given for given in self._running if given[2].partition in partitions)
 
-    def learn(self, assignment: Assignment, now: int) -> None:
-        """Take a record of the topic; one that came before changes nothing."""
+    def learn(self, assignment: Assignment, partition: int, now: int) -> None:
+        """Take a record of a partition of the topic; one that came before changes nothing."""
         worker, task, name, expires_at, ended = assignment
-        try:
-            source, partition, offset, number = place_of(name)
-        except ValueError:
-            return  # not an sbic record
         if ended:
-            if task is not None:
-                self.end(worker, task, name)
-        elif number >= self.numbers_out(source, partition, offset, number + 1):
-            self._fences[source, partition] = Fence(offset, number + 1, task is None)
+            lease = self.end(worker, task, name) if task is not None else None
+            if task is not None and lease is not None:
+                self._ended.add(worker, task, lease)
+            return
+        source, place, offset, number = place_of(name)
+        request = Request(source, place, offset, worker)
+        if number >= self.numbers_out(request, number + 1):
+            self._answered[source, place].add(offset, worker, Out(number + 1, task is None))
             if task is not None:
                 self._add(worker, task, Lease(name, partition, expires_at), now)
 
-    def numbers_out(self, source: str, partition: int, offset: int, count: int) -> int:
-        """How many of the `count` assignments that a request asks for are out already.
-
-        Requests of a partition are answered in order, so one below the last has been answered.
-        """
-        fence = self._fences.get((source, partition))
-        if fence is None or offset > fence.offset:
-            return 0
-        if offset < fence.offset or fence.complete:
-            return count
-        return min(count, fence.numbers)
+    def numbers_out(self, request: Request, count: int) -> int:
+        """How many of the `count` assignments that a request asks for are out already."""
+        source, partition, offset, worker = request
+        return self._answered[source, partition].numbers_out(offset, worker, count)
 
     def end(self, worker: str, task: str, name: str | None = None) -> Lease | None:
         """End a worker's lease of a task, if there is one (with a name: that one)."""
@@ -110,15 +111,17 @@ class Leases:
         return lease
 
     def forget(self, worker: str, task: str, name: str | None = None) -> None:
-        """Remember an expired lease no longer, if there is one (with a name: that one)."""
+        """Remember a lease that is over no longer, if there is one (with a name: that one)."""
         self._expired.drop(worker, task, name)
+        self._ended.drop(worker, task, name)
 
     def expire(self, now: int) -> None:
         """End the leases whose time is over, and forget those that were over long ago."""
         for worker, task, lease in self._running.take_due(now):
             self._count(task, -1)
             self._expired.add(worker, task, lease)
-        self.forgotten += [(worker, task) for worker, task, _ in self._expired.take_due(now)]
+        for remembered in (self._expired, self._ended):
+            self.forgotten += [(worker, task) for worker, task, _ in remembered.take_due(now)]
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
         self.end(worker, task)  # a worker who was given the task again has the newer lease

@@ -1,6 +1,7 @@
 """Labels as columns: what the steps work on, and how they come from records of votes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,17 +54,15 @@ class JoinedVotes:
     def __bool__(self) -> bool:
         return bool(self.parts)
 
-    def add(self, votes: Votes, after: int) -> int:
-        """Add votes with offsets after this one; how many there are."""
-        if not len(votes.offsets) or votes.offsets[-1] <= after:
-            return 0
-        if votes.offsets[0] <= after:
-            new = int(np.searchsorted(votes.offsets, after, side="right"))
-            votes = _from(votes, new)
+    def add(self, votes: Votes, which: NDArray[np.bool_]) -> None:
+        """Add some of the votes of a record."""
+        if not which.any():
+            return
+        if not which.all():
+            votes = _only(votes, which)
         self.parts.append(votes)
         self.names[0].extend(votes.tasks)
         self.names[1].extend(votes.workers)
-        return len(votes.tasks)
 
     def sources(self) -> Ints:
         """The labels partition of each."""
@@ -90,15 +89,15 @@ class JoinedVotes:
         return rows, np.concatenate([part.votes for part in parts])
 
 
-def _from(votes: Votes, first: int) -> Votes:
-    """The votes from this row on."""
+def _only(votes: Votes, which: NDArray[np.bool_]) -> Votes:
+    """Some of the votes."""
     return Votes(
         votes.source,
-        votes.tasks[first:],
-        votes.workers[first:],
-        votes.answers[first:],
-        votes.offsets[first:],
-        votes.timestamps[first:],
-        votes.votes[first:],
-        votes.counts[first:],
+        list(compress(votes.tasks, which)),
+        list(compress(votes.workers, which)),
+        votes.answers[which],
+        votes.offsets[which],
+        votes.timestamps[which],
+        votes.votes[which],
+        votes.counts[which],
     )

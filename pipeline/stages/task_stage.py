@@ -5,16 +5,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.classes import RETRACT
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
-from pipeline.records.columns import NOT_OURS, Columns
+from pipeline.records.columns import Columns
 from pipeline.records.facts import Fact, Facts, read_facts
 from pipeline.records.posterior_columns import PosteriorColumns, encode_posteriors
 from pipeline.records.tasks import ParsedDescription
 from pipeline.records.votes import Votes, parse_votes, read_votes
 from pipeline.stages.crowd import OPEN, REASONS, Crowd
+from pipeline.stages.judge import Beyond, Judge
+from pipeline.stages.offsets import CountedOffsets
+from pipeline.stages.restored import Restored
 from pipeline.stages.rows import JoinedVotes, Rows
 from pipeline.stages.stop_rules import StopRules
 
@@ -23,31 +27,27 @@ CONFIDENT, BUDGET, REQUEST = map(REASONS.index, ("confident", "budget", "request
 LATELY_MS = 5_000  # in which a crash can have kept a posterior from its topic
 FACTS_BYTES = 1_000_000  # of a record, about, at the most
 NO_TASKS = np.empty(0, np.int64)
+NOT_YET = (-1, -1)
 NO_ROWS = Rows(NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS)
 
 
 class TaskPartition:
-    """How far the votes of a partition have been counted.
+    """Which votes of a partition have been counted, by labels partition and offset.
 
-    `fences` has the offset of the last label counted of each labels partition: votes of one
-    labels partition come in the order of its offsets, so one that is not above it has been
-    counted. `epoch` grows with every new owner.
+    `epoch` grows with every new owner.
     """
 
     def __init__(self, partitions: int) -> None:
-        self.fences = np.full(partitions, -1, np.int64)
+        self.counted = [CountedOffsets() for _ in range(partitions)]
         self.epoch = 0
+        # while it is restored: the offset and epoch of the last fact of each task
+        self.described: dict[int, tuple[int, int]] = {}
         self.is_restored = False
         self.restored: deque[tuple[int, list[str]]] = deque()  # time and tasks of late
 
-    def fence_of(self, votes: Votes) -> int:
-        """The offset up to which votes of their labels partition have been counted."""
-        return int(self.fences[votes.source])
-
-    def counted(self, votes: Votes) -> None:
-        """Move the fence past these votes."""
-        if len(votes.offsets):
-            self.fences[votes.source] = max(self.fence_of(votes), votes.offsets[-1])
+    def count(self, votes: Votes) -> NDArray[np.bool_]:
+        """Which of these votes are new; from now on they are counted."""
+        return self.counted[votes.source].add(votes.offsets)
 
     def restoring(self, time: int, tasks: list[str]) -> None:
         """Evidence of these tasks, written then, is being restored."""
@@ -58,7 +58,7 @@ class TaskPartition:
 
 
 class Counted(NamedTuple):
-    """How many votes there were, which records had new ones, and which cannot be used.
+    """How many records and votes there were, which had new ones, and which cannot be used.
 
     `timestamps` are those of the labels that were new here; labels of own workers were counted
     when they were taken. `tasks` are to be published, whether they moved or not: of labels that
@@ -66,6 +66,7 @@ class Counted(NamedTuple):
     missing.
     """
 
+    records: int
     votes: int
     new: list[int]
     rejected: list[tuple[int, BadRecord]]
@@ -83,8 +84,9 @@ class Posterior(NamedTuple):
 class TaskStage:
     """Counts each vote once, heeds what users say of tasks, and closes them by the rules."""
 
-    def __init__(self, crowd: Crowd, rules: StopRules = NO_RULES) -> None:
+    def __init__(self, crowd: Crowd, judge: Judge, rules: StopRules = NO_RULES) -> None:
         self.crowd = crowd
+        self.judge = judge
         self.rules = rules
         self.spent = False
         self.partitions: dict[int, TaskPartition] = {}
@@ -109,33 +111,42 @@ class TaskStage:
             self.crowd.close_tasks(partition)
             self.unwritten.pop(partition, None)
 
-    def restore(self, partition: int, values: Iterable[tuple[int, bytes | None]]) -> None:
-        """Apply what an earlier owner, or this one, wrote to the evidence topic, and when."""
-        state = self.partitions[partition]
-        classes = len(self.crowd.classes)
-        joined = JoinedVotes()
-        for time, value in values:
-            try:
-                record = Columns(value)
-                if record.kind == "votes":
-                    votes = self._checked(read_votes(record, classes))
-                    # else the answers that are being restored have all of it
-                    if not self.crowd.restores[votes.source, partition]:
-                        joined.add(votes, after=state.fence_of(votes))
-                    state.counted(votes)
-                    state.restoring(time, votes.tasks)
-                else:
-                    facts = read_facts(record, classes)
-                    self._restore_facts(partition, facts)
-                    state.restoring(time, [fact.task for fact in facts.rows])
-            except BadRecord:
-                continue  # not an sbic record
-        self._put(joined)
+    def restore(
+        self, partition: int, values: Sequence[tuple[int, bytes | None]], *, sure: bool = True
+    ) -> Restored:
+        """Apply what an earlier owner, or this one, wrote to the evidence topic, and when.
 
-    def _checked(self, votes: Votes) -> Votes:
-        if votes.source >= self.crowd.partitions:
-            raise NOT_OURS
-        return votes
+        Unless the ends of partitions are known for `sure`, this stops before the first record that
+        is beyond them.
+        """
+        joined, done, rejected = JoinedVotes(), len(values), []
+        for place, (time, value) in enumerate(values):
+            try:
+                self._restore(partition, time, Columns(value), joined)
+            except BadRecord as bad:
+                if isinstance(bad, Beyond) and not sure:
+                    done = place
+                    break
+                rejected.append((place, bad))
+        self._put(joined)
+        return Restored(done, rejected)
+
+    def _restore(self, partition: int, time: int, record: Columns, joined: JoinedVotes) -> None:
+        """Restore the votes or the facts in a record."""
+        state, classes = self.partitions[partition], len(self.crowd.classes)
+        if record.kind == "votes":
+            votes = read_votes(record, classes)
+            self.judge.check_votes(votes, partition)
+            new = state.count(votes)
+            # else the answers that are being restored have all of it
+            if not self.crowd.restores[votes.source, partition]:
+                joined.add(votes, new)
+            state.restoring(time, votes.tasks)
+        else:
+            facts = read_facts(record, classes)
+            self.judge.check_facts(partition, facts)
+            self._restore_facts(partition, facts)
+            state.restoring(time, [fact.task for fact in facts.rows])
 
     def _put(self, joined: JoinedVotes) -> Rows:
         """Count votes; labels of own workers are known from answers."""
@@ -155,15 +166,18 @@ class TaskStage:
         return rows
 
     def _restore_facts(self, partition: int, facts: Facts) -> None:
-        """Take facts, unless an instance that was stalled has written them too late."""
-        state = self.partitions[partition]
-        if facts.epoch < state.epoch:
-            return
-        state.epoch = facts.epoch
-        rows = [fact for fact in facts.rows if self.crowd.home_of(fact.task) == partition]
-        task = self.crowd.task
-        numbers = self.crowd.number_tasks([fact.task for fact in rows])
-        for i, fact in zip(numbers.tolist(), rows, strict=True):
+        """Take facts, unless later ones of their task are known.
+
+        An instance that was stalled may write some of them too late.
+        """
+        state, task = self.partitions[partition], self.crowd.task
+        state.epoch = max(state.epoch, facts.epoch)
+        numbers = self.crowd.number_tasks([fact.task for fact in facts.rows])
+        for i, fact in zip(numbers.tolist(), facts.rows, strict=True):
+            when = fact.offset, facts.epoch
+            if when < state.described.get(i, NOT_YET):
+                continue
+            state.described[i] = when
             if fact.prior != self.priors.get(i):
                 self._set_prior(i, fact.prior)
             if fact.gold is not None or self.crowd.engine.is_gold(i):
@@ -174,30 +188,35 @@ class TaskStage:
             task.updated_at[i] = max(task.updated_at[i], fact.updated_at)
         self.crowd.changed.add(numbers)
 
-    def count(self, partition: int, values: Sequence[bytes | None]) -> Counted:
-        """Count the votes in records of a partition."""
+    def count(
+        self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
+    ) -> Counted:
+        """Count the votes in records of a partition; as far as `restore` would."""
         crowd, state = self.crowd, self.partitions[partition]
         others, known = JoinedVotes(), JoinedVotes()
-        number, new, rejected = 0, [], []
+        done, number, new, rejected = len(values), 0, [], []
         for place, value in enumerate(values):
             try:
-                votes = self._checked(parse_votes(value, len(crowd.classes)))
+                votes = parse_votes(value, len(crowd.classes))
+                self.judge.check_votes(votes, partition)
             except BadRecord as bad:
+                if isinstance(bad, Beyond) and not sure:
+                    done = place
+                    break
                 rejected.append((place, bad))
                 continue
             number += len(votes.tasks)
-            fence = state.fence_of(votes)
-            if not len(votes.offsets) or votes.offsets[-1] <= fence:
+            which = state.count(votes)
+            if not which.any():
                 continue
             new.append(place)
-            state.counted(votes)
             if not crowd.has_workers_of[votes.source]:
-                others.add(votes, after=fence)
+                others.add(votes, which)
             elif votes.offsets[0] <= crowd.taken_before[votes.source]:
-                known.add(votes, after=fence)  # the tasks may have been elsewhere then
+                known.add(votes, which)  # the tasks may have been elsewhere then
         counted = self._put(others)
         tasks = np.concatenate((counted.tasks, self._put(known).tasks))
-        return Counted(number, new, rejected, counted.timestamps, tasks)
+        return Counted(done, number, new, rejected, counted.timestamps, tasks)
 
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int
@@ -284,6 +303,7 @@ class TaskStage:
                     missing = missing[self.crowd.task.home[missing] != partition]
                 names.update(name for _, names in state.restored for name in names)
                 state.restored.clear()
+                state.described.clear()
         known = [self.crowd.tasks.known(name) for name in names]
         late = np.array(sorted(i for i in known if i is not None), np.int64)
         late = late[self.crowd.is_own_task(late)]

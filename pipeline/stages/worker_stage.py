@@ -1,12 +1,13 @@
 """The worker agent's step: labels in, votes out; decides which labels of its workers stand."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from time import time_ns
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.classes import RETRACT, SKIP
 from pipeline.inference.engine.steps import ABSENT, ADDED, REPEATED, REPLACED, RETRACTED
@@ -14,22 +15,29 @@ from pipeline.inference.labels import Floats, Ints
 from pipeline.records.answers import Answers, encode_answers, parse_answers
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord
 from pipeline.records.labels import label_parser
-from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes, parse_votes
+from pipeline.records.origin import Header, mark_of, origin_of
+from pipeline.records.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes, parse_votes
 from pipeline.stages.crowd import Crowd
+from pipeline.stages.judge import Beyond, Judge
+from pipeline.stages.offsets import CountedOffsets
+from pipeline.stages.restored import Restored
 from pipeline.stages.rows import JoinedVotes, Rows, by_home
 
 LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
 LABELS_AT_ONCE = 1000  # of a partition
 RECORD_BYTES = 900_000  # of their answers, at the most, however long the ids
 LAST_GROUPS = 2  # votes go out together with the answers of the next group
+MARKS = 50_000  # of forwarded labels: more than come until those of a crash are forwarded again
 
 
 class Record(Protocol):
     """What the step needs of a record, as aiokafka has it."""
 
+    topic: str
     offset: int
     timestamp: int
     value: bytes | None
+    headers: Sequence[Header]
 
 
 class Outcome(StrEnum):
@@ -52,6 +60,7 @@ OUTCOMES = {
 }
 
 R = TypeVar("R", bound=Record)
+NONE = np.zeros(0, np.bool_)
 
 
 class Rejected(NamedTuple, Generic[R]):
@@ -62,10 +71,10 @@ class Rejected(NamedTuple, Generic[R]):
 
 
 class Forwarded(NamedTuple, Generic[R]):
-    """A label that came to another partition than its worker's, and the right one."""
+    """A record that came to another partition than that of its key, and the right one."""
 
     record: R
-    worker: str
+    key: str
     partition: int
 
 
@@ -107,7 +116,7 @@ class Taken(Generic[R]):
     def took(self, labels: int, most: int) -> Answers:
         """The record to which so many labels are added: a new one if they do not fit."""
         if not self.answers or self.in_last + labels > most:
-            self.answers.append(Answers([], []))
+            self.answers.append(Answers([], [], []))
             self.in_last = 0
         self.in_last += labels
         self.labels += labels
@@ -115,14 +124,16 @@ class Taken(Generic[R]):
 
 
 class WorkerPartition:
-    """How far the labels of a partition have been taken.
+    """Which labels of a partition have been taken: `taken` is the offset of the last.
 
     `last` has the last records restored: the only ones whose votes a crash can have kept from
-    the votes topic.
+    the votes topic. `marks` are those of labels that were forwarded here of late.
     """
 
     def __init__(self) -> None:
         self.taken = -1
+        self.offsets = CountedOffsets()
+        self.marks: dict[int, None] = {}
         self.is_ready = False
         self.last: deque[list[Answers]] = deque(maxlen=LAST_GROUPS)
         self.is_continued = False
@@ -144,6 +155,15 @@ class WorkerPartition:
         while self.restored[0][0] < time - LATELY_NS:
             self.restored.popleft()
 
+    def is_marked(self, mark: int) -> bool:
+        """Whether a label was forwarded before; from now on it is."""
+        if mark in self.marks:
+            return True
+        self.marks[mark] = None
+        if len(self.marks) > MARKS:
+            del self.marks[next(iter(self.marks))]
+        return False
+
     def restored_of_late(self) -> list[str]:
         """The workers in the answers of the last seconds that were restored, once."""
         workers = {name for _, names in self.restored for name in names}
@@ -154,8 +174,11 @@ class WorkerPartition:
 class WorkerStage:
     """Takes labels in their order, each once, into the engine."""
 
-    def __init__(self, crowd: Crowd, repeats: Literal["first", "last"] = "first") -> None:
+    def __init__(
+        self, crowd: Crowd, judge: Judge, repeats: Literal["first", "last"] = "first"
+    ) -> None:
         self.crowd = crowd
+        self.judge = judge
         self.parse = label_parser(crowd.classes)
         self.replaces = repeats == "last"
         row = 2 * ID_MAX_BYTES + 40 + 8 * (2 + len(crowd.classes))
@@ -188,31 +211,50 @@ class WorkerStage:
             self.crowd.count_workers(partition)
         self.crowd.taken_before[partition] = state.taken
 
-    def restore(self, partition: int, values: Iterable[bytes | None]) -> None:
+    def restore(
+        self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
+    ) -> Restored:
         """Apply what an earlier owner, or this one, took and wrote to the answers topic.
 
         Labels may be in it twice: an instance that was stalled goes on for a moment after another
-        has taken its place. The first time counts.
+        has taken its place. The first time counts. Unless the ends of partitions are known for
+        `sure`, this stops before the first record that is beyond them.
         """
-        state = self.partitions[partition]
         classes = len(self.crowd.classes)
-        joined = JoinedVotes()
-        for value in values:
+        joined, done, rejected = JoinedVotes(), len(values), []
+        for place, value in enumerate(values):
             try:
                 answers = parse_answers(value)
                 parts = [parse_votes(votes, classes) for _, votes in answers.votes]
-            except BadRecord:
-                continue  # not an sbic record
-            if any(home >= self.crowd.partitions for home, _ in answers.votes):
-                continue
-            if answers.upto <= state.taken:
-                continue
-            for votes in parts:
-                joined.add(votes, after=state.taken)
-            state.taken = answers.upto
-            state.restoring(answers, [name for votes in parts for name in votes.workers])
+                self.judge.check_answers(partition, answers, parts)
+            except BadRecord as bad:
+                if isinstance(bad, Beyond) and not sure:
+                    done = place
+                    break
+                rejected.append((place, bad))
+            else:
+                self._restore(partition, answers, parts, joined)
         if joined:
             self._put(partition, *joined.rows(self.crowd.number_tasks, self.crowd.number_workers))
+        return Restored(done, rejected)
+
+    def _restore(
+        self, partition: int, answers: Answers, parts: list[Votes], joined: JoinedVotes
+    ) -> None:
+        """Restore the labels of a record that are not known yet."""
+        state = self.partitions[partition]
+        offsets = [votes.offsets for votes in parts]
+        new = state.offsets.add(np.concatenate(offsets)) if offsets else NONE
+        if answers.upto <= state.taken and not new.any():
+            return
+        start = 0
+        for votes in parts:
+            joined.add(votes, new[start : start + len(votes.offsets)])
+            start += len(votes.offsets)
+        for mark in answers.marks:
+            state.is_marked(mark)
+        state.taken = max(state.taken, answers.upto)
+        state.restoring(answers, [name for votes in parts for name in votes.workers])
 
     def _put(self, partition: int, rows: Rows, votes: Floats) -> None:
         crowd = self.crowd
@@ -224,7 +266,7 @@ class WorkerStage:
         labels = rows.answers >= RETRACT
         some = rows.only(labels)
         crowd.engine.put(some.tasks, some.workers, some.answers, votes[labels])
-        crowd.counted(partition, rows.only(~skips))
+        crowd.counted(partition, rows.only(~is_for_nobody(rows.answers)))
 
     def _skip(self, rows: Rows) -> None:
         for worker, task in zip(rows.workers.tolist(), rows.tasks.tolist(), strict=True):
@@ -235,23 +277,28 @@ class WorkerStage:
         state = self.partitions[partition]
         answers = taken.took(len(records), self.labels_at_once)
         rows = self._parse(partition, records, taken)
+        state.offsets.add(np.array([record.offset for record in records], np.int64))
         if rows is not None:
-            rows, votes = self._take(partition, rows, taken)
+            votes = self._take(partition, rows, taken)
             answers.votes.extend(self._by_home(partition, rows, votes))
             taken.workers.append(rows.workers)
+            nothing = rows.answers == NOTHING
+            rows = rows.only(~nothing) if nothing.any() else rows
         taken.outcomes[Outcome.REJECTED] = len(taken.rejected)
         taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
         state.taken = max(state.taken, records[-1].offset)
+        self.judge.ends.labels[partition] = max(self.judge.ends.labels[partition], state.taken + 1)
         answers.pieces.append((time_ns(), state.taken))
         return rows
 
     def _parse(self, partition: int, records: Sequence[R], taken: Taken[R]) -> Rows | None:
         """The good labels that belong here, and were not taken before a crash or a rebalance."""
-        parse, after = self.parse, self.partitions[partition].taken
+        state = self.partitions[partition]
+        parse, after, counted = self.parse, state.taken, state.offsets
         found = []
         good = []
         for record in records:
-            if record.offset > after:
+            if record.offset > after or record.offset not in counted:
                 try:
                     found.append(parse(record.value))
                     good.append(record)
@@ -271,18 +318,44 @@ class WorkerStage:
             np.array([record.timestamp for record in good], np.int64),
         )
         is_here = homes == partition
+        if self.replaces:
+            self._leave_out_forwarded_again(state, good, rows, is_here, taken)
         if is_here.all():
             return rows
         for place in np.flatnonzero(~is_here).tolist():
             taken.forwarded.append(Forwarded(good[place], names[place], int(homes[place])))
         return rows.only(is_here)
 
-    def _take(self, partition: int, rows: Rows, taken: Taken[R]) -> tuple[Rows, Floats]:
-        """Let the engine take labels; those that count, and their votes."""
+    def _leave_out_forwarded_again(
+        self,
+        state: WorkerPartition,
+        records: list[R],
+        rows: Rows,
+        is_here: NDArray[np.bool_],
+        taken: Taken[R],
+    ) -> None:
+        """Let labels change nothing that a crash has forwarded twice.
+
+        The second would otherwise replace what the worker has answered in between.
+        """
+        for place, record in enumerate(records):
+            if record.headers and is_here[place]:
+                origin = origin_of(record.headers, record.topic, self.crowd.partitions)
+                if origin is None:
+                    continue
+                mark = mark_of(origin, record.value)
+                if state.is_marked(mark):
+                    rows.answers[place] = NOTHING
+                    taken.outcomes[Outcome.REPEATED] += 1
+                else:
+                    taken.answers[-1].marks.append(mark)
+
+    def _take(self, partition: int, rows: Rows, taken: Taken[R]) -> Floats:
+        """Let the engine take labels; their votes. `rows` says then which change nothing."""
         crowd = self.crowd
         np.maximum.at(crowd.worker.last_seen, rows.workers, rows.timestamps)
         votes = np.zeros(len(rows.tasks))
-        is_label = rows.answers != SKIP
+        is_label = ~is_for_nobody(rows.answers)
         labels = rows if is_label.all() else rows.only(is_label)
         outcomes, given = crowd.engine.take(
             labels.tasks, labels.workers, labels.answers, replaces=self.replaces
@@ -290,24 +363,22 @@ class WorkerStage:
         for outcome, number in enumerate(np.bincount(outcomes, minlength=len(OUTCOMES)).tolist()):
             taken.outcomes[OUTCOMES[outcome]] += number
         labels.answers[outcomes == REPEATED] = REPEAT
+        labels.answers[outcomes == ABSENT] = NOTHING
         rows.answers[is_label] = labels.answers
         votes[is_label] = given
-        absent = outcomes == ABSENT
         if len(labels.tasks) < len(rows.tasks):
-            skips = rows.only(~is_label)
+            skips = rows.only(rows.answers == SKIP)
             taken.outcomes[Outcome.SKIPPED] += len(skips.tasks)
             self._skip(skips)
-        if absent.any():
-            keep = np.ones(len(rows.tasks), np.bool_)
-            keep[np.flatnonzero(is_label)[absent]] = False
-            rows, votes, is_label = rows.only(keep), votes[keep], is_label[keep]
-        crowd.counted(partition, rows if is_label.all() else rows.only(is_label))
-        return rows, votes
+        for_nobody = is_for_nobody(rows.answers)
+        votes[for_nobody] = 0.0
+        crowd.counted(partition, rows.only(~for_nobody) if for_nobody.any() else rows)
+        return votes
 
     def _by_home(self, partition: int, rows: Rows, votes: Floats) -> list[tuple[int, bytes]]:
         """A record of votes for each partition of tasks; skips go to nobody."""
         crowd = self.crowd
-        homes = np.where(rows.answers == SKIP, NOBODY, crowd.task.home[rows.tasks])
+        homes = np.where(is_for_nobody(rows.answers), NOBODY, crowd.task.home[rows.tasks])
         found = []
         for home, some in by_home(homes):
             part = rows.only(some)
@@ -349,4 +420,11 @@ def labels_in(answers: Answers, classes: int) -> list[TakenLabel]:
         columns = votes.answers, votes.offsets, votes.timestamps
         numbers = (column.tolist() for column in columns)
         found += map(TakenLabel, votes.tasks, votes.workers, *numbers)
-    return sorted(found, key=lambda label: label.offset)
+    some = (label for label in found if label.answer != NOTHING)
+    return sorted(some, key=lambda label: label.offset)
+
+
+def is_for_nobody(answers: Ints) -> NDArray[np.bool_]:
+    """Which of these go to no task."""
+    found: NDArray[np.bool_] = (answers == SKIP) | (answers == NOTHING)
+    return found

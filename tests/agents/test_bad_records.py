@@ -130,7 +130,7 @@ STRANGE_POSTERIORS = [
     POSTERIOR.replace(b'"strange"', b'""'),
 ]
 
-ANSWERS = encode_answers(Answers([(1, 0)], [(0, VOTES)]))
+ANSWERS = encode_answers(Answers([(1, 0)], [(0, VOTES)], []))
 STRANGE_ANSWERS = [
     b"not JSON",
     b"null",
@@ -142,6 +142,11 @@ STRANGE_ANSWERS = [
     ANSWERS.replace(b'["t"]', b"[ 7 ]"),
     ANSWERS[:-1],
 ]
+
+
+IN_EACH_OTHER = len(STRANGE_ANSWERS) + len(STRANGE_VOTES)
+AT_ONCE = len(STRANGE_VOTES) + IN_EACH_OTHER  # of votes and estimates
+CHANGELOGS = "answers", "evidence"
 
 
 @dataclass
@@ -228,7 +233,7 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
         posteriors = await until_counted(here, expected)
 
         async def all_dead_letters() -> bool:
-            return len(await read_dead_letters(here)) >= len(REJECTED) + len(STRANGE_VOTES)
+            return len(await read_dead_letters(here)) >= len(REJECTED) + AT_ONCE
 
         await until(all_dead_letters)
         metrics = running.metrics()
@@ -284,8 +289,17 @@ def test_strange_votes_posteriors_and_answers_change_nothing_even_after_a_restar
     assert aftermath.after_a_restart == aftermath.posteriors
 
 
+def test_strange_records_of_changelogs_are_dead_letters_once_they_are_read(
+    aftermath: Aftermath,
+) -> None:
+    found = Counter(topic for topic, _, _ in aftermath.dead)
+    assert found["answers"] == found["evidence"] == found["estimates"] == IN_EACH_OTHER
+    strange = [letter for place, letter in aftermath.dead.items() if place[0] != "labels"]
+    assert {reason_of(letter) for letter in strange} == {"not-ours"}
+
+
 def test_nothing_else_is_among_the_dead_letters(aftermath: Aftermath) -> None:
-    assert len(aftermath.dead) == len(REJECTED) + len(STRANGE_VOTES)
+    assert len(aftermath.dead) == len(REJECTED) + len(STRANGE_VOTES) + 3 * IN_EACH_OTHER
 
 
 def test_the_metrics_tell_it_by_outcome_and_reason(aftermath: Aftermath) -> None:
@@ -294,5 +308,7 @@ def test_the_metrics_tell_it_by_outcome_and_reason(aftermath: Aftermath) -> None
     assert metrics['sbic_labels_total{outcome="rejected"}'] == len(REJECTED)
     forwarded = sum(odd.forwarded for odd in ODD.values())
     assert metrics['sbic_labels_total{outcome="forwarded"}'] == forwarded
-    for reason, count in Counter(map(reason_of, aftermath.dead.values())).items():
+    # changelogs are read by the next instance
+    read = [letter for place, letter in aftermath.dead.items() if place[0] not in CHANGELOGS]
+    for reason, count in Counter(map(reason_of, read)).items():
         assert metrics[f'sbic_dead_letters_total{{reason="{reason}"}}'] == count

@@ -8,10 +8,12 @@ from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.partitioner import partition_of
+from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
@@ -27,8 +29,9 @@ class Joined:
 
     def __init__(self) -> None:
         crowd = Crowd(Engine("fast-sbic"), SIGNS, SETTINGS.partitions)
-        self.workers = WorkerStage(crowd)
-        tasks = TaskStage(crowd)
+        judge = Judge(crowd, Ends(SETTINGS.partitions, at=MOST))
+        self.workers = WorkerStage(crowd, judge)
+        tasks = TaskStage(crowd, judge)
         for partition in range(SETTINGS.partitions):
             self.workers.open(partition)
             self.workers.ready(partition)
@@ -84,11 +87,11 @@ async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is
     owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
     late = owner.publisher.pack(group).then
     owner.is_overdue = True
-    owner.publisher.screen(late)
+    await owner.publisher.screen(late)
     home = partition_of(b"t1", 2)
     assert list(late) == [(TOPICS.votes.name, home)]
     owner.is_overdue = False
     owner.publisher.workers_due = 0.0
     again = owner.publisher.pack(Group()).first
-    owner.publisher.screen(again)
+    await owner.publisher.screen(again)
     assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}

@@ -32,13 +32,14 @@ from pipeline.batched import app
 app.SESSION_SECONDS = {session}
 
 def slowly(restore):
-    def restore_slowly(self, partition, records):
-        for record in records:
+    def restore_slowly(self, partition, records, *, sure):
+        begun = monotonic()
+        done = restore(self, partition, records, sure=sure)
+        for record in records[:done]:
             print(f"restored {{record.topic}} {{partition}} {{record.offset}}", flush=True)
-        end = monotonic() + {seconds} * len(records)
-        restore(self, partition, records)
-        while monotonic() < end:
+        while monotonic() < begun + {seconds} * done:
             pass
+        return done
     return restore_slowly
 
 WorkerAgent.restore = slowly(WorkerAgent.restore)

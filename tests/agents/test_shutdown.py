@@ -47,9 +47,9 @@ WorkerStage.take = take_or_fail
 SAYS_WHEN_IT_READS_A_TABLE = """
 restore = WorkerAgent.restore
 
-def say_and_restore(self, partition, records):
+def say_and_restore(self, partition, records, *, sure):
     print("now", flush=True)
-    restore(self, partition, records)
+    return restore(self, partition, records, sure=sure)
 
 WorkerAgent.restore = say_and_restore
 """

@@ -35,7 +35,10 @@ class SlowStates:
     def close(self, partition: int) -> None:
         pass
 
-    def restore(self, partition: int, records: object) -> None:
+    def restore(self, partition: int, records: list[Any], *, sure: bool) -> int:
+        return len(records)
+
+    async def ask(self) -> None:
         pass
 
     async def ready(self, partitions: set[int], generation: int) -> None:
@@ -198,9 +201,10 @@ class Restored(SlowStates):
         self.offsets: list[int] = []
         self.then: Callable[[], None] = lambda: None
 
-    def restore(self, partition: int, records: Any) -> None:
+    def restore(self, partition: int, records: list[Any], *, sure: bool) -> int:
         self.offsets += [record.offset for record in records]
         self.then()
+        return len(records)
 
 
 class CollectingTable(BatchTable):
@@ -208,7 +212,7 @@ class CollectingTable(BatchTable):
 
     def apply_changelog_batch(self, batch: Any) -> None:
         for event in batch:
-            self.restore(HERE.partition, batch_of(event.message).parts[HERE])
+            self.restore(HERE.partition, batch_of(event.message).parts[HERE], sure=True)
 
 
 def reading(

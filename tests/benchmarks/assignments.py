@@ -19,11 +19,14 @@ from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.kafka.admin import ensure_topics
 from pipeline.partitioner import partition_of
+from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
+from pipeline.records.origin import Header
 from pipeline.records.requests import encode_request
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
 from pipeline.stages.crowd import Crowd
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.leases import Leases
 from pipeline.stages.worker_stage import Taken, WorkerStage
 from pipeline.topics import Topics
@@ -48,6 +51,8 @@ class Record:
     offset: int
     timestamp: int
     value: bytes | None
+    headers: Sequence[Header] = ()
+    topic: str = "labels"
 
 
 class Loop:
@@ -57,7 +62,7 @@ class Loop:
         prior = Prior()
         self.rng = random.Random(tasks)
         self.crowd = Crowd(Engine("fast-sbic", prior=prior), SIGNS, partitions=1)
-        self.workers = WorkerStage(self.crowd)
+        self.workers = WorkerStage(self.crowd, Judge(self.crowd, Ends(1, at=MOST)))
         self.workers.open(0)
         self.workers.ready(0)
         self.stage = AssignmentStage(self.workers, Leases(), Rules(), prior)

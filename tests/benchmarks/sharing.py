@@ -7,9 +7,11 @@ from rich.console import Console
 
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import AlgorithmName, Engine
+from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.worker_stage import Taken, WorkerStage
 from tests.benchmarks.assignments import Record
@@ -24,8 +26,9 @@ class Instance:
 
     def __init__(self, algorithm: AlgorithmName, number: int) -> None:
         self.crowd = Crowd(Engine(algorithm), SIGNS, PARTITIONS)
-        self.workers = WorkerStage(self.crowd)
-        self.tasks = TaskStage(self.crowd)
+        judge = Judge(self.crowd, Ends(PARTITIONS, at=MOST))
+        self.workers = WorkerStage(self.crowd, judge)
+        self.tasks = TaskStage(self.crowd, judge)
         self.exchange = Exchange(self.tasks)
         own = range(number, PARTITIONS, 2)
         for partition in own:

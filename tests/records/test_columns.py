@@ -75,6 +75,7 @@ ANSWERS = st.builds(
     Answers,
     st.lists(st.tuples(INT64, INT64), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(NOBODY, 7), VOTES.map(encode_votes)), max_size=3),
+    st.lists(INT64, max_size=2),
 )
 PRIORS = st.floats(0.001, 0.999).map(lambda q: [1 - q, q])
 FACTS = st.builds(
@@ -249,7 +250,7 @@ BEFORE = [b'{"taken":[[1,2]],"votes":{}}', b'{"source":0,"votes":[]}']
 @pytest.mark.parametrize("value", [None, b"", b"[]", b"{}", b"null", b'"x"', b"\n\n", *BEFORE])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_record_of_this_format_is_refused(kind: str, value: bytes | None) -> None:
-    assert reason_of(KINDS[kind][0], value) is Reason.BAD_FIELD
+    assert reason_of(KINDS[kind][0], value) is Reason.NOT_OURS
 
 
 @pytest.mark.parametrize("found", [FORMAT - 1, FORMAT + 1, None, str(FORMAT)])
@@ -257,7 +258,7 @@ def test_another_format_is_refused(found: object) -> None:
     value = encode_facts(Facts(1, []))
     assert Columns(value).kind == "facts"
     other = value.replace(b'"format":%d' % FORMAT, b'"format":' + json.dumps(found).encode())
-    assert reason_of(Columns, other) is Reason.BAD_FIELD
+    assert reason_of(Columns, other) is Reason.NOT_OURS
 
 
 GOOD = Votes(
@@ -282,7 +283,7 @@ GOOD = Votes(
         {"tasks": ["t1", "x" * 257]},
         {"workers": ["ann", "é" * 129]},
         {"answers": np.array([0, 2], "<i2")},
-        {"answers": np.array([-4, 0], "<i2")},
+        {"answers": np.array([-5, 0], "<i2")},
         {"offsets": np.array([5, 3])},
         {"offsets": np.array([3, 3])},
         {"offsets": np.array([-1, 3])},
@@ -297,7 +298,7 @@ GOOD = Votes(
 )
 def test_votes_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
     parse_votes(encode_votes(GOOD), CLASSES)
-    assert reason_of(KINDS["votes"][0], encode_votes(GOOD._replace(**changes))) is Reason.BAD_FIELD
+    assert reason_of(KINDS["votes"][0], encode_votes(GOOD._replace(**changes))) is Reason.NOT_OURS
 
 
 FACT = Fact("t1", [0.25, 0.75], 1, "request", False, 7, 7)
@@ -325,7 +326,7 @@ FACT = Fact("t1", [0.25, 0.75], 1, "request", False, 7, 7)
 def test_facts_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
     parse_facts(encode_facts(Facts(1, [FACT])))
     value = encode_facts(Facts(1, [FACT._replace(**changes)]))
-    assert reason_of(parse_facts, value) is Reason.BAD_FIELD
+    assert reason_of(parse_facts, value) is Reason.NOT_OURS
 
 
 @pytest.mark.parametrize(
@@ -339,20 +340,20 @@ def test_facts_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
     ],
 )
 def test_answers_that_cannot_be_are_refused(pieces: Any, votes: Any) -> None:
-    value = encode_answers(Answers(pieces, votes))
-    assert reason_of(parse_answers, value) is Reason.BAD_FIELD
+    value = encode_answers(Answers(pieces, votes, []))
+    assert reason_of(parse_answers, value) is Reason.NOT_OURS
 
 
 def test_the_parts_of_answers_have_a_size_and_fill_the_record() -> None:
-    value = encode_answers(Answers([(7, 1)], [(0, b"abc"), (1, b"d")]))
+    value = encode_answers(Answers([(7, 1)], [(0, b"abc"), (1, b"d")], []))
     for parts in (b"[[0,3]]", b"[[0,5],[1,-1]]", b"[[0,3],[1,2]]", b"[[0,3],[1]]"):
-        assert reason_of(parse_answers, value.replace(b"[[0,3],[1,1]]", parts)) is Reason.BAD_FIELD
+        assert reason_of(parse_answers, value.replace(b"[[0,3],[1,1]]", parts)) is Reason.NOT_OURS
 
 
 def test_answers_for_a_partition_that_there_is_not_are_not_sent_again() -> None:
     log = Log(2)
     votes = encode_votes(GOOD._replace(counts=np.empty((2, 0))))
-    log["answers"][0].append(record_of(encode_answers(Answers([(7, 5)], [(2, votes)]))))
+    log["answers"][0].append(record_of(encode_answers(Answers([(7, 5)], [(2, votes)], []))))
     instance = Instance(log)
     instance.assign({0, 1})
     instance.restore_all()
@@ -385,4 +386,4 @@ def named(names: list[str]) -> Numbered:
     ids=repr,
 )
 def test_estimates_that_cannot_be_are_refused(told: Estimates) -> None:
-    assert reason_of(KINDS["estimates"][0], encode_estimates(1, told)) is Reason.BAD_FIELD
+    assert reason_of(KINDS["estimates"][0], encode_estimates(1, told)) is Reason.NOT_OURS

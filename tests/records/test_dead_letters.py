@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.dead_letters import MAX_BYTES, dead_letter
+from pipeline.records.origin import Origin
 
 BAD = BadRecord(Reason.NOT_JSON, "the value is not JSON")
 
@@ -12,14 +13,14 @@ BAD = BadRecord(Reason.NOT_JSON, "the value is not JSON")
     ("key", "value"), [(None, None), (b"", b""), (b"w1", b"\xff\0"), (b"k", b"v" * (MAX_BYTES - 1))]
 )
 def test_key_and_value_stay_as_they_came(key: bytes | None, value: bytes | None) -> None:
-    letter = dead_letter("sbic.labels", 0, 1, key, value, BAD)
+    letter = dead_letter(Origin("sbic.labels", 0, 1), key, value, BAD)
     assert (letter.key, letter.value) == (key, value)
     assert "sbic.truncated" not in dict(letter.headers)
 
 
 @pytest.mark.parametrize(("key", "value"), [(10, 5 << 20), (5 << 20, 10), (5 << 20, 5 << 20)])
 def test_what_grew_too_large_by_decompression_is_cut_and_marked(key: int, value: int) -> None:
-    letter = dead_letter("sbic.labels", 0, 1, b"k" * key, b"v" * value, BAD)
+    letter = dead_letter(Origin("sbic.labels", 0, 1), b"k" * key, b"v" * value, BAD)
     assert letter.key is not None
     assert letter.value is not None
     assert 0 < len(letter.key) + len(letter.value) <= MAX_BYTES

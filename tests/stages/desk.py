@@ -31,7 +31,9 @@ class Desk:
         self.now = now
         self.leases = Leases()
         for value in assignments:
-            self.leases.learn(parse_assignment(value), now)
+            given = parse_assignment(value)
+            home = partition_of(given.worker.encode(), self.log.partitions)
+            self.leases.learn(given, home, now)
         self.instance = OneInstance(self.log, recovers=False)
         self.stage = AssignmentStage(self.instance.workers, self.leases, rules, PRIOR)
         self.requests: list[list[Record]] = [[] for _ in range(self.log.partitions)]

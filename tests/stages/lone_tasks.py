@@ -8,10 +8,12 @@ from orjson import loads
 
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
+from pipeline.records.columns import MOST
 from pipeline.records.facts import encode_facts
 from pipeline.records.tasks import Description, encode_task, task_parser
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.crowd import Crowd
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import NO_RULES, TaskStage
 from tests.stages.simulated_kafka import PRIOR
@@ -40,7 +42,7 @@ class LoneTasks:
         spent: bool = False,
     ) -> None:
         self.crowd = Crowd(Engine("fast-sbic", prior=PRIOR), SIGNS, partitions=1)
-        self.stage = TaskStage(self.crowd, rules)
+        self.stage = TaskStage(self.crowd, Judge(self.crowd, Ends(1, at=MOST)), rules)
         self.evidence = list(evidence)
         self.stage.open(0)
         self.stage.restore(0, [(0, value) for value in evidence])

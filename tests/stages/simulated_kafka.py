@@ -13,12 +13,15 @@ from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import AlgorithmName, Engine
 from pipeline.inference.labels import Ints
 from pipeline.partitioner import partition_of
+from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
 from pipeline.records.labels import encode_label
+from pipeline.records.origin import Header
 from pipeline.records.tasks import Description, NamedDescription, encode_task, task_parser
 from pipeline.records.votes import NOBODY
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import NO_RULES, TaskStage
 from pipeline.stages.worker_records import encode_workers
@@ -34,6 +37,8 @@ class Record:
     timestamp: int
     value: bytes | None
     key: bytes | None = None
+    headers: Sequence[Header] = ()
+    topic: str = "labels"
 
 
 @dataclass(frozen=True)
@@ -138,8 +143,11 @@ class Instance:
             tolerance=project.tolerance,
         )
         self.crowd = Crowd(engine, project.classes, log.partitions)
-        self.workers = WorkerStage(self.crowd, project.repeats)
-        self.tasks = TaskStage(self.crowd, project.rules)
+        self.ends = Ends(log.partitions)
+        judge = Judge(self.crowd, self.ends)
+        self.workers = WorkerStage(self.crowd, judge, project.repeats)
+        self.tasks = TaskStage(self.crowd, judge, project.rules)
+        self.rejected: list[tuple[str, int, BadRecord]] = []  # topic, partition and why
         self.exchange = Exchange(self.tasks)
         self.parse_task = task_parser(project.classes)
         self.is_member = True  # of the group; only then it may commit
@@ -176,14 +184,34 @@ class Instance:
     def count_votes(self, partition: int, most: int | None = None) -> None:
         """Count the next votes of a partition."""
         values = [record.value for record in self.read("votes", partition, most)]
-        counted = self.tasks.count(partition, values)
-        self.group.evidence += [Write("evidence", partition, values[new]) for new in counted.new]
-        self.group.tasks.update(counted.tasks.tolist())
+        sure = False
+        while values:
+            counted = self.tasks.count(partition, values, sure=sure)
+            self.group.evidence += [
+                Write("evidence", partition, values[new]) for new in counted.new
+            ]
+            self.group.tasks.update(counted.tasks.tolist())
+            self._reject("votes", partition, counted.rejected)
+            values = values[counted.records :]
+            self.ask()
+            sure = True
+
+    def ask(self) -> None:
+        """Where the topics end now that users write to."""
+        self.ends.labels[:] = list(map(len, self.log["labels"]))
+        self.ends.tasks[:] = list(map(len, self.log["tasks"]))
+
+    def _reject(self, topic: str, partition: int, rejected: list[tuple[int, BadRecord]]) -> None:
+        self.rejected += [(topic, partition, why) for _, why in rejected]
 
     def heed(self, partition: int, most: int | None = None) -> None:
         """Heed the next descriptions of a partition."""
         for record in self.read("tasks", partition, most):
-            description = self.parse_task(record.key, record.value)
+            try:
+                description = self.parse_task(record.key, record.value)
+            except BadRecord as bad:
+                self.rejected.append(("tasks", partition, bad))
+                continue
             number = self.tasks.describe(partition, description, record.offset, record.timestamp)
             if number is not None:
                 self.group.tasks.add(number)
@@ -193,7 +221,9 @@ class Instance:
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
         self.heard[partition] += len(records)
         for record in records:
-            self.exchange.hear(partition, record.value)
+            bad = self.exchange.hear(partition, record.value)
+            if bad is not None:
+                self.rejected.append(("estimates", partition, bad))
         if records:
             self.check_budget()
 
@@ -214,6 +244,7 @@ class Instance:
         parcel = Parcel([], [], dict(self.positions))
         for partition, taken in group.taken.items():
             if taken.labels:
+                self.rejected += [("labels", partition, why) for _, why in taken.rejected]
                 for value in taken.records():
                     parcel.first.append(Write("answers", partition, value))
                 parcel.then += votes_in(taken.votes)
@@ -340,11 +371,18 @@ class Instance:
         known = self.restored[topic]
         records = self.log[topic][partition][known[partition] :][:most]
         known[partition] += len(records)
-        if topic == "answers":
-            self.workers.restore(partition, [record.value for record in records])
-        else:
-            pairs = [(record.timestamp, record.value) for record in records]
-            self.tasks.restore(partition, pairs)
+        sure = False
+        while records:
+            if topic == "answers":
+                values = [record.value for record in records]
+                restored = self.workers.restore(partition, values, sure=sure)
+            else:
+                pairs = [(record.timestamp, record.value) for record in records]
+                restored = self.tasks.restore(partition, pairs, sure=sure)
+            self._reject(topic, partition, restored.rejected)
+            records = records[restored.records :]
+            self.ask()
+            sure = True
 
     def restore_all(self, topics: Iterable[str] = CHANGELOGS) -> None:
         """Apply all that there is in the changelogs."""

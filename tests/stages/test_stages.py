@@ -163,7 +163,7 @@ def test_a_label_in_the_wrong_partition_is_sent_to_the_right_one() -> None:
     home = partition_of(b"ann", 8)
     wrong = (home + 1) % 8
     taken = instance.take(wrong, [Record(0, 0, encode_label("t1", "ann", 1))])
-    assert [(f.worker, f.partition) for f in taken.forwarded] == [("ann", home)]
+    assert [(f.key, f.partition) for f in taken.forwarded] == [("ann", home)]
     assert taken.votes == []
     assert taken.outcomes[Outcome.FORWARDED] == 1
 
@@ -184,6 +184,8 @@ def test_votes_of_workers_elsewhere_count_as_they_are() -> None:
     assert mine != elsewhere
     instance.assign({mine})
     votes = one_vote("t1", "ann", source=elsewhere, vote=0.25)
+    instance.log.produce("t1", "ann", 1)
+    instance.ask()
     counted = instance.tasks.count(mine, [votes])
     assert (counted.votes, counted.new, counted.tasks.tolist()) == (1, [0], [0])
     assert instance.crowd.engine.log_odds(0) == pytest.approx(PRIOR.log_odds + 0.25)
@@ -200,8 +202,10 @@ def one_vote(task: str, worker: str, source: int, vote: float) -> bytes:
 @pytest.mark.parametrize("source", [2, 1 << 62])
 def test_votes_of_a_partition_that_there_is_not_are_refused(source: int) -> None:
     instance = OneInstance(Log(2))
+    home, there = partition_of(b"t1", 2), instance.log.produce("t1", "ann", 1)
+    instance.ask()
     value = one_vote("t1", "ann", source, vote=9.0)
-    counted = instance.tasks.count(0, [value, one_vote("t1", "ann", 0, vote=9.0), value])
+    counted = instance.tasks.count(home, [value, one_vote("t1", "ann", there, vote=9.0), value])
     assert (counted.new, [place for place, _ in counted.rejected]) == ([1], [0, 2])
-    instance.tasks.restore(0, [(0, value)])
+    assert [place for place, _ in instance.tasks.restore(home, [(0, value)]).rejected] == [0]
     assert instance.tasks.tasks == 0

@@ -61,11 +61,14 @@ def answers(offsets: range) -> bytes:
         np.empty((len(offsets), 0)),
     )
     votes = Votes(0, [f"t{o}" for o in offsets], ["ann"] * len(offsets), *columns)
-    return encode_answers(Answers([(0, offsets[-1])], [(0, encode_votes(votes))]))
+    return encode_answers(Answers([(0, offsets[-1])], [(0, encode_votes(votes))], []))
 
 
 def test_labels_that_two_instances_took_count_once() -> None:
     instance = OneInstance(Log(1))
+    for offset in range(12):
+        instance.log.produce(f"t{offset}", "ann", 1)
+    instance.ask()
     instance.workers.restore(0, [answers(range(5)), answers(range(8))])  # who had taken more
     instance.workers.restore(0, [answers(range(5, 12))])
     assert instance.workers.partitions[0].taken == 11

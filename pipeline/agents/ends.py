@@ -1,0 +1,49 @@
+"""Asks Kafka where the topics end that users write to: what refers beyond that cannot be ours."""
+
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from mode import Service
+from numpy.typing import NDArray
+
+from pipeline.settings import Settings
+from pipeline.stages.judge import Ends
+from pipeline.topics import Topics
+
+
+class EndsAsker(Service):
+    """Keeps `ends` as they are known, and asks when somebody has to know better.
+
+    It has a connection of its own: behind a fetch that waits for records, an answer would wait too.
+    """
+
+    def __init__(self, settings: Settings, ends: Ends, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.ends = ends
+        topics = Topics(settings)
+        self.known: dict[str, NDArray[Any]] = {
+            topics.labels.name: ends.labels,
+            topics.tasks.name: ends.tasks,
+            topics.requests.name: ends.requests,
+        }
+
+    async def on_start(self) -> None:
+        """Connect."""
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.settings.bootstrap_servers,
+            client_id=f"{self.settings.prefix}-ends",
+            enable_auto_commit=False,
+        )
+        await self.consumer.start()
+
+    async def on_stop(self) -> None:
+        """Leave."""
+        await self.consumer.stop()
+
+    async def ask(self) -> None:
+        """Know the ends as they are now."""
+        partitions = range(self.settings.partitions)
+        places = [TopicPartition(topic, number) for topic in self.known for number in partitions]
+        for (topic, partition), end in (await self.consumer.end_offsets(places)).items():
+            self.known[topic][partition] = end

@@ -1,0 +1,49 @@
+"""Which requests of a partition have been answered: those that may come again are remembered.
+
+The highest offset alone would do as long as nobody but the owner writes: a forged assignment would
+then let all requests before it go unanswered.
+"""
+
+from typing import NamedTuple
+
+REMEMBERED = 20_000  # more than are answered and not yet committed
+
+
+class Out(NamedTuple):
+    """How many assignments of a request are out; `complete`: there are no more."""
+
+    numbers: int
+    complete: bool
+
+
+class AnsweredRequests:
+    """The requests of one partition, by offset and worker.
+
+    >>> answered = AnsweredRequests()
+    >>> answered.add(42, "w1", Out(1, complete=False))
+    >>> answered.numbers_out(42, "w1", 3), answered.numbers_out(42, "w2", 3)
+    (1, 0)
+    """
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._remembered = remembered
+        self._out: dict[tuple[int, str], Out] = {}
+        self._first = 0  # all before it are answered
+
+    def add(self, offset: int, worker: str, out: Out) -> None:
+        """This is out now of a request."""
+        self._out[offset, worker] = out
+        if len(self._out) > 2 * self._remembered:
+            in_order = sorted(self._out)
+            self._first = in_order[self._remembered][0]
+            for request in in_order[: self._remembered]:
+                del self._out[request]
+
+    def numbers_out(self, offset: int, worker: str, count: int) -> int:
+        """How many of the `count` assignments that a request asks for are out already."""
+        if offset < self._first:
+            return count
+        out = self._out.get((offset, worker))
+        if out is None:
+            return 0
+        return count if out.complete else min(count, out.numbers)

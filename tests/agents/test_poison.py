@@ -1,0 +1,390 @@
+"""What anybody with write access can put on the topics harms nobody: each poison on a real broker.
+
+It comes while an instance runs, and is read again by the next ones. Labels before and after it
+count, each once, and what cannot be ours is among the dead letters.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.inference.engine.engine import Sums
+from pipeline.partitioner import partition_of
+from pipeline.records.answers import Answers, encode_answers
+from pipeline.records.assignments import encode_lease
+from pipeline.records.estimates import Whole, encode_estimates
+from pipeline.records.facts import Fact, Facts, encode_facts
+from pipeline.records.labels import encode_label
+from pipeline.records.posteriors import Posterior
+from pipeline.records.requests import encode_request
+from pipeline.records.tasks import encode_task
+from pipeline.records.votes import Votes, encode_votes
+from pipeline.tools.export import EXPORTS, current_table
+from tests.agents.kafka import Project, project, until
+from tests.instances import Instance, instance
+
+PARTITIONS = 2
+WORKERS = ["ann", "bob", "eve", "fay"]
+BEFORE, AFTER = 40, 60  # labels of each worker
+AHEAD = 25  # so far ahead a forged end is, and labels reach it later
+FAR = 1_000_000  # they do not reach this: once they did, a forged label would stand for that one
+HEADERS: dict[str, list[tuple[str, bytes]]] = {
+    "a header of 5 MB": [("trace", b"7"), ("note", bytes(5 << 20))],
+    "10,000 headers": [(f"h{number}", b"x" * 40) for number in range(10_000)],
+}
+
+
+def home_of(name: str) -> int:
+    return partition_of(name.encode(), PARTITIONS)
+
+
+def name_in(partition: int, kind: str) -> str:
+    """A task or worker of a partition."""
+    names = (f"{kind}{number}" for number in range(100))
+    return next(name for name in names if home_of(name) == partition)
+
+
+def votes(task: str, worker: str, offset: int, **changes: Any) -> bytes:
+    """One vote, of the partition of its worker."""
+    columns = np.array([1], "<i2"), np.array([offset]), np.array([7]), np.array([0.5])
+    made = Votes(home_of(worker), [task], [worker], *columns, np.empty((1, 0)))
+    return encode_votes(made._replace(**changes))
+
+
+def poison_of_answers(partition: int, end: int) -> dict[str, bytes]:
+    """On the answers of a partition of workers whose labels end there."""
+    task, worker = name_in(partition, "forged"), name_in(partition, "w")
+    beyond = votes(task, worker, end + FAR)
+    here = votes(task, worker, 0)
+    return {
+        "an offset beyond the end": encode_answers(Answers([(1, end + AHEAD)], [], [])),
+        "a vote beyond the end": encode_answers(
+            Answers([(1, end + FAR)], [(partition, beyond)], [])
+        ),
+        "an offset without end": encode_answers(Answers([(1, 1 << 61)], [], [])),
+        "for partition 999": encode_answers(Answers([(1, 0)], [(999, here)], [])),
+        "of partition 999": encode_answers(
+            Answers([(1, 0)], [(partition, votes(task, worker, 0, source=999))], [])
+        ),
+        "another version": encode_answers(Answers([(1, end)], [], [])).replace(
+            b'"format":', b'"format":9'
+        ),
+    }
+
+
+def poison_of_votes(partition: int, ends: list[int]) -> dict[str, bytes]:
+    """On the votes, or the evidence, of a partition of tasks."""
+    task, worker = name_in(partition, "forged"), WORKERS[0]
+    end = ends[home_of(worker)]
+    return {
+        "1e308": votes(task, worker, 0, votes=np.array([1e308])),
+        "more than any label weighs": votes(task, worker, 0, votes=np.array([999.0])),
+        "not a number": votes(task, worker, 0, votes=np.array([math.nan])),
+        "a task id of 2 MB": votes("t" * (2 << 20), worker, 0),
+        "a task of another partition": votes(name_in(1 - partition, "forged"), worker, 0),
+        "a worker of another partition": votes(task, worker, 0, source=1 - home_of(worker)),
+        "an offset beyond the end": votes(task, worker, end + FAR),
+        "an offset without end": votes(task, worker, 1 << 61),
+        "more right than given": votes(task, worker, 0, counts=np.array([[1.0, 7.0, 1.0, 0.0]])),
+    }
+
+
+def poison_of_facts(partition: int) -> dict[str, bytes]:
+    """On the evidence of a partition."""
+
+    def fact(task: str, offset: int) -> bytes:
+        return encode_facts(Facts(1 << 60, [Fact(task, None, 1, "request", False, offset, 7)]))
+
+    return {
+        "gold from a description beyond the end": fact("t1", 999_999),
+        "gold of a task of another partition": fact(name_in(1 - partition, "forged"), -1),
+    }
+
+
+NONSENSE = [
+    b"\xff\xfe",
+    b"null",
+    b"[]",
+    b'{"task":"forged","log_odds":-50.0,"probability":0.0,"prediction":-1,"labels":0,'
+    b'"status":"open","sources":{"0":999999},"updated_at":0}',
+    b'{"task":"forged","log_odds":1e999,"probability":1.0,"prediction":1,"labels":1,'
+    b'"status":"open","sources":{},"updated_at":0}',
+    b'{"task":"forged","log_odds":NaN,"probability":NaN,"prediction":1,"labels":1}',
+    b'{"task":"forged","log_odds":0.5,"labels":1,"status":"open","sources":{},"updated_at":0}',
+    b'{"worker":"w1","accuracy":"high","labels":-1,"correct":null}',
+    b'{"worker":"w1","accuracy":0.5,"labels":1,"correct":0.5,"theta":0.1,"habits":{"1":[]}}',
+]
+
+
+@dataclass
+class Aftermath:
+    """What was sent to topics between instances, by topic, and what is there in the end."""
+
+    sent: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    dead: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    posteriors: dict[str, Posterior] = field(default_factory=dict)
+    again: dict[str, Posterior] = field(default_factory=dict)
+    forwarded: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    answered: set[str] = field(default_factory=set)
+    labels: int = 0
+
+
+class Poisoner:
+    """Somebody who can write to all topics."""
+
+    def __init__(self, here: Project, producer: AIOKafkaProducer, found: Aftermath) -> None:
+        self.here = here
+        self.producer = producer
+        self.found = found
+
+    async def send(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: list[tuple[str, bytes]] | None = None,
+    ) -> int:
+        name = f"{self.here.settings.prefix}.{topic}"
+        sent = await self.producer.send_and_wait(
+            name, value, key=key, partition=partition, headers=headers
+        )
+        return int(sent.offset)
+
+    async def labels(self, when: str, number: int) -> None:
+        """Labels of every worker, on tasks of their own."""
+        for worker in WORKERS:
+            for task in range(number):
+                value = encode_label(f"{when} {task}", worker, 1)
+                await self.producer.send(
+                    self.here.topics.labels.name,
+                    value,
+                    key=worker.encode(),
+                    partition=home_of(worker),
+                )
+        await self.producer.flush()
+        self.found.labels += number * len(WORKERS)
+
+    async def poison(self) -> None:
+        """Everything, on every topic between instances."""
+        ends = Counter(home_of(worker) for worker in WORKERS)
+        end = [ends[partition] * BEFORE for partition in range(PARTITIONS)]
+        whole = Whole(Sums(0.0, 0.0, 0.0, np.zeros(2)))
+        for partition in range(PARTITIONS):
+            worker = name_in(partition, "w")
+            lease = encode_lease(worker, "forged", f"{partition}-7-0", "uniform", 1, 1 << 60)
+            poisons = {
+                "answers": poison_of_answers(partition, end[partition]),
+                "votes": poison_of_votes(partition, end),
+                "evidence": poison_of_votes(partition, end) | poison_of_facts(partition),
+                "estimates": {
+                    "an epoch without end": encode_estimates((1 << 62) - 1, whole),
+                    "not a number": encode_estimates(1, Sums(math.nan, 0.0, 0.0, np.zeros(2))),
+                },
+                "assignments": {
+                    "a request in the future": lease,
+                    "of partition 999": lease.replace(b'"%d-' % partition, b'"999-'),
+                    "a label in the future": lease.replace(b'"%d-7' % partition, b'"label-0-99999'),
+                    "a worker of another partition": lease.replace(
+                        worker.encode(), name_in(1 - partition, "w").encode()
+                    ),
+                },
+            }
+            for topic, values in poisons.items():
+                for name, value in values.items():
+                    offset = await self.send(topic, partition, value)
+                    self.found.sent[topic, partition, offset] = name
+            for value in NONSENSE:
+                await self.send("posteriors", partition, value, b"forged")
+                await self.send("workers", partition, value, b"w1")
+
+    async def to_be_forwarded(self) -> None:
+        """Labels, tasks and a request in the wrong partition, with more than fits."""
+        await self._to_be_forwarded("a key of 10 MB", [], bytes(10 << 20))
+        for name, headers in HEADERS.items():
+            await self._to_be_forwarded(name, headers, None)
+
+    async def _to_be_forwarded(
+        self, name: str, headers: list[tuple[str, bytes]], key: bytes | None
+    ) -> None:
+        wrong = 1 - home_of("ann")
+        await self.send("labels", wrong, encode_label(name, "ann", 1), key, headers)
+        self.found.labels += 1
+        task = f"gold {name}"
+        if key is None:  # the key of a task has to be the task
+            value = encode_task({"task": task, "gold": 1})
+            await self.send("tasks", 1 - home_of(task), value, task.encode(), headers)
+        worker = f"worker {name}"
+        await self.send("requests", 1 - home_of(worker), encode_request(worker), key, headers)
+
+
+@asynccontextmanager
+async def poisoner(here: Project, found: Aftermath) -> AsyncIterator[Poisoner]:
+    async with AIOKafkaProducer(
+        bootstrap_servers=here.settings.bootstrap_servers,
+        compression_type="gzip",
+        max_request_size=32 << 20,
+        linger_ms=2,
+    ) as producer:
+        yield Poisoner(here, producer, found)
+
+
+async def labels_of(here: Project) -> dict[str, Posterior]:
+    """The posteriors that are ours."""
+    found = {}
+    for record in await here.read(here.topics.posteriors.name):
+        if record.key != b"forged":
+            found[record.key.decode()] = json.loads(record.value)
+    return found
+
+
+async def until_all_count(here: Project, found: Aftermath, running: Instance) -> None:
+    async def all_count() -> bool:
+        assert running.process.poll() is None, running.log()
+        posteriors = await labels_of(here)
+        return sum(posterior["labels"] for posterior in posteriors.values()) >= found.labels
+
+    await until(all_count)
+
+
+async def read_answered(here: Project) -> set[str]:
+    records = await here.read(here.topics.assignments.name)
+    return {json.loads(record.value)["worker"] for record in records}
+
+
+async def read_dead(here: Project) -> dict[tuple[str, int, int], str]:
+    """The reasons of dead letters, by topic, partition and offset."""
+    dead = {}
+    for letter in await here.read(here.topics.dead_letters.name):
+        told = {name: value.decode() for name, value in letter.headers}
+        topic = told["__connect.errors.topic"].removeprefix(f"{here.settings.prefix}.")
+        place = told["__connect.errors.partition"], told["__connect.errors.offset"]
+        dead[topic, int(place[0]), int(place[1])] = told["__connect.errors.exception.class.name"]
+    return dead
+
+
+async def until_told(here: Project, found: Aftermath, topics: set[str]) -> None:
+    """Wait until what was sent to these topics is among the dead letters."""
+    sent = {place for place in found.sent if place[0] in topics}
+
+    async def all_are_told() -> bool:
+        return sent <= (await read_dead(here)).keys()
+
+    await until(all_are_told)
+
+
+@pytest.fixture(scope="module")
+async def aftermath(broker: EmbeddedBroker) -> Aftermath:
+    here = await project(broker, partitions=PARTITIONS)
+    env = {"SBIC_PARTITIONS": str(PARTITIONS)}
+    found = Aftermath()
+    asking = {f"worker {name}" for name in ["a key of 10 MB", *HEADERS]} | {"zoe"}
+    async with poisoner(here, found) as stranger:
+        await stranger.labels("before", BEFORE)
+        with instance(broker.url, here.settings.prefix, **env) as running:
+            running.wait_ready()
+            await until_all_count(here, found, running)
+            await stranger.poison()
+            await stranger.to_be_forwarded()
+            await until_all_count(here, found, running)
+            await until_told(here, found, {"votes", "estimates", "assignments"})
+            found.metrics.append(running.metrics())
+            running.kill()
+        with instance(broker.url, here.settings.prefix, **env) as running:
+            running.wait_ready()
+            await stranger.labels("after", AFTER)
+            await stranger.send("requests", home_of("zoe"), encode_request("zoe"), b"zoe")
+            await until_all_count(here, found, running)
+
+            async def all_are_answered() -> bool:
+                return asking <= await read_answered(here)
+
+            await until(all_are_answered)
+            await until_told(here, found, {"answers", "evidence"})
+            found.metrics.append(running.metrics())
+            assert running.terminate() == 0
+        found.posteriors = await labels_of(here)
+        with instance(broker.url, here.settings.prefix, **env) as running:
+            running.wait_ready()  # by now there are labels at the offsets that were forged
+            await stranger.labels("at last", 1)
+            await until_all_count(here, found, running)
+            assert running.terminate() == 0
+    found.again = await labels_of(here)
+    found.dead = await read_dead(here)
+    found.answered = await read_answered(here)
+    for record in await here.read(here.topics.labels.name):
+        if record.partition == home_of("ann") and record.headers:
+            found.forwarded[json.loads(record.value)["task"]] = list(record.headers)
+    await check_tools(here)
+    return found
+
+
+async def check_tools(here: Project) -> None:
+    """What users run goes on."""
+    for export in EXPORTS.values():
+        table = await current_table(here.settings, export)
+        assert len(table.rows) >= len(WORKERS)
+
+
+def test_all_labels_before_and_after_count_once(aftermath: Aftermath) -> None:
+    for task, posterior in aftermath.posteriors.items():
+        if task.startswith(("before", "after")):
+            assert posterior["labels"] == len(WORKERS), task
+    before = {f"before {task}" for task in range(BEFORE)}
+    after = {f"after {task}" for task in range(AFTER)}
+    assert before | after <= aftermath.posteriors.keys()
+
+
+def test_nothing_forged_is_believed(aftermath: Aftermath) -> None:
+    assert not [task for task in aftermath.again if task.startswith(("forged", "ttt"))]
+
+
+def test_one_more_restart_changes_nothing(aftermath: Aftermath) -> None:
+    new = aftermath.again.pop("at last 0")
+    assert new["labels"] == len(WORKERS)
+    assert aftermath.again == aftermath.posteriors
+
+
+def test_every_poison_is_among_the_dead_letters(aftermath: Aftermath) -> None:
+    reasons = {
+        f"{place[0]}: {name}": aftermath.dead.get(place) for place, name in aftermath.sent.items()
+    }
+    assert {name: reason for name, reason in reasons.items() if reason != "not-ours"} == {}
+
+
+def test_nothing_else_is_among_the_dead_letters(aftermath: Aftermath) -> None:
+    assert aftermath.dead.keys() == aftermath.sent.keys()
+
+
+def test_a_counter_tells(aftermath: Aftermath) -> None:
+    counts = [found['sbic_dead_letters_total{reason="not-ours"}'] for found in aftermath.metrics]
+    assert sum(counts) >= len(aftermath.sent)
+
+
+@pytest.mark.parametrize("name", ["a key of 10 MB", *HEADERS])
+def test_what_has_to_be_forwarded_counts_whatever_it_carries(
+    aftermath: Aftermath, name: str
+) -> None:
+    assert aftermath.posteriors[name]["labels"] == 1
+    assert f"worker {name}" in aftermath.answered
+    if name in HEADERS:
+        assert aftermath.posteriors[f"gold {name}"].get("gold") == 1
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_headers_that_fit_are_forwarded_with_the_origin(aftermath: Aftermath, name: str) -> None:
+    *kept, (last, origin) = aftermath.forwarded[name]
+    assert kept == HEADERS[name][: len(kept)]
+    assert kept
+    assert (last, origin.split(b"/")[1]) == ("sbic.origin", b"%d" % (1 - home_of("ann")))
+    assert sum(len(key) + len(value) for key, value in kept) < 1 << 16

@@ -1,0 +1,98 @@
+"""Any bytes, any JSON and any mutation of a genuine record, on every topic: labels still count."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stages.simulated_kafka import TOPICS, Cluster, Instance, Log, Project, Write
+
+PARTITIONS = 2
+WORKERS = ["ann", "bob", "eve", "fay"]
+POISONED = [topic for topic in TOPICS if topic != "posteriors"]  # nobody reads these back
+NUMBERS = st.sampled_from([0, -1, 1, 7, 999, 1e308, 1 << 40, 1 << 62, 1 << 64, None, "", "t" * 300])
+JSON = st.recursive(
+    NUMBERS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)
+)
+
+
+@st.composite
+def mutations(draw: st.DrawFn, value: bytes) -> bytes:
+    """A genuine record with a field of its first line changed, and some bytes after it."""
+    line, newline, rest = value.partition(b"\n")
+    fields = json.loads(line)
+    name = draw(st.sampled_from(sorted(fields)))
+    field = fields[name]
+    if isinstance(field, list) and field and draw(st.booleans()):
+        field[draw(st.integers(0, len(field) - 1))] = draw(JSON)
+    else:
+        fields[name] = draw(JSON)
+    for place in draw(st.lists(st.integers(0, max(0, len(rest) - 1)), max_size=2)):
+        rest = rest[:place] + draw(st.binary(min_size=1, max_size=8)) + rest[place + 1 :]
+    return json.dumps(fields).encode() + newline + rest
+
+
+@st.composite
+def poisons(draw: st.DrawFn, log: Log) -> Write:
+    """Something for any partition of any topic."""
+    topic = draw(st.sampled_from(POISONED))
+    genuine = [record.value for part in log[draw(st.sampled_from(POISONED))] for record in part]
+    kinds = [st.none(), st.binary(max_size=40), JSON.map(lambda value: json.dumps(value).encode())]
+    if genuine and genuine[0] is not None:
+        some = st.sampled_from([value for value in genuine if value is not None])
+        kinds += [some, some.flatmap(mutations), some.flatmap(mutations)]
+    return Write(topic, draw(st.integers(0, PARTITIONS - 1)), draw(st.one_of(kinds)), b"forged")
+
+
+def send(log: Log, when: str, labels: int) -> None:
+    for number in range(labels):
+        for worker in WORKERS:
+            log.produce(f"{when}{number}", worker, 1)
+
+
+def missing(log: Log, when: str, labels: int) -> int:
+    """How many of these labels no posterior counts."""
+    posteriors = log.posteriors()
+    tasks = [posteriors.get(f"{when}{number}", {"labels": 0}) for number in range(labels)]
+    return sum(max(0, len(WORKERS) - task["labels"]) for task in tasks)
+
+
+@pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_whatever_anybody_writes_nothing_stops_and_labels_count(
+    algorithm: Any, data: st.DataObject
+) -> None:
+    """A record that could be ours stands for a label of its own, and for no other."""
+    log = Log(PARTITIONS)
+    project = Project(algorithm, tolerance=1e-4)
+    cluster = Cluster(log, project)
+    cluster.rebalance([Instance(log, project), Instance(log, project)], [0, 1])
+    log.describe({"task": "before0", "prior": 0.4})
+    send(log, "before", 2)
+    cluster.settle()
+    written = data.draw(st.lists(poisons(log), min_size=1, max_size=4))
+    for write in written:
+        log.write(write)
+    cluster.settle()
+    send(log, "between", 2)
+    cluster.settle()
+    # everybody crashes, and others recover from what is there
+    cluster.rebalance([Instance(log, project), Instance(log, project)], [1, 0])
+    send(log, "after", 3)
+    cluster.settle()
+    forged = 4 * len(WORKERS) * len(written)  # rows in a genuine record, at the most
+    assert missing(log, "after", 3) + missing(log, "between", 2) <= forged
+    if not any(write.topic in ("labels", "tasks") for write in written):
+        assert missing(log, "before", 2) == 0  # what was counted stays so
+    if not any(is_plausible(write) for write in written):
+        assert missing(log, "before", 2) == missing(log, "between", 2) == 0
+        assert missing(log, "after", 3) == 0
+
+
+def is_plausible(write: Write) -> bool:
+    """Whether it may be a record of ours on its own topic, and thus cannot be told from one."""
+    value = write.value or b""
+    return value.startswith(b"{") and (b'"sbic"' in value or b'"label"' in value)
