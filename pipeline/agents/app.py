@@ -194,8 +194,8 @@ class PipelineApp(BatchedApp):
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.readiness_log)
-        await self.add_runtime_dependency(self.asker)
         await self.add_runtime_dependency(self.project_watch)
+        await self.add_runtime_dependency(self.asker)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
         if self.crowd.engine.is_settled:
