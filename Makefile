@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo bench scale lint lock clean
+.PHONY: help setup test demo bench scale soak lint lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -46,6 +46,9 @@ bench: $(READY) ## measure speed, as ratios within one run
 
 scale: $(READY) ## measure 1,000,000 and 10,000,000 labels, recovery and four instances; takes long
 	@$(BIN)/python -m tests.benchmarks.scale
+
+soak: $(READY) ## kill, stall and restart at random for SOAK_MINUTES (10), then count again
+	@$(BIN)/python -m tests.soak
 
 lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

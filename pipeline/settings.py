@@ -72,10 +72,10 @@ def _are_classes(value: str) -> bool:
     return len(Classes.parse(value)) > 1  # or says what is wrong
 
 
-def _class_prior(text: str) -> ClassPrior:
+def class_prior_of(text: str) -> ClassPrior:
     """What a class prior stands for.
 
-    >>> _class_prior("uniform"), _class_prior("0.2, 0.3, 0.5")
+    >>> class_prior_of("uniform"), class_prior_of("0.2, 0.3, 0.5")
     ('uniform', (0.2, 0.3, 0.5))
     """
     if text == "learned" or text == "uniform":
@@ -175,7 +175,7 @@ class Settings:
         "For settled: probability of each class before any label. learned, uniform, or a number "
         "for each class with commas between.  [default: learned]",
         "learned, uniform, or a number for each class, adding up to 1, with commas between",
-        lambda value: bool(_class_prior(value)),
+        lambda value: bool(class_prior_of(value)),
         str,
     )
     settle_tolerance: float = _setting(
@@ -332,7 +332,7 @@ class Settings:
         >>> Settings(classes="cat,dog", class_prior="0.2,0.8").chosen_class_prior
         (0.2, 0.8)
         """
-        return "learned" if self.class_prior is None else _class_prior(self.class_prior)
+        return "learned" if self.class_prior is None else class_prior_of(self.class_prior)
 
 
 def _check(spec: Field[Any], value: Any, given: object) -> None:

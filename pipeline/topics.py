@@ -1,7 +1,7 @@
 """Every topic, described once: creation, checks, the AsyncAPI document and the tests read this.
 
 All topics have the same number of partitions, so that partition p of all of them goes to one
-instance, and every name carries the project's prefix.
+instance; only that of the project itself has one. Every name carries the project's prefix.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,6 +76,7 @@ class Topics:
         yield self.posteriors
         yield self.workers
         yield self.dead_letters
+        yield self.project
 
     @cached_property
     def labels(self) -> Topic:
@@ -152,6 +153,11 @@ class Topics:
         config["max.message.bytes"] = str(DEAD_LETTERS_MAX_BYTES)
         return self._topic("dead-letters", "as it came", config)
 
+    @cached_property
+    def project(self) -> Topic:
+        """What the project is: a record for each revision of its settings and topics."""
+        return self._topic("project", "none", _kept(FOREVER), public=False, partitions=1)
+
     def _topic(
         self,
         name: str,
@@ -160,6 +166,7 @@ class Topics:
         *,
         public: bool = True,
         tuning: Mapping[str, str] | None = None,
+        partitions: int | None = None,
     ) -> Topic:
         replication = self.settings.replication
         # acks=all means two copies at least, yet one broker may be away
@@ -168,7 +175,7 @@ class Topics:
             name=f"{self.settings.prefix}.{name}",
             key=key,
             public=public,
-            partitions=self.settings.partitions,
+            partitions=partitions or self.settings.partitions,
             replication=replication,
             config=config,
             tuning=tuning or {},

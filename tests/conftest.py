@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.inference.warm_up import warm_up
+from pipeline.warm_up import warm_up
 
 # No test asserts a time: the first example may compile, and the machine may be busy.
 settings.register_profile("sbic", deadline=None)

@@ -19,7 +19,7 @@ from jsonschema.validators import validator_for
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipeline.broker.config import server_properties
+from pipeline.broker.config import Quorum, server_properties
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.broker.java import KAFKA_VERSION
 from pipeline.broker.ports import free_port
@@ -145,7 +145,7 @@ class TestCompose:
     def test_its_kafka_is_the_one_that_the_tests_run(self) -> None:
         kafka = SERVICES["kafka"]
         assert kafka["image"] == f"apache/kafka:{KAFKA_VERSION}"
-        lines = server_properties(9092, 9093, Path("/data")).splitlines()
+        lines = server_properties(9092, Quorum(1, {1: 9093}), Path("/data")).splitlines()
         tested = dict(line.split("=", 1) for line in lines)
         given = {
             name.removeprefix("KAFKA_").lower().replace("_", "."): str(value)

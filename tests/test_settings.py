@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.options import settings_options
+from pipeline.project.given import Given
 from pipeline.settings import BadSetting, Settings, variable
 from pipeline.tools.instances import environment
 
@@ -201,7 +202,7 @@ def test_classes_algorithm_and_prior_are_chosen_together(
 def test_what_an_instance_is_given_is_what_was_set() -> None:
     for texts in ({}, FAST, SETTLED):
         given = Settings.from_env({variable(name): text for name, text in texts.items()})
-        assert Settings.from_env(environment(given)) == given
+        assert Settings.from_env(environment(Given.of(given))) == given
 
 
 @pytest.mark.parametrize(

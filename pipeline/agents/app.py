@@ -15,6 +15,7 @@ from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.metrics import Lag, Metrics
 from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.policy_agent import PolicyAgent
+from pipeline.agents.project_watch import ProjectWatch
 from pipeline.agents.publisher import Publisher
 from pipeline.agents.readiness_log import ReadinessLog
 from pipeline.agents.redirector import Redirector
@@ -30,6 +31,7 @@ from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
+from pipeline.project.revision import Revision
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
 from pipeline.stages.crowd import Crowd
@@ -54,7 +56,7 @@ class PipelineApp(BatchedApp):
                     └──▶ assignments └── EstimatesFollower ◀── their estimates
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, revision: Revision) -> None:
         super().__init__(
             settings.prefix,
             broker=[f"batched://{server}" for server in settings.bootstrap_servers],
@@ -108,6 +110,7 @@ class PipelineApp(BatchedApp):
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
         self.readiness_log = ReadinessLog(self.why_not_ready)
+        self.project_watch = ProjectWatch(settings, revision)
         self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
         self._add_gauges()
 
@@ -144,6 +147,7 @@ class PipelineApp(BatchedApp):
             names,
             self._producer_of("policy"),
             self.metrics,
+            self._is_overdue,
         )
 
         async def run(stream: StreamT[Any]) -> None:
@@ -191,6 +195,7 @@ class PipelineApp(BatchedApp):
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.readiness_log)
         await self.add_runtime_dependency(self.asker)
+        await self.add_runtime_dependency(self.project_watch)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
         if self.crowd.engine.is_settled:
@@ -225,7 +230,7 @@ class PipelineApp(BatchedApp):
 
     def _is_overdue(self) -> bool:
         consumer = cast(BatchConsumer, self._consumer)
-        return consumer is not None and consumer.membership.is_overdue
+        return consumer is not None and consumer.is_overdue
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None

@@ -1,21 +1,26 @@
 """Reads the whole assignments topic into the leases: every instance knows who has which task."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
-from time import time
+from time import monotonic, time
 from typing import Any
 
-from aiokafka import ConsumerRecord
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
 
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.follower import Follower
 from pipeline.agents.rejects import Rejects
-from pipeline.records.assignments import parse_assignment
+from pipeline.records.assignments import Assignment, parse_assignment, place_of
 from pipeline.records.bad import BadRecord
 from pipeline.settings import Settings
+from pipeline.stages.answered_requests import AnsweredRequests, Out
 from pipeline.stages.judge import Beyond, Judge
-from pipeline.stages.leases import Leases
+from pipeline.stages.leases import Leases, Source
 from pipeline.topics import Topics
+
+PATIENCE_SECONDS = 120  # as long as a broker may be away
 
 
 class AssignmentsFollower(Follower):
@@ -39,6 +44,7 @@ class AssignmentsFollower(Follower):
         self.judge = judge
         self.asker = asker
         self.rejects = rejects
+        self.answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
         self.advanced = asyncio.Event()
         self.learned = self.advanced.set
 
@@ -58,12 +64,39 @@ class AssignmentsFollower(Follower):
                     sure = True  # all of these records were read before
                     self.judge.check_assignment(partition, assignment)
                 self.leases.learn(assignment, partition, now)
+                self._note(assignment)
             except BadRecord as bad:
                 self.rejects.add(record, bad)
 
+    def _note(self, assignment: Assignment) -> None:
+        if not assignment.ended:
+            source, place, offset, number = place_of(assignment.id)
+            out = Out(number + 1, assignment.task is None)
+            self.answered[source, place].add(offset, assignment.worker, out)
+
+    def is_answered(self, value: bytes | None) -> bool:
+        """Whether the topic has an assignment of this record's id, or of a later number."""
+        assignment = parse_assignment(value)
+        if assignment.ended:
+            return False
+        source, place, offset, number = place_of(assignment.id)
+        out = self.answered[source, place].numbers_out(offset, assignment.worker, number + 1)
+        return out > number
+
     async def catch_up(self, partitions: Iterable[int]) -> None:
         """Wait until all is known that these partitions have now."""
-        ends = await self.consumer.end_offsets([self.partitions[p] for p in partitions])
+        ends = await self._ends([self.partitions[p] for p in partitions])
         while any(self.positions[tp.partition] < end for tp, end in ends.items()):
             self.advanced.clear()
             await self.advanced.wait()
+
+    async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends of partitions; aiokafka asks for less long than a broker may be away."""
+        last = monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                ends: dict[TopicPartition, int] = await self.consumer.end_offsets(partitions)
+                return ends
+            except KafkaError:
+                if monotonic() > last:
+                    raise

@@ -5,11 +5,18 @@ has deleted the internal topics. To go on would count the labels to come as if t
 never been.
 """
 
+import asyncio
+from time import monotonic
+
 from pipeline.agents.errors import CannotStart
 from pipeline.kafka.admin import committed_offsets
+from pipeline.kafka.errors import ClusterError
 from pipeline.settings import Settings
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
+
+PATIENCE_SECONDS = 120  # as long as a broker may be away
+AGAIN_SECONDS = 0.5
 
 
 async def check_continuity(settings: Settings, stage: WorkerStage, partitions: set[int]) -> None:
@@ -18,13 +25,25 @@ async def check_continuity(settings: Settings, stage: WorkerStage, partitions: s
     if not new:
         return
     topic = Topics(settings).labels.name
-    committed = await committed_offsets(settings, settings.prefix, topic)
+    committed = await _committed(settings, topic)
     for partition in sorted(new):
         taken, before = stage.partitions[partition].taken, committed.get(partition, 0)
         if before > taken + 1:
             raise CannotStart(
                 f"labels of {topic} up to offset {before - 1:,} of partition {partition} were "
                 f"taken, but {Topics(settings).answers.name} has them only up to {taken:,}: it "
-                "was written by another version of sbic, or deleted. No label is lost: give the "
-                "project another prefix, and replay its labels there"
+                "was written by another version of sbic, or deleted. No label is lost: count all "
+                f"of them again with: sbic project recount --prefix {settings.prefix}"
             )
+
+
+async def _committed(settings: Settings, topic: str) -> dict[int, int]:
+    """What was committed; if the broker goes away just now, once it is back."""
+    last = monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await committed_offsets(settings, settings.prefix, topic)
+        except ClusterError:
+            if monotonic() > last:
+                raise
+        await asyncio.sleep(AGAIN_SECONDS)

@@ -12,8 +12,8 @@ from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
-from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, end, stop_at_once
-from pipeline.settings import Settings
+from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, begin_anew, end, stop_at_once
+from pipeline.project.opening import Opened
 
 log = logging.getLogger("sbic")
 
@@ -25,7 +25,10 @@ STOP_SECONDS = 9  # supervisors commonly kill after 10
 
 
 class Instance(faust.Worker):
-    """Faust's worker without its banner and spinner; SIGTERM and SIGINT stop it in good order."""
+    """Faust's worker without its banner and spinner; SIGTERM and SIGINT stop it in good order.
+
+    When the project changes it stops in the same order, and starts the same command anew.
+    """
 
     app: PipelineApp
 
@@ -35,6 +38,7 @@ class Instance(faust.Worker):
         )
         self.spinner = None
         self.servers = ", ".join(app.settings.bootstrap_servers)
+        self.begins_anew = False
 
     async def start(self) -> None:
         """Run until stopped; an error before all services run is like any other."""
@@ -47,9 +51,24 @@ class Instance(faust.Worker):
         except Exception as error:
             stop_at_once(error)
 
+    @faust.Service.task
+    async def _follow_project(self) -> None:
+        await self.app.project_watch.changed.wait()
+        if not self._signal_stop_time:
+            self.begins_anew = self.app.project_watch.why_end is None
+            self._schedule_shutdown(signal.SIGTERM)
+
+    def _on_sigterm(self) -> None:
+        self.begins_anew = False
+        super()._on_sigterm()
+
+    def _on_sigint(self) -> None:
+        self.begins_anew = False
+        super()._on_sigint()
+
     def _schedule_shutdown(self, received: signal.Signals) -> None:
         if not self._signal_stop_time:
-            log.info("stopping")
+            log.info("the project has changed: starting anew" if self.begins_anew else "stopping")
             self.loop.call_later(STOP_SECONDS, self._give_up)
         super()._schedule_shutdown(received)
 
@@ -58,21 +77,35 @@ class Instance(faust.Worker):
         try:
             await self.app.leave()
         except Exception as error:
-            stop_at_once(error)
+            if not self.app.project_watch.changed.is_set():
+                stop_at_once(error)  # otherwise topics may be gone; nothing is lost, as by a kill
+        self._stop_for_the_project()
         os._exit(0)  # Faust would stop one service after the other, and sleep for two seconds
 
+    def _stop_for_the_project(self) -> None:
+        """End or begin anew, if it is the project that has changed."""
+        if why_end := self.app.project_watch.why_end:
+            end(why_end, 1)
+        if self.begins_anew:
+            begin_anew()
+
     def _give_up(self) -> None:
+        self._stop_for_the_project()
         late = f"not all was published and committed after {STOP_SECONDS} s: is Kafka there?"
         end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
 
 
-def run(settings: Settings) -> NoReturn:
-    """Run until SIGTERM or SIGINT, then exit 0; an unexpected error exits 70."""
+def set_up_logging() -> None:
+    """Say on standard error what happens."""
     logging.basicConfig(
         force=True,
         level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     log.setLevel(logging.INFO)
+
+
+def run(opened: Opened) -> NoReturn:
+    """Run until SIGTERM or SIGINT, then exit 0; an unexpected error exits 70."""
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    Instance(PipelineApp(settings)).execute_from_commandline()
+    Instance(PipelineApp(opened.settings, opened.revision)).execute_from_commandline()

@@ -1,6 +1,7 @@
 """Requests to assignments: reads who is free, publishes which task each of them gets."""
 
 import asyncio
+from collections.abc import Callable
 from time import time
 
 from aiokafka import ConsumerRecord
@@ -12,6 +13,7 @@ from pipeline.agents.redirector import Redirector
 from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.records.assignments import parse_assignment
 from pipeline.stages.assignment_stage import Answered, AssignmentStage
 from pipeline.stages.rows import Rows
 from pipeline.topics import Topics
@@ -43,13 +45,15 @@ class PolicyAgent:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
+        is_overdue: Callable[[], bool],
     ) -> None:
         self.stage = stage
         self.follower = follower
         self.topics = topics
         self.metrics = metrics
         self.redirector = Redirector(topics, metrics)
-        self.conveyor = Conveyor(producer, RequestGroup, self.pack)
+        self.is_overdue = is_overdue
+        self.conveyor = Conveyor(producer, RequestGroup, self.pack, self.screen)
 
     async def take_over(self, partitions: set[int]) -> None:
         """Know all leases before the first choice, and finish what the last owner left."""
@@ -97,6 +101,28 @@ class PolicyAgent:
             self.metrics.assigned(group.requests, group.outcomes, group.timestamps)
 
         return Parcel(outbox, published)
+
+    async def screen(self, outbox: Outbox) -> None:
+        """Leave out what another instance has answered, while it may have taken the place.
+
+        The lease of what is left out ends here: the worker was given another task.
+        """
+        if not self.is_overdue():
+            return
+        topic = self.topics.assignments.name
+        places = [(name, partition) for name, partition in outbox if name == topic]
+        await self.follower.catch_up([partition for _, partition in places])
+        for place in places:
+            for row in [row for row in outbox[place] if self.follower.is_answered(row[1])]:
+                outbox[place].remove(row)
+                self._take_back(row[1])
+            if not outbox[place]:
+                del outbox[place]
+
+    def _take_back(self, value: bytes | None) -> None:
+        worker, task, name, *_ = parse_assignment(value)
+        if task is not None:
+            self.stage.leases.end(worker, task, name)
 
 
 def now() -> int:

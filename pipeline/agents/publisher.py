@@ -171,7 +171,7 @@ class Publisher:
         self.conveyor.filling.tells_all = True
         self.conveyor.load()
 
-    def screen(self, outbox: Outbox) -> None:
+    async def screen(self, outbox: Outbox) -> None:
         """Keep back posteriors and workers while another instance may have taken the place.
 
         Readers take the last record: one that was stalled would overwrite what is newer. What it

@@ -25,7 +25,6 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
-from pipeline.batched.membership import Membership
 from pipeline.batched.thread import NoThread
 
 if TYPE_CHECKING:
@@ -55,9 +54,10 @@ class BatchConsumer(Consumer):
         return NoThread(self, loop=self.loop, beacon=self.beacon)
 
     @property
-    def membership(self) -> Membership:
-        """The place that this instance has in its group."""
-        return cast(NoThread, self._thread).membership
+    def is_overdue(self) -> bool:
+        """Whether Kafka has heard nothing for so long that another may have taken the place."""
+        membership = cast(NoThread, self._thread).membership
+        return membership is not None and membership.is_overdue
 
     async def getmany(
         self,

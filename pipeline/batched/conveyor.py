@@ -5,7 +5,7 @@ An agent that waited for each of its batches would wait once for every partition
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +17,10 @@ from pipeline.batched.stop import stop_at_once
 
 TURN_SECONDS = 0.005
 NOTHING = Outbox()
+
+
+async def _pass_all(_outbox: Outbox) -> None:
+    """Publish everything."""
 
 
 class Group(Protocol):
@@ -50,7 +54,7 @@ class Conveyor(Service, Generic[G]):
         producer: BatchProducer,
         new_group: Callable[[], G],
         pack: Callable[[G], Parcel],
-        screen: Callable[[Outbox], None] = lambda outbox: None,
+        screen: Callable[[Outbox], Awaitable[None]] = _pass_all,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -130,7 +134,7 @@ class Conveyor(Service, Generic[G]):
         if owed:
             outbox.add_all(owed[0].then)  # it is older: in each partition it comes before
         outbox.add_all(parcel.first)
-        self.screen(outbox)
+        await self.screen(outbox)
         offsets = await self.producer.publish(outbox)
         for wrote in self.writers:
             wrote(outbox, offsets)

@@ -1,4 +1,4 @@
-"""How an unexpected error ends the process: at once, and with nothing more acked."""
+"""How a process ends or begins anew: at once, and with nothing more acked."""
 
 import os
 import sys
@@ -25,6 +25,13 @@ def stop_at_once(error: BaseException) -> NoReturn:
         traceback.print_exception(error)
         said = f"stopped by an unexpected error: {error!r}"
     end(said, SOFTWARE_ERROR)
+
+
+def begin_anew() -> NoReturn:
+    """Start the same command again in this process: same arguments, environment and pid."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, sys.orig_argv)
 
 
 def end(message: str, status: int) -> NoReturn:

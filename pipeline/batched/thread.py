@@ -36,6 +36,7 @@ class NoThread(AIOKafkaConsumerThread):
 
     def __init__(self, consumer: "BatchConsumer", **kwargs: Any) -> None:
         super().__init__(consumer, thread_loop=consumer.loop, **kwargs)
+        self.membership: Membership | None = None  # once it is connected
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         """A consumer that does not read what a transaction has aborted.
@@ -89,7 +90,7 @@ class NoThread(AIOKafkaConsumerThread):
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Tell the consumer, unless it is about to leave."""
-        if not self.app.should_stop:
+        if not self.app.should_stop and self.membership is not None:
             self.membership.begin()
             await self.consumer.on_partitions_assigned(assigned, generation_id)
 

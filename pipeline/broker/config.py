@@ -1,6 +1,8 @@
-"""What the embedded Kafka is told: one node, controller and broker in one, on loopback."""
+"""What the embedded Kafka is told: one or three nodes, each controller and broker, on loopback."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pipeline.broker.ports import HOST
 
@@ -14,26 +16,41 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 """
 
 
-def server_properties(port: int, controller_port: int, data: Path) -> str:
+class Quorum(NamedTuple):
+    """A node of a Kafka, and the controller ports of all its nodes by their ids."""
+
+    node: int
+    controllers: Mapping[int, int]
+
+
+def server_properties(port: int, quorum: Quorum, data: Path) -> str:
     """The text of `server.properties`."""
+    node, controllers = quorum
+    controller_port = controllers[node]
+    voters = (f"{voter}@{HOST}:{port}" for voter, port in controllers.items())
+    # Kafka's own topics: with three copies any one of the brokers may be away
+    copies, least_copies = (3, 2) if len(controllers) >= 3 else (1, 1)
     properties = {
         "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "node.id": node,
+        "controller.quorum.voters": ",".join(voters),
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "log.dirs": data,
         # a misspelt topic is an error, not a new topic with the wrong partitions
         "auto.create.topics.enable": "false",
-        # one node cannot replicate, and needs few partitions for its own bookkeeping
-        "offsets.topic.replication.factor": 1,
+        # few users need few partitions for Kafka's own bookkeeping
+        "offsets.topic.replication.factor": copies,
         "offsets.topic.num.partitions": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": least_copies,
         "transaction.state.log.num.partitions": 1,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": least_copies,
         "share.coordinator.state.topic.num.partitions": 1,
+        # on loopback a broker that says nothing for so long is gone, and another leads
+        "broker.session.timeout.ms": 4000,
+        "broker.heartbeat.interval.ms": 500,
         # a project left alone for a month goes on where it stopped
         "offsets.retention.minutes": 365 * 24 * 60,
         "group.initial.rebalance.delay.ms": 0,

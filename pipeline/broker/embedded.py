@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from pipeline.broker import guard
+from pipeline.broker.config import Quorum
 from pipeline.broker.errors import BadChoice, CannotStart
 from pipeline.broker.folder import DataFolder
 from pipeline.broker.java import java_command
@@ -22,15 +23,23 @@ class EmbeddedBroker:
     """A broker on loopback that lives no longer than the process that started it.
 
     Without a data folder it is ephemeral: it has a temporary one, gone when it stops. Without a
-    port it takes a free one.
+    port it takes a free one. With a quorum it is one of several (see `cluster`).
 
         with EmbeddedBroker() as broker:
             connect(broker.address)
     """
 
-    def __init__(self, port: int = 0, data_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        data_dir: Path | None = None,
+        quorum: Quorum | None = None,
+        heap_mb: int = 512,
+    ) -> None:
         self.port = port
         self.data_dir = data_dir
+        self.quorum = quorum
+        self.heap_mb = heap_mb
         self._folder: DataFolder | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -46,14 +55,18 @@ class EmbeddedBroker:
 
     def start(self) -> None:
         """Start Kafka and wait until it takes requests; `CannotStart` says why it does not."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start Kafka."""
         if self.port and not is_free(self.port):
             raise BadChoice(f"port {self.port} is taken; choose another with --port")
-        command = java_command("-Xmx512m")
+        command = java_command(f"-Xmx{self.heap_mb}m")
         self.port = self.port or free_port()
         self._folder = DataFolder(self.data_dir or Path(tempfile.mkdtemp(prefix="sbic-kafka-")))
         try:
             self._launch(command, self._folder)
-            self._wait_until_ready()
         except BaseException:
             self.stop()
             raise
@@ -61,7 +74,7 @@ class EmbeddedBroker:
     def _launch(self, java: list[str], folder: DataFolder) -> None:
         folder.check()
         with folder.lock() as lock, folder.log.open("wb") as log:
-            folder.prepare(self.port, controller_port=free_port())
+            folder.prepare(self.port, self.quorum or Quorum(1, {1: free_port()}))
             logging = f"-Dlog4j2.configurationFile={folder.log4j}"
             kafka = [*java, logging, "kafka.Kafka", str(folder.properties)]
             to_remove = "" if self.data_dir else str(folder.path)
@@ -73,6 +86,14 @@ class EmbeddedBroker:
                 pass_fds=[lock.fileno()],  # the folder is in use until Kafka has ended
                 start_new_session=True,  # Ctrl-C is for whoever started this, not for Kafka
             )
+
+    def wait_until_ready(self) -> None:
+        """Wait until a Kafka that was launched takes requests, and end one that does not."""
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

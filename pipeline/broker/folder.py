@@ -5,10 +5,11 @@ import os
 import shutil
 import subprocess
 import tempfile
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import IO
 
-from pipeline.broker.config import LOG4J, server_properties
+from pipeline.broker.config import LOG4J, Quorum, server_properties
 from pipeline.broker.errors import BadChoice, CannotStart
 from pipeline.broker.java import KAFKA_VERSION, cache_folder, java_command
 
@@ -62,11 +63,11 @@ class DataFolder:
             raise BadChoice(f"another broker is running on the data folder {self.path}") from None
         return lock
 
-    def prepare(self, port: int, controller_port: int) -> None:
+    def prepare(self, port: int, quorum: Quorum) -> None:
         """Format the folder if it is new, and write the settings."""
         if not self.data.exists():
-            _copy_of_formatted(self.data)
-        self.properties.write_text(server_properties(port, controller_port, self.data))
+            _copy_of_formatted(self.data, quorum.node)
+        self.properties.write_text(server_properties(port, quorum, self.data))
         self.log4j.write_text(LOG4J)
 
     def end_of_log(self, lines: int = 10) -> str:
@@ -78,14 +79,27 @@ class DataFolder:
         return "\n".join([line for line in written if not line.startswith("\tat ")][-lines:])
 
 
-def _copy_of_formatted(data: Path) -> None:
+def _copy_of_formatted(data: Path, node: int) -> None:
     formatted = cache_folder() / "formatted"
     if not formatted.exists():
         _format(formatted)
     unfinished = data.with_suffix(".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(formatted, unfinished)
+    _rename_node(unfinished / "meta.properties", node)
     unfinished.rename(data)
+
+
+def _rename_node(meta: Path, node: int) -> None:
+    """Let a formatted folder be that of this node: no two of a Kafka have the same ids."""
+    own = {"node.id": str(node), "directory.id": _new_id()}
+    lines = (line.partition("=") for line in meta.read_text().splitlines())
+    meta.write_text("".join(f"{name}{sep}{own.get(name, value)}\n" for name, sep, value in lines))
+
+
+def _new_id() -> str:
+    """A random id as Kafka writes them; one that begins with a dash would pass for an option."""
+    return urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
 
 
 def _format(target: Path) -> None:
@@ -93,7 +107,7 @@ def _format(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         properties = Path(scratch, "server.properties")
         data = Path(scratch, "data")
-        properties.write_text(server_properties(9092, 9093, data))
+        properties.write_text(server_properties(9092, Quorum(1, {1: 9093}), data))
         tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
         done = subprocess.run([*java_command(), *tool], capture_output=True, text=True)
         if done.returncode:

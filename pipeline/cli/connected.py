@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.kafka.errors import ClusterError, WrongTopics
+from pipeline.project.errors import Refusal
+from pipeline.project.given import Given
+from pipeline.settings import BadSetting, Settings
 
 T = TypeVar("T")
 
@@ -24,5 +27,18 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
             "nothing was changed; set what the topics were made with, choose another --prefix, "
             "or alter the topics"
         ) from None
+    except Refusal as refusal:
+        for line in refusal.lines:
+            click.echo(line, err=True)
+        raise click.ClickException(refusal.way_out) from None
+    except BadSetting as bad:
+        raise click.UsageError(str(bad)) from None
     except ClusterError as error:
         raise click.ClickException(str(error)) from None
+
+
+def in_project(given: Given) -> Settings:
+    """The settings of a tool: those of the project; others that are given are refused."""
+    from pipeline.project.opening import settings_in_project
+
+    return run_connected(settings_in_project(given))

@@ -1,5 +1,6 @@
 """Finds the subcommand, runs it, and turns what went wrong into one line and an exit status."""
 
+import os
 import sys
 from importlib import import_module
 from typing import Never
@@ -7,6 +8,7 @@ from typing import Never
 import click
 
 from pipeline import __version__
+from pipeline.cli.misspelt import misspelt
 
 COMMANDS = (
     "demo",
@@ -14,6 +16,7 @@ COMMANDS = (
     "broker",
     "topics",
     "worker",
+    "project",
     "tasks",
     "replay",
     "simulate",
@@ -49,6 +52,8 @@ def sbic() -> None:
 
 def main() -> Never:
     """Run `sbic`; bad usage and bad input end with one line on standard error and status 2."""
+    for line in misspelt(os.environ):
+        click.echo(f"sbic: {line}", err=True)
     try:
         sys.exit(sbic.main(prog_name="sbic", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as help_text:

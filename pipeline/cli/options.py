@@ -5,10 +5,13 @@ from functools import wraps
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from pipeline.settings import SPECS, BadSetting, Settings, read_setting, variable
+from pipeline.project.given import Given
+from pipeline.settings import SPECS, BadSetting, read_setting, variable
 
 Function = Callable[..., Any]
+EXPLICIT = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class SettingType(click.ParamType):
@@ -51,15 +54,33 @@ def settings_options(*names: str) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         @wraps(function)
-        def with_settings(**arguments: Any) -> Any:
-            given = {name: arguments.pop(name) for name in names}
+        def with_settings(given: Given, **arguments: Any) -> Any:
             try:
-                settings = Settings(**given)
+                settings = given.settings
             except BadSetting as bad:  # together, since each by itself is good
                 raise click.UsageError(str(bad)) from None
             return function(settings=settings, **arguments)
 
-        return in_order(*map(_option, names))(with_settings)
+        return given_options(*names)(with_settings)
+
+    return decorate
+
+
+def given_options(*names: str) -> Callable[[Function], Function]:
+    """Gives a command the flags of these settings, and what is given of them as `given`.
+
+    For commands that take what is not given from the project: see `connected.in_project`.
+    """
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def with_given(**arguments: Any) -> Any:
+            source = click.get_current_context().get_parameter_source
+            values = {name: arguments.pop(name) for name in names}
+            given = {name: values[name] for name in names if source(name) in EXPLICIT}
+            return function(given=Given(given), **arguments)
+
+        return in_order(*map(_option, names))(with_given)
 
     return decorate
 

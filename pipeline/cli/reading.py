@@ -121,7 +121,7 @@ def of_project(reading: Reading, classes: Classes) -> Reading:
     if reading.positive is not None:
         raise click.UsageError(
             "--positive and --negative make labels 1 and -1, but the classes of the project are "
-            f"{classes.listed()} (SBIC_CLASSES)"
+            f"{classes.listed()}"
         )
     try:
         return replace(reading, classes=classes.names, classes_from="the classes of the project")

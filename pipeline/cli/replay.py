@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
-from pipeline.cli.options import settings_options
+from pipeline.cli.options import given_options
 from pipeline.cli.reading import of_project, reading_options
 from pipeline.files.reading import Reading
+from pipeline.project.given import Given
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     example="task=HITId,worker=WorkerId,label=Answer",
     classes=False,
 )
-@settings_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes")
 def command(
-    settings: Settings,
+    given: Given,
     reading: Reading,
     path: str,
     rate: float | None,
@@ -58,8 +58,8 @@ def command(
     LABELS.csv has the columns task, worker and label, in any order and any case. Commas, semicolons
     or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. A label is one of the
     classes of the project: 1 or -1 (and 0 is a skip; --positive yes --negative no makes two others
-    that), or a name, where the instances run with SBIC_CLASSES. An empty label is a skip. Nothing
-    is sent if anything in the file is wrong.
+    that), or one of its names. An empty label is a skip. Nothing is sent if anything in the file is
+    wrong.
 
     With --wait it returns when every label has reached its task's posterior. That includes
     repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
@@ -74,10 +74,10 @@ def command(
       sbic replay labels.csv --wait
       sbic replay labels.csv --rate 500 --shuffle --seed 7
       sbic replay answers.csv.gz --positive yes --negative no --skip unsure
-      sbic replay pets.csv --classes cat,dog,bird --wait
+      sbic replay pets.csv --prefix pets --wait
       printf 'task,worker,label\\nt1,ann,1\\n' | sbic replay - --wait
     """
-    from pipeline.cli.connected import run_connected
+    from pipeline.cli.connected import in_project, run_connected
     from pipeline.files.errors import BadFile
     from pipeline.tools.replay import GaveUp, replay
 
@@ -85,8 +85,9 @@ def command(
         raise click.UsageError("--seed needs --shuffle: it chooses the random order")
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait: it says when to give up waiting")
+    settings = in_project(given)
     try:
-        labels = labels_of(path, reading, settings.crowd_classes)
+        labels = labels_of(path, reading, settings)
     except BadFile as error:
         raise BadInput(str(error)) from None
     if shuffle:
@@ -104,7 +105,7 @@ def command(
         note(f"skips: {skips}")
 
 
-def labels_of(path: str, reading: Reading, classes: Classes) -> list["Label"]:
+def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
     """Every row of the file, in order, the labels as they are on the wire; all of it is checked."""
     from pipeline.files.errors import BadFile, shortened
     from pipeline.files.labels import label_rows
@@ -112,12 +113,13 @@ def labels_of(path: str, reading: Reading, classes: Classes) -> list["Label"]:
     from pipeline.progress import progress
     from pipeline.records.bad import ID_MAX_BYTES
 
+    classes = settings.crowd_classes
     reading = of_project(reading, classes)
     with progress("Reading"):
         source = read_source(path)
         rows = label_rows(source, reading)
     if classes.is_signs and rows.classes != classes.names:
-        raise BadFile(source.name, other_classes(rows.classes))
+        raise BadFile(source.name, other_classes(rows.classes, settings.prefix))
     for name in {*rows.tasks, *rows.workers}:
         if (size := len(name.encode())) > ID_MAX_BYTES:
             problem = f"the id '{shortened(name)}' has {size} bytes, more than {ID_MAX_BYTES}"
@@ -127,21 +129,22 @@ def labels_of(path: str, reading: Reading, classes: Classes) -> list["Label"]:
     return list(zip(rows.tasks, rows.workers, labels, strict=True))
 
 
-def other_classes(found: tuple[str, ...]) -> str:
+def other_classes(found: tuple[str, ...], prefix: str) -> str:
     """What is wrong with a file that has other classes than -1 and 1, and the two ways out.
 
-    >>> other_classes(("cat", "dog"))
+    >>> other_classes(("cat", "dog"), "pets")
     'has the labels cat, dog, but the classes of the project are -1 and 1: make two of them that \
-with --positive and --negative (and leave others out with --skip), or send them to a project with \
-SBIC_CLASSES=cat,dog'
+with --positive and --negative (and leave others out with --skip), or, while it has no labels, \
+give the project these classes: sbic project set --prefix pets classes=cat,dog'
     """
     from pipeline.files.errors import shortened
 
     names = [*map(shortened, found[:5]), *(["..."] if found[5:] else [])]
     return (
         f"has the labels {', '.join(names)}, but the classes of the project are -1 and 1: make two"
-        " of them that with --positive and --negative (and leave others out with --skip), or send"
-        f" them to a project with SBIC_CLASSES={','.join(names)}"
+        " of them that with --positive and --negative (and leave others out with --skip), or, while"
+        " it has no labels, give the project these classes: "
+        f"sbic project set --prefix {prefix} classes={','.join(names)}"
     )
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from pipeline.cli.errors import BadInput
-from pipeline.cli.options import settings_options
+from pipeline.cli.options import given_options
+from pipeline.project.given import Given
 from pipeline.settings import AlgorithmName, BadSetting, Settings
 
 if TYPE_CHECKING:
@@ -124,9 +125,9 @@ def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="Folder for the CSV and the PNG.",
 )
-@settings_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes")
 def command(
-    settings: Settings,
+    given: Given,
     tasks: int,
     workers: int,
     labels_per_task: int,
@@ -151,7 +152,7 @@ def command(
     per task, as a table, simulate.csv and simulate.png.
 
     By default it uses the pipeline that is running under --prefix, which should have no open
-    tasks, and --classes has to be what that runs with. With --policy it starts an instance of its
+    tasks, and takes the classes of that project. With --policy it starts an instance of its
     own under the prefix PREFIX-POLICY (and more, for other classes or an --algorithm), which takes
     Beta(A, B) for its prior of the accuracies, and the other settings from the environment; it is
     not told --class-prior.
@@ -164,12 +165,19 @@ def command(
       sbic simulate --policy compare --classes a,b,c --class-prior 0.7,0.2,0.1 --habits 0.3
       sbic simulate --workers 300 --at-once 300 --think 1 --drop-outs 0.25 --spammers 0.2
     """
+    from pipeline.cli.connected import in_project
     from pipeline.inference.algorithm import Prior
     from pipeline.tools.crowd_at_work import Plan
     from pipeline.tools.simulated_workers import Habits
 
     if algorithm is not None and policy is None:
         raise click.UsageError("--algorithm needs --policy: a pipeline that is running has its own")
+    if labels_per_task > workers:
+        raise BadInput(
+            f"--labels-per-task {labels_per_task} is more than --workers {workers}: "
+            "a worker answers each task at most once"
+        )
+    settings = in_project(given) if policy is None else own_settings(given, algorithm)
     crowd = Habits(Prior(*accuracy), think, spammers, drop_outs, skips, repeats, habits)
     plan = Plan(
         tasks=tasks,
@@ -181,15 +189,19 @@ def command(
         classes=settings.crowd_classes,
         class_prior=frequencies(settings, class_prior),
     )
-    if plan.labels > tasks * workers:
-        raise BadInput(
-            f"--labels-per-task {labels_per_task} is more than --workers {workers}: "
-            "a worker answers each task at most once"
-        )
-    runs = carry_out(settings, policy, algorithm, plan)
+    runs = carry_out(settings, policy, plan)
     for run in runs:
         click.echo(summary(run), err=True)
     present(plan, runs, out)
+
+
+def own_settings(given: Given, algorithm: AlgorithmName | None) -> Settings:
+    """The settings of the instances that this command starts, the others from the environment."""
+    try:
+        named: dict[str, Any] = {} if algorithm is None else {"algorithm": algorithm}
+        return replace(Settings.from_env(), **given.values, **named)
+    except BadSetting as bad:
+        raise click.UsageError(str(bad)) from None
 
 
 def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | None:
@@ -212,7 +224,6 @@ def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | Non
 def carry_out(
     settings: Settings,
     policy: Literal["uniform", "uncertainty", "compare"] | None,
-    algorithm: AlgorithmName | None,
     plan: "Plan",
 ) -> "list[Run]":
     """The runs, with a progress bar."""
@@ -232,15 +243,7 @@ def carry_out(
     try:
         with progress("Answering", total=plan.labels * max(1, len(names))) as advance:
             if names:
-                known = Settings.from_env()
-                given = replace(
-                    known,
-                    broker=settings.broker,
-                    prefix=settings.prefix,
-                    classes=settings.classes,
-                    algorithm=algorithm or known.algorithm,
-                )
-                return run_connected(simulate_policies(given, names, plan, advance))
+                return run_connected(simulate_policies(settings, names, plan, advance))
             return [run_connected(simulate(settings, plan, advance))]
     except (TasksOfOthers, BadSetting) as error:
         raise BadInput(str(error)) from None

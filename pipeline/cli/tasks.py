@@ -6,10 +6,10 @@ import click
 
 from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
-from pipeline.cli.options import settings_options
+from pipeline.cli.options import given_options
 from pipeline.cli.reading import of_project, reading_options
 from pipeline.files.reading import Reading
-from pipeline.settings import Settings
+from pipeline.project.given import Given
 
 if TYPE_CHECKING:
     from pipeline.records.tasks import Description, NamedDescription
@@ -29,8 +29,8 @@ def command() -> None:
 @reading_options(
     "task", "prior", "gold", example="task=HITId,prior=score", classes=False, skip=False
 )
-@settings_options("broker", "prefix", "classes")
-def import_tasks(settings: Settings, reading: Reading, path: str) -> None:
+@given_options("broker", "prefix", "classes")
+def import_tasks(given: Given, reading: Reading, path: str) -> None:
     """Register the tasks of a file, with priors and gold; `-` is standard input.
 
     TASKS.csv has the column task, and may have prior (the probability of +1, between 0 and 1: say,
@@ -38,20 +38,21 @@ def import_tasks(settings: Settings, reading: Reading, path: str) -> None:
     case. Commas, semicolons or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read
     too. An empty field leaves a task as it is. Nothing is sent if anything in the file is wrong.
 
-    Where classes have names (SBIC_CLASSES), gold is a name, and a prior has a probability of each
-    class: in columns p:CLASS, or in JSON Lines as an object.
+    Where the classes of the project have names, gold is a name, and a prior has a probability of
+    each class: in columns p:CLASS, or in JSON Lines as an object.
 
     \b
     Examples:
       sbic tasks import tasks.csv
       sbic tasks import batch.csv --columns task=HITId,gold=truth --positive yes --negative no
-      sbic tasks import pets.csv --classes cat,dog,bird
+      sbic tasks import pets.csv --prefix pets
       printf 'task,prior,gold\\nt1,0.3,\\nt2,,1\\n' | sbic tasks import -
     """
-    from pipeline.cli.connected import run_connected
+    from pipeline.cli.connected import in_project, run_connected
     from pipeline.files.errors import BadFile
     from pipeline.tools.describing import describe
 
+    settings = in_project(given)
     try:
         descriptions, unread = descriptions_of(path, reading, settings.crowd_classes)
     except BadFile as error:
@@ -108,21 +109,21 @@ def unread_note(columns: list[str]) -> str:
 
 @command.command("close", short_help="Assign tasks no more.")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
-@settings_options("broker", "prefix")
-def close(settings: Settings, tasks: tuple[str, ...]) -> None:
+@given_options("broker", "prefix")
+def close(given: Given, tasks: tuple[str, ...]) -> None:
     """Close tasks: they are assigned no more; labels that still arrive are counted.
 
     \b
     Examples:
       sbic tasks close t1 t2
     """
-    set_status(settings, tasks, "closed")
+    set_status(given, tasks, "closed")
 
 
 @command.command("open", short_help="Register tasks, or reopen closed ones.")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
-@settings_options("broker", "prefix")
-def open_tasks(settings: Settings, tasks: tuple[str, ...]) -> None:
+@given_options("broker", "prefix")
+def open_tasks(given: Given, tasks: tuple[str, ...]) -> None:
     """Open tasks: those nobody knew are registered, closed ones are reopened.
 
     A reopened task stays open, whatever the stop rules say, until it is closed by hand.
@@ -132,21 +133,20 @@ def open_tasks(settings: Settings, tasks: tuple[str, ...]) -> None:
       sbic tasks open t1 t2
       sbic tasks reopen t1 t2
     """
-    set_status(settings, tasks, "open")
+    set_status(given, tasks, "open")
 
 
 command.add_command(open_tasks, "reopen")
 
 
-def set_status(
-    settings: Settings, tasks: tuple[str, ...], status: Literal["open", "closed"]
-) -> None:
+def set_status(given: Given, tasks: tuple[str, ...], status: Literal["open", "closed"]) -> None:
     """Send the status of tasks; nothing is sent if one of them cannot be a task."""
-    from pipeline.cli.connected import run_connected
+    from pipeline.cli.connected import in_project, run_connected
     from pipeline.records.bad import BadRecord
     from pipeline.records.tasks import Description, encode_task, task_parser
     from pipeline.tools.describing import describe
 
+    settings = in_project(given)
     check = task_parser(settings.crowd_classes)
     descriptions: list[Description] = [{"task": task, "status": status} for task in tasks]
     try:

@@ -2,41 +2,39 @@
 
 import click
 
-from pipeline.cli.options import settings_options
-from pipeline.settings import Settings
+from pipeline.cli.options import given_options
+from pipeline.project.given import Given
+from pipeline.project.revision import PROJECT_SETTINGS
 
 
-@click.command("topics")
-@settings_options(
-    "broker",
-    "prefix",
-    "partitions",
-    "replication",
-    "labels_retention_hours",
-    "retention_hours",
-    "lease_seconds",
-)
-def command(settings: Settings) -> None:
-    """Create the topics that are missing, and check those that are there.
+@click.command("topics", short_help="Create a project: its topics and settings.")
+@given_options("broker", "prefix", *PROJECT_SETTINGS)
+def command(given: Given) -> None:
+    """Create a project with its topics and settings, or check one that is there.
 
-    If one that is there has the wrong partitions, replication, compaction or retention, it is
-    named, nothing at all is changed, and the exit status is 1.
+    The settings below are written down with the project: instances and tools take them from
+    there. If the project that is there has others, or a topic has the wrong partitions,
+    replication, compaction or retention, it is named, nothing at all is changed, and the exit
+    status is 1; `sbic project set` changes settings.
 
     \b
     Examples:
       sbic topics
       sbic topics --prefix birds --partitions 32
+      sbic topics --prefix pets --classes cat,dog,bird
       SBIC_BROKER=kafka://one:9092,two:9092 sbic topics --replication 3
     """
     from pipeline.cli.connected import run_connected
-    from pipeline.kafka.admin import ensure_topics
+    from pipeline.project.opening import open_project
     from pipeline.topics import Topics
 
-    created = {topic.name for topic in run_connected(ensure_topics(settings))}
-    topics = list(Topics(settings))
+    opened = run_connected(open_project(given))
+    created = {topic.name for topic in opened.created}
+    topics = list(Topics(opened.settings))
     width = max(len(topic.name) for topic in topics)
     for topic in topics:
         state = "created" if topic.name in created else "ok"
         click.echo(
-            f"{topic.name:<{width}}  {state:<7}  {topic.partitions} partitions, {topic.kept}"
+            f"{topic.name:<{width}}  {state:<7}  "
+            f"{topic.partitions} partition{'s' * (topic.partitions > 1)}, {topic.kept}"
         )

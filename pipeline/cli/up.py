@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from pipeline.cli.errors import BadInput
-from pipeline.cli.options import settings_options
+from pipeline.cli.options import given_options
 from pipeline.cli.own_broker import broker_options, folder_for, own_broker, what_is_kept
+from pipeline.project.given import Given
 from pipeline.settings import SPECS, Settings
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
@@ -22,9 +23,9 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
     help="How many instances share the work.",
 )
 @broker_options
-@settings_options(*(name for name in SPECS if name not in ("broker", "replication")))
+@given_options(*(name for name in SPECS if name not in ("broker", "replication")))
 def command(
-    settings: Settings, instances: int, port: int, data_dir: Path | None, ephemeral: bool
+    given: Given, instances: int, port: int, data_dir: Path | None, ephemeral: bool
 ) -> None:
     """Run a broker and the pipeline on this machine, until Ctrl-C.
 
@@ -38,29 +39,33 @@ def command(
       sbic up --instances 2 --ephemeral
       sbic up --port 19092 --prefix birds --web-port 7000
     """
-    from dataclasses import replace
-
     from pipeline.cli.connected import run_connected
-    from pipeline.kafka.admin import ensure_topics
+    from pipeline.project.opening import open_project
     from pipeline.tools.instances import instances_of
     from pipeline.tools.up import until_stopped
 
     folder = folder_for(data_dir, ephemeral)
-    if instances > settings.partitions:
-        raise BadInput(
-            f"{instances} instances cannot share {settings.partitions} partitions: "
-            "choose more --partitions or fewer --instances"
-        )
-    ports = web_ports(settings.web_port, instances)
+    ports = web_ports(given.values.get("web_port", SPECS["web_port"].default), instances)
+    if "partitions" in given.values:  # otherwise the project knows
+        check_share(instances, given.values["partitions"])
     with suppress(KeyboardInterrupt), own_broker(port, folder) as broker:
-        settings = replace(settings, broker=broker.url)
-        run_connected(ensure_topics(settings))
+        given = given.with_values(broker=broker.url)
+        check_share(instances, run_connected(open_project(given)).settings.partitions)
         kept = what_is_kept(folder)
         say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
         if broker.url != Settings().broker:
             say("up", f"other commands find it with: export SBIC_BROKER={broker.url}")
-        commands = instances_of(settings, ports)
+        commands = instances_of(given, ports)
         run_connected(until_stopped(broker, commands, log=say, say=loudly))
+
+
+def check_share(instances: int, partitions: int) -> None:
+    """Refuse more instances than there are partitions."""
+    if instances > partitions:
+        raise BadInput(
+            f"{instances} instances cannot share {partitions} partitions: "
+            "choose more --partitions or fewer --instances"
+        )
 
 
 def web_ports(first: int, instances: int) -> list[int]:

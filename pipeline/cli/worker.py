@@ -2,18 +2,20 @@
 
 import click
 
-from pipeline.cli.options import settings_options
-from pipeline.settings import SPECS, Settings
+from pipeline.cli.options import given_options
+from pipeline.project.given import Given
+from pipeline.settings import SPECS
 
 
 @click.command("worker")
-@settings_options(*SPECS)
-def command(settings: Settings) -> None:
+@given_options(*SPECS)
+def command(given: Given) -> None:
     """Run one instance of the pipeline: labels in, posteriors out; requests in, assignments out.
 
     Start more of them, on this machine or others, to share the partitions; up to as many as
-    there are partitions. Topics that are missing are created. SIGTERM stops it in good order
-    (exit status 0); after an unexpected error (70) nothing is lost, and the next start recovers.
+    there are partitions. The first one creates the project: its topics, and its settings, which
+    the others take from there (see `sbic project --help`). SIGTERM stops it in good order (exit
+    status 0); after an unexpected error (70) nothing is lost, and the next start recovers.
 
     \b
     Examples:
@@ -28,9 +30,14 @@ def command(settings: Settings) -> None:
     for ending in signal.SIGTERM, signal.SIGINT:  # until there is something to finish
         signal.signal(ending, lambda *_: os._exit(0))
 
-    from pipeline.agents.instance import run
+    from pipeline.agents.errors import CannotStart
+    from pipeline.agents.instance import run, set_up_logging
+    from pipeline.agents.waiting import opened_when_ready
     from pipeline.cli.connected import run_connected
-    from pipeline.kafka.admin import ensure_topics
 
-    run_connected(ensure_topics(settings))
-    run(settings)
+    set_up_logging()
+    try:
+        opened = run_connected(opened_when_ready(given))
+    except CannotStart as error:
+        raise click.ClickException(str(error)) from None
+    run(opened)

@@ -1,6 +1,6 @@
 """A crowd at work: a free worker gets a task from the policy, and their label is counted."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +9,7 @@ from pipeline.experiments.crowd import PRIOR, Crowd
 from pipeline.inference.labels import Labels
 from pipeline.inference.online import Online
 from pipeline.inference.online_forms import MOVE_ONE_TASK, online_form
+from pipeline.policies.answers import AnswerSet
 from pipeline.policies.scan import Scan
 from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
@@ -19,7 +20,7 @@ Observe = Callable[[int, int, int], float]
 class Sampling(Protocol):
     """What a simulation needs of a policy."""
 
-    def choose(self, answered: Set[int]) -> int | None:
+    def choose(self, answers: AnswerSet) -> int | None:
         """The task for a worker who has answered these."""
         ...
 
@@ -35,7 +36,7 @@ class Simulation:
         self._crowd = crowd
         self._policy = policy
         self._observe = observe
-        self._answered: list[set[int]] = [set() for _ in range(crowd.workers)]
+        self._answered = [AnswerSet() for _ in range(crowd.workers)]
         self._labels_of = [0] * crowd.tasks
         self._chosen: list[int] = []
         self._truth: list[int] = crowd.truth.tolist()
@@ -73,7 +74,8 @@ class Simulation:
 
 def uniform_run(crowd: Crowd, rng: np.random.Generator) -> Simulation:
     """The tasks are chosen without a look at the labels, which are only collected."""
-    return Simulation(crowd, Uniform(int(rng.integers(2**32))), lambda task, worker, label: 0.0)
+    policy = Uniform(range(crowd.tasks), int(rng.integers(2**32)))
+    return Simulation(crowd, policy, lambda task, worker, label: 0.0)
 
 
 def uncertainty_run(name: str, crowd: Crowd, rng: np.random.Generator) -> tuple[Simulation, Online]:
@@ -82,5 +84,8 @@ def uncertainty_run(name: str, crowd: Crowd, rng: np.random.Generator) -> tuple[
     algorithm = online_form(name, *size, PRIOR, rng)
     seed = int(rng.integers(2**32))
     policy: Sampling
-    policy = Uncertainty(seed) if name in MOVE_ONE_TASK else Scan(algorithm.score, seed)
+    if name in MOVE_ONE_TASK:
+        policy = Uncertainty(range(crowd.tasks), seed)
+    else:
+        policy = Scan(algorithm.score, seed)
     return Simulation(crowd, policy, algorithm.observe), algorithm

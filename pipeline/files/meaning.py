@@ -87,7 +87,9 @@ def outside(label: str, reading: Reading) -> str:
     """
     answers = reading.answers or ()
     names = ", ".join([*map(shortened, answers[:10]), *(["..."] if answers[10:] else [])])
+    short = shortened(label)
+    way_out = f"to take it for a skip: --skip {short}"
     if reading.classes_from:
         names = f"{reading.classes_from}: {names}"
-    short = shortened(label)
-    return f"the label '{short}' is none of {names} (to take it for a skip: --skip {short})"
+        way_out += "; to add it to the classes: sbic project set"
+    return f"the label '{short}' is none of {names} ({way_out})"

@@ -152,7 +152,9 @@ def _gold(text: str, golds: dict[str, int | str], classes: tuple[str, ...]) -> i
         known = ", ".join([*map(shortened, [*golds][:10]), *(["..."] if len(golds) > 10 else [])])
         way_out = ""
         if classes == SIGNS and "1" in golds:
-            way_out = " (to map others: --positive and --negative; for names: --classes)"
+            way_out = (
+                " (to map others: --positive and --negative; for names: sbic project set classes)"
+            )
         raise ValueError(
             f"gold is {known}, or nothing if it is not known, not '{shortened(text)}'{way_out}"
         )

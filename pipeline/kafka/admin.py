@@ -22,6 +22,7 @@ from pipeline.topics import Topic, Topics
 
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30
+OF_THE_TOPIC = 1  # where a configuration is from, in answers from version 1 on
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ async def ensure_topics(settings: Settings) -> list[Topic]:
     Raises `Unreachable`, `WrongTopics` or `Refused`.
     """
     topics = list(Topics(settings))
-    async with _admin(settings) as admin:
+    async with connected_admin(settings) as admin:
         found = await _find(admin, topics)
         _check(topics, found)
         missing = [topic for topic in topics if topic.name not in found]
@@ -52,18 +53,59 @@ async def ensure_topics(settings: Settings) -> list[Topic]:
         return [topic for topic in missing if topic not in faster]
 
 
-async def check_topics(settings: Settings) -> list[Topic]:
+async def check_topics(settings: Settings, without: Collection[Topic] = ()) -> list[Topic]:
     """The topics that are missing; raises as `ensure_topics` does, and changes nothing."""
-    topics = list(Topics(settings))
-    async with _admin(settings) as admin:
+    topics = [topic for topic in Topics(settings) if topic not in without]
+    async with connected_admin(settings) as admin:
         found = await _find(admin, topics)
     _check(topics, found)
     return [topic for topic in topics if topic.name not in found]
 
 
+async def alter_topics(settings: Settings) -> None:
+    """Configure the topics that are there as the settings say; what else is configured stays."""
+    topics = list(Topics(settings))
+    async with connected_admin(settings) as admin:
+        wrong = _misconfigured(topics, await _find(admin, topics))
+        if not wrong:
+            return
+        (response,) = await admin.alter_configs(
+            [
+                ConfigResource(
+                    ConfigResourceType.TOPIC,
+                    topic.name,
+                    {**await _own_config(admin, topic.name), **topic.config},
+                )
+                for topic in wrong
+            ]
+        )
+        for error_code, message, _, name in response.resources:
+            if error_code:
+                raise Refused(f"Kafka does not configure {name}: {why(error_code, message)}")
+        while True:
+            if not _misconfigured(wrong, await _find(admin, wrong)):
+                return
+            await asyncio.sleep(0.05)
+
+
+def _misconfigured(topics: Iterable[Topic], found: Mapping[str, Found]) -> list[Topic]:
+    return [
+        topic
+        for topic in topics
+        if topic.name in found and not topic.config.items() <= found[topic.name].config.items()
+    ]
+
+
+async def _own_config(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
+    """What is configured for this topic itself, not for all of the broker."""
+    (response,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+    ((_, _, _, _, entries),) = response.resources
+    return {entry[0]: entry[1] for entry in entries if entry[3] == OF_THE_TOPIC}
+
+
 async def partitions_of(settings: Settings, topic: str) -> int:
     """How many partitions a topic has; raises `Unreachable` or `MissingTopic`."""
-    async with _admin(settings) as admin:
+    async with connected_admin(settings) as admin:
         # all topics are asked for, since asking for one that is missing may create it
         for entry in await admin.describe_topics():
             if entry["topic"] == topic:
@@ -73,7 +115,7 @@ async def partitions_of(settings: Settings, topic: str) -> int:
 
 async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
     """The offsets that a group has committed, by partition."""
-    async with _admin(settings) as admin:
+    async with connected_admin(settings) as admin:
         offsets = await admin.list_consumer_group_offsets(group)
     return {
         tp.partition: metadata.offset
@@ -83,7 +125,8 @@ async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[
 
 
 @asynccontextmanager
-async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+async def connected_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client; what it raises becomes a `ClusterError`."""
     addresses = settings.bootstrap_servers
     admin = AIOKafkaAdminClient(
         bootstrap_servers=addresses, request_timeout_ms=ANSWER_SECONDS * 1000
@@ -130,7 +173,7 @@ async def _configs(
         if error_code == UnknownTopicOrPartitionError.errno:
             continue  # so new that this broker has not heard of it
         if error_code:
-            raise Refused(f"cannot read the configuration of {name}: {_why(error_code, message)}")
+            raise Refused(f"cannot read the configuration of {name}: {why(error_code, message)}")
         configs[name] = {entry[0]: entry[1] for entry in entries}
     return configs
 
@@ -184,7 +227,7 @@ async def _create(
         if error_code == TopicAlreadyExistsError.errno:
             there.add(name)
         elif error_code:
-            raise Refused(f"Kafka does not create {name}: {_why(error_code, message)}")
+            raise Refused(f"Kafka does not create {name}: {why(error_code, message)}")
     return [topic for topic in topics if topic.name in there]
 
 
@@ -202,6 +245,11 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _why(error_code: int, message: str | None) -> str:
+def why(error_code: int, message: str | None) -> str:
+    """The name of an error of Kafka, with what it says.
+
+    >>> why(36, "Topic 'birds.labels' already exists.")
+    "TopicAlreadyExists: Topic 'birds.labels' already exists."
+    """
     name = for_code(error_code).__name__.removesuffix("Error")
     return f"{name}: {message}" if message else name

@@ -1,85 +1,106 @@
 """What every policy is: the open tasks in order of a key, smallest first."""
 
-from collections.abc import Container, Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from hashlib import blake2b
-from heapq import heapify, heappop, heappush, heapreplace
-from math import inf
-from typing import Generic
 
-from pipeline.policies.entry import Entry, Place, Task
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.inference.labels import Floats, Ints
+from pipeline.policies import order
+from pipeline.policies.answers import Answers
+from pipeline.policies.order import (
+    KEY,
+    NONE,
+    OPEN,
+    ROW,
+    RUNS,
+    SALT,
+    SIZE,
+    TASKS,
+    Place,
+    Weights,
+)
 from pipeline.policies.progress import ProgressOfWorkers
-from pipeline.policies.sorted_runs import SortedRuns
 
 
-class Policy(Generic[Task]):
-    """The entries (key, tie, task) of all open tasks: a sorted front, and the rest in a heap.
+class Policy:
+    """The open tasks, as numbers: `names[number]` is what they are called everywhere.
 
-    The front has all that a choice ever passed over, so that answered tasks are passed over again
-    without being moved. In the heap, an entry whose task has a newer one is dropped where it is
-    met.
+    The lead of a task is how far its likeliest class is ahead of the second, in log-odds: never
+    negative, and |log-odds| where there are two classes.
 
     Equal keys are common (every task begins with the same), and how they are ordered matters: by
     index, or by any order that stays, the same tasks meet the same workers again and again, and
     the crowd closes into blocks. So a task draws its place among equals anew with every label:
-    a pseudo-random number made of the seed, the task and its count, the same in every process
-    and whatever came before.
+    a pseudo-random number made of the seed, the task's name and its count, the same in every
+    process and whatever came before.
     """
 
-    def __init__(self, seed: int = 0) -> None:
-        self._seed = str(seed).encode()[:16]
-        self._current: dict[Task, Entry[Task]] = {}
-        self._salt: dict[Task, int] = {}
-        self._front: SortedRuns[Entry[Task]] = SortedRuns()
-        self._end: Place = (-inf,)  # of the front
-        self._heap: list[Entry[Task]] = []  # all after the end of the front
-        self._progress = ProgressOfWorkers(self._current)
+    def __init__(self, names: Sequence[Hashable], weights: Weights, seed: int) -> None:
+        self._names = names
+        self._hash = blake2b(digest_size=7, key=str(seed).encode()[:16])
+        self._order = order.empty_order(weights)
+        self._progress = ProgressOfWorkers()
 
     def __len__(self) -> int:
         """How many tasks are open."""
-        return len(self._current)
+        return int(self._order.whole[OPEN])
 
-    def __contains__(self, task: Task) -> bool:
-        return task in self._current
+    def __contains__(self, task: int) -> bool:
+        place = self._order.place
+        return task < len(place) and bool(place[task, KEY] != NONE)
 
-    def update(self, task: Task, labels: int, lead: float, in_flight: int = 0) -> None:
-        """Open `task`, or let its place follow its labels, lead and assignments in flight.
+    def update(self, task: int, labels: int, lead: float, in_flight: int = 0) -> None:
+        """Open `task`, or let its place follow its labels, lead and assignments in flight."""
+        while not order.update(self._order, task, labels, lead, in_flight):
+            self._make_room(np.array([task]))
 
-        The lead is how far the likeliest class is ahead of the second, in log-odds: never
-        negative, and |log-odds| where there are two classes.
-        """
-        raise NotImplementedError
-
-    def remove(self, task: Task) -> None:
+    def remove(self, task: int) -> None:
         """Close `task`: it is not chosen again until the next `update`."""
-        entry = self._current.pop(task, None)
-        if entry is not None:
-            del self._salt[task]
-            if entry <= self._end:
-                self._front.remove(entry)
+        order.remove(self._order, task)
 
-    def choose(self, answered: Container[Task], worker: Hashable | None = None) -> Task | None:
-        """The first task not in `answered`, which stays open; None where there is no such task.
+    def follow(
+        self,
+        tasks: Ints,
+        is_open: NDArray[np.bool_],
+        labels: Ints,
+        leads: Floats,
+        in_flight: Ints,
+    ) -> None:
+        """Update the tasks that are open, and remove the others."""
+        columns, done = (tasks, is_open, labels, leads, in_flight), 0
+        while (done := order.follow(self._order, *columns, done)) < len(tasks):
+            self._make_room(tasks[done:][is_open[done:]])
+
+    def choose(self, answers: Answers, worker: Hashable | None = None) -> int | None:
+        """The first task that is new to the worker, and stays open; None where there is none.
 
         When a worker is named, what they had answered when they last asked is not looked at
-        again: a task that is in `answered` no longer has to be given to `allow`.
+        again: a task that is among their answers no longer has to be given to `allow`.
         """
-        progress = None if worker is None else self._progress.follow(worker, answered)
+        progress = self._progress.follow(self._order, worker, answers)
         if progress is None:
-            entry, passed = self._walk(answered)
-            if worker is not None:
-                self._progress.keep(worker, entry or self._end, passed)
+            start, passed = order.FIRST, 0
+        elif len(progress.moved):
+            return int(progress.moved[0])
         else:
-            task = progress.first_moved(answered)
-            if task is not None:
-                return task
-            entry, passed = self._walk(answered, progress.start)
-            progress.start = entry or self._end
-            progress.passed = min(progress.passed + passed, len(self._current))
-        return None if entry is None else entry[2]
+            start, passed = progress.start, progress.passed
+        chosen = None
+        for tasks in self._since(start):
+            first = answers.first_new(tasks)
+            passed += first
+            if first < len(tasks):
+                chosen = int(tasks[first])
+                break
+        if worker is not None:
+            self._progress.keep(self._order, worker, chosen, passed)
+        return chosen
 
-    def allow(self, task: Task, worker: Hashable) -> None:
+    def allow(self, task: int, worker: Hashable) -> None:
         """Let `worker` get `task` again, which is no longer among their answers."""
-        self._progress.allow(task, worker)
+        if task in self:
+            self._progress.allow(task, worker)
 
     def forget(self) -> None:
         """Look at all tasks anew when a worker asks again, whatever became of their answers."""
@@ -90,57 +111,19 @@ class Policy(Generic[Task]):
         """Whether `allow` has to be called."""
         return bool(self._progress.by_worker)
 
-    def _walk(
-        self, answered: Container[Task], start: Place | None = None
-    ) -> tuple[Entry[Task] | None, int]:
-        """The first entry from `start` on whose task is not answered; how many come before it."""
-        passed = 0
-        for entry in self._front if start is None else self._front.since(start):
-            if entry[2] not in answered:
-                return entry, passed
-            passed += 1
-        heap, current = self._heap, self._current
-        while heap:
-            entry = heap[0]
-            is_current = current.get(entry[2]) is entry
-            if is_current and entry[2] not in answered:
-                return entry, passed
-            heappop(heap)
-            if is_current:
-                self._front.add(entry)
-                self._end = entry
-                passed += 1
-        return None, passed
+    def _since(self, start: Place) -> Iterator[Ints]:
+        """The tasks from `start` on, a run at a time."""
+        _, starts, runs, *_ = self._order
+        number, at = (0, 0) if start == order.FIRST else order.find(self._order, *start, NONE)
+        for row in starts[number : self._order.whole[RUNS], ROW]:
+            yield runs[row, TASKS + at : TASKS + runs[row, SIZE]]
+            at = 0
 
-    def _place(self, task: Task, key: float, labels: int, in_flight: int) -> None:
-        """Give `task` this key, in place of the one it had."""
-        salt = self._salt.get(task)
-        if salt is None:
-            salt = self._salt[task] = self._draw(task)
-        # The middle bits of a product depend on all bits of both numbers; Python's own hash of
-        # a tuple is the same in every process too, but leaves equals in similar orders.
-        step = labels + (in_flight << 32)
-        tie = ((salt ^ step * 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93 >> 32) & 0xFFFFFFFFFFFFFFF
-        entry = (key, tie, task)
-        heap, current, end = self._heap, self._current, self._end
-        before = current.get(task)
-        if before == entry:
-            return
-        if before is not None and before <= end:
-            self._front.remove(before)
-        current[task] = entry
-        if entry <= end:
-            self._front.add(entry)
-        elif heap and heap[0] is before:  # chosen just now: the usual case
-            heapreplace(heap, entry)
-        else:
-            heappush(heap, entry)
-            if len(heap) > 2 * len(current) + 64:
-                self._heap = [entry for entry in current.values() if entry > end]
-                heapify(self._heap)
-        if self._progress.by_worker:
-            self._progress.changed(task)
-
-    def _draw(self, task: Task) -> int:
-        digest = blake2b(repr(task).encode(), digest_size=7, key=self._seed).digest()
-        return int.from_bytes(digest, "big")
+    def _make_room(self, tasks: Ints) -> None:
+        """For tasks that are opened, and draw what their places among equals are made of."""
+        self._order = order.with_room(self._order, int(tasks.max()) + 1)
+        salts = self._order.place[:, SALT]
+        for task in tasks[salts[tasks] == NONE].tolist():
+            drawn = self._hash.copy()
+            drawn.update(repr(self._names[task]).encode())
+            salts[task] = int.from_bytes(drawn.digest(), "big")

@@ -1,104 +1,70 @@
 """How far workers with many answers have come in the order, so that they need not start over."""
 
 from collections import OrderedDict
-from collections.abc import Container, Hashable, Mapping
-from heapq import heappop, heappush
-from typing import Generic
+from collections.abc import Hashable
 
-from pipeline.policies.entry import Entry, Place, Task
+import numpy as np
 
-WORTH = 128  # tasks passed over; fewer are passed over again as fast
+from pipeline.inference.labels import Ints
+from pipeline.policies.answers import Answers
+from pipeline.policies.order import LAST, MOVES, OPEN, Order, Place, moved_before, place_of
+
+WORTH = 512  # tasks passed over; fewer are passed over again as fast
 WORKERS = 1000  # at most, whose progress is kept
-CHANGES = 1 << 16  # at most, that are kept for all of them
 
 
-class Progress(Generic[Task]):
-    """A worker has answered every open task before `start`, except some of those in `moved`.
+class Progress:
+    """A worker has answered every open task before `start`, except some of those in `moved`."""
 
-    `moved` is a heap of the entries that came before `start` later. One whose task has a newer
-    entry, or is answered, is dropped where it is met.
-    """
+    __slots__ = ("looks", "moved", "passed", "seen", "start")
 
-    __slots__ = ("_current", "moved", "passed", "seen", "start")
-
-    def __init__(
-        self, current: Mapping[Task, Entry[Task]], start: Place, passed: int, seen: int
-    ) -> None:
-        self._current = current
+    def __init__(self, start: Place, passed: int, seen: int) -> None:
         self.start = start
         self.passed = passed  # about how many tasks are answered before `start`
-        self.moved: list[Entry[Task]] = []
+        self.moved: Ints = np.zeros(0, np.int64)  # before `start` later, in order
         self.seen = seen  # how many changes `moved` has followed
-
-    def first_moved(self, answered: Container[Task]) -> Task | None:
-        """The first of the tasks before `start` that is not in `answered`."""
-        moved, current = self.moved, self._current
-        while moved:
-            task = moved[0][2]
-            if current.get(task) is moved[0] and task not in answered:
-                return task
-            heappop(moved)
-        return None
+        self.looks = 0  # at tasks that may have moved
 
 
-class ProgressOfWorkers(Generic[Task]):
-    """The progress of the workers who asked last, and the tasks that have changed meanwhile.
+class ProgressOfWorkers:
+    """The progress of the workers who asked last.
 
-    Progress is dropped where a walk past all that the worker has answered is cheaper than to
-    follow the changes.
+    It is dropped where a walk past all that the worker has answered would have cost less than to
+    follow the changes has.
     """
 
-    def __init__(self, current: Mapping[Task, Entry[Task]]) -> None:
-        self._current = current
-        self.by_worker: OrderedDict[Hashable, Progress[Task]] = OrderedDict()
-        self._changes: list[Task] = []
-        self._dropped = 0  # changes that came before those
+    def __init__(self) -> None:
+        self.by_worker: OrderedDict[Hashable, Progress] = OrderedDict()
 
-    def changed(self, task: Task) -> None:
-        """A task has a new entry: to be called while there is progress to follow it."""
-        self._changes.append(task)
-        if len(self._changes) > CHANGES:
-            self._dropped += CHANGES // 2
-            del self._changes[: CHANGES // 2]
-
-    def allow(self, task: Task, worker: Hashable) -> None:
+    def allow(self, task: int, worker: Hashable) -> None:
         """A worker may get a task again."""
-        progress, entry = self.by_worker.get(worker), self._current.get(task)
-        if progress is not None and entry is not None and entry < progress.start:
-            heappush(progress.moved, entry)
+        progress = self.by_worker.get(worker)
+        if progress is not None:
+            progress.moved = np.append(progress.moved, task)
 
-    def forget(self, worker: Hashable) -> None:
-        """Drop a worker's progress."""
-        self.by_worker.pop(worker, None)
-
-    def follow(self, worker: Hashable, answered: Container[Task]) -> Progress[Task] | None:
-        """A worker's progress after all changes, if it is kept."""
+    def follow(self, order: Order, worker: Hashable, answers: Answers) -> Progress | None:
+        """A worker's progress after all changes, if it is kept; the first in `moved` is new."""
         progress = self.by_worker.get(worker)
         if progress is None:
             return None
-        unseen = self._dropped + len(self._changes) - progress.seen
-        if unseen > min(len(self._changes), progress.passed // 4):
-            self.forget(worker)
+        unseen = int(order.whole[MOVES]) - progress.seen
+        progress.looks += len(progress.moved) + unseen
+        if unseen > len(order.changes) or progress.looks > progress.passed:
+            del self.by_worker[worker]
             return None
-        start, moved = progress.start, progress.moved
-        for task in self._changes[-unseen:] if unseen else ():
-            entry = self._current.get(task)
-            if entry is not None and entry < start and task not in answered:
-                heappush(moved, entry)
-        if len(moved) > progress.passed // 8:
-            self.forget(worker)
-            return None
-        progress.seen += unseen
+        if unseen or len(progress.moved):
+            moved = moved_before(order, progress.start, progress.moved, progress.seen)
+            progress.moved = moved[answers.first_new(moved) :]
+            progress.seen += unseen
         self.by_worker.move_to_end(worker)
         return progress
 
-    def keep(self, worker: Hashable, start: Place, passed: int) -> None:
-        """Keep, if it is worth it, that a worker has answered all tasks before `start`."""
+    def keep(self, order: Order, worker: Hashable, task: int | None, passed: int) -> None:
+        """Keep, if it is worth it, that a worker has answered all tasks before this one."""
         if passed < WORTH:
             return
-        if not self.by_worker:
-            self._changes.clear()  # nobody follows them
-        seen = self._dropped + len(self._changes)
-        self.by_worker[worker] = Progress(self._current, start, passed, seen)
+        start = LAST if task is None else place_of(order, task)
+        passed = min(passed, int(order.whole[OPEN]))
+        self.by_worker[worker] = Progress(start, passed, int(order.whole[MOVES]))
         if len(self.by_worker) > WORKERS:
             self.by_worker.popitem(last=False)

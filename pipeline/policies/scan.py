@@ -11,16 +11,16 @@ from pipeline.inference.compiled import compiled
 class Scan:
     """The task with the smallest |score|, ties in a random order drawn from the seed.
 
-    A heap (`Uncertainty`) follows an algorithm that moves one task with each label. KOS, AMF, EM,
+    An order (`Uncertainty`) follows an algorithm that moves one task with each label. KOS, AMF, EM,
     MC and Sorted SBIC move the score of all tasks, and to look at all of them is then as cheap as
     to read what has moved.
 
     >>> score = np.array([0.5, -0.2, 0.9])
     >>> policy = Scan(score)
-    >>> policy.choose(answered=[]), policy.choose(answered=[1])
+    >>> policy.choose(answers=[]), policy.choose(answers=[1])
     (1, 0)
     >>> score[:] = 1, 2, 3  # the algorithm's own array: there is nothing to hand over
-    >>> policy.choose(answered=[])
+    >>> policy.choose(answers=[])
     0
     """
 
@@ -30,13 +30,13 @@ class Scan:
         self._place_among_equals = self._rng.random(len(score))
         self._is_answered = np.zeros(len(score), np.bool_)
 
-    def choose(self, answered: Collection[int]) -> int | None:
-        """The first task not in `answered`; None where there is no such task."""
+    def choose(self, answers: Collection[int]) -> int | None:
+        """The first task not in `answers`; None where there is no such task."""
         is_answered = self._is_answered
-        for task in answered:
+        for task in answers:
             is_answered[task] = True
         first = least_certain(self._score, self._place_among_equals, is_answered)
-        for task in answered:
+        for task in answers:
             is_answered[task] = False
         return first if first >= 0 else None
 

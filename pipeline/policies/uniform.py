@@ -1,21 +1,21 @@
 """Uniform sampling (equation 1): every task gets the same number of labels."""
 
-from pipeline.policies.entry import Task
+from collections.abc import Hashable, Sequence
+
+from pipeline.policies.order import Weights
 from pipeline.policies.policy import Policy
 
 
-class Uniform(Policy[Task]):
+class Uniform(Policy):
     """The open task with the fewest labels, those in flight counted.
 
-    >>> policy = Uniform(seed=1)
-    >>> policy.update("t1", labels=2, lead=0.0)
-    >>> policy.update("t2", labels=3, lead=0.0)
-    >>> policy.choose(answered=set())
-    't1'
-    >>> policy.choose(answered={"t1"})
-    't2'
+    >>> from pipeline.policies.answers import AnswerSet
+    >>> policy = Uniform(["t1", "t2"], seed=1)
+    >>> policy.update(0, labels=2, lead=0.0)
+    >>> policy.update(1, labels=3, lead=0.0)
+    >>> policy.choose(AnswerSet()), policy.choose(AnswerSet({0}))
+    (0, 1)
     """
 
-    def update(self, task: Task, labels: int, lead: float, in_flight: int = 0) -> None:
-        """Open `task`, or let its place follow its labels and assignments in flight."""
-        self._place(task, labels + in_flight, labels, in_flight)
+    def __init__(self, names: Sequence[Hashable], seed: int = 0) -> None:
+        super().__init__(names, Weights(label=1.0, lead=0.0, in_flight=1.0), seed)

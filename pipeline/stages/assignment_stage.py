@@ -1,10 +1,10 @@
 """The policy agent's step: requests in, assignments out; knows what each worker may not get."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Generic, Literal, NamedTuple, cast
+from typing import Generic, Literal, NamedTuple
 
 import numpy as np
 
@@ -79,34 +79,39 @@ class Answered(Generic[R]):
 
 
 class NotAgain:
-    """The tasks that a worker has answered, skipped or holds, or held until the lease expired."""
+    """The tasks that a worker has answered, skipped or holds, or held until the lease was over."""
 
-    __slots__ = ("crowd", "leases", "skipped", "worker")
+    __slots__ = ("crowd", "leased", "skipped", "worker")
 
-    def __init__(self, crowd: Crowd, worker: int | None, *leases: Collection[str]) -> None:
+    def __init__(self, crowd: Crowd, worker: int | None, *leases: Iterable[str]) -> None:
         self.crowd = crowd
         self.worker = worker
         self.skipped = crowd.skipped.get(worker, NOTHING) if worker is not None else NOTHING
-        self.leases = [lease for lease in leases if lease]
+        self.leased = [crowd.tasks.known(task) for tasks in leases for task in tasks]
 
-    def __contains__(self, task: object) -> bool:
-        if any(task in lease for lease in self.leases):
-            return True
-        number = self.crowd.tasks.known(cast(str, task))
-        if self.worker is None or number is None:
-            return False
-        return number in self.skipped or self.crowd.engine.has_answered(self.worker, number)
+    def first_new(self, tasks: Ints) -> int:
+        """The place of the first of these tasks that is new to the worker, or their number."""
+        place = 0
+        while True:
+            if self.worker is not None:
+                place = self.crowd.engine.first_unanswered(self.worker, tasks, place)
+            if place == len(tasks):
+                return place
+            task = int(tasks[place])
+            if task not in self.skipped and task not in self.leased:
+                return place
+            place += 1
 
     def __len__(self) -> int:
         answered = 0 if self.worker is None else self.crowd.engine.given(self.worker)
-        return answered + len(self.skipped) + sum(map(len, self.leases))
+        return answered + len(self.skipped) + len(self.leased)
 
 
 class AssignmentStage:
     """Gives each worker the open task that the policy puts first among those new to them.
 
     The policy follows the task view and the leases: a request costs what has changed since the
-    last one, and a choice from a heap. Gold tasks are kept apart, in an order of their own.
+    last one, and a look at the first tasks. Gold tasks are kept apart, in an order of their own.
     """
 
     def __init__(self, workers: WorkerStage, leases: Leases, rules: Rules, prior: Prior) -> None:
@@ -114,8 +119,8 @@ class AssignmentStage:
         self.crowd = workers.crowd
         self.leases = leases
         self.rules = rules
-        self.policy = policy_of(rules.policy, rules.seed, prior)
-        self.gold: Policy[str] = Uniform(rules.seed)
+        self.policy = policy_of(rules.policy, self.crowd.tasks.names, rules.seed, prior)
+        self.gold: Policy = Uniform(self.crowd.tasks.names, rules.seed)
         self.gold_rate = GoldRate(rules.gold_rate, rules.seed)
 
     def answer(self, partition: int, records: Sequence[R], now: int, answered: Answered[R]) -> None:
@@ -218,24 +223,23 @@ class AssignmentStage:
 
     def _allow(self, worker: str, task: str) -> None:
         """A worker may get a task again."""
-        self.policy.allow(task, worker)
-        self.gold.allow(task, worker)
+        number = self.crowd.tasks.known(task)
+        if number is not None:
+            self.policy.allow(number, worker)
+            self.gold.allow(number, worker)
 
     def _place(self, tasks: Ints) -> None:
-        crowd = self.crowd
+        """Let the policies follow these tasks."""
+        crowd, names, leased = self.crowd, self.crowd.tasks.names, self.leases.in_flight
         labels, golds, leads = crowd.engine.overview(tasks)
         if not crowd.is_alone:
             labels = np.where(crowd.is_own_task(tasks), labels, crowd.task.told_labels[tasks])
-        columns = tasks, crowd.task.reason[tasks], golds, labels, leads
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for number, reason, gold, given, lead in rows:
-            task = crowd.tasks.names[number]
-            here, other = (self.policy, self.gold) if gold < 0 else (self.gold, self.policy)
-            other.remove(task)
-            if reason == OPEN:
-                here.update(task, given, lead, self.leases.in_flight(task))
-            else:
-                here.remove(task)
+        in_flight = np.array([leased(names[task]) for task in tasks.tolist()])
+        is_open = crowd.task.reason[tasks] == OPEN
+        if len(self.gold) or golds.max() >= 0:
+            self.gold.follow(tasks, is_open & (golds >= 0), labels, leads, in_flight)
+            is_open &= golds < 0
+        self.policy.follow(tasks, is_open, labels, leads, in_flight)
 
     def _give(
         self,
@@ -272,14 +276,16 @@ class AssignmentStage:
         if worker is not None and self._is_blocked(worker, labels):
             return None, Refusal.WORKER_BLOCKED
         self.refresh(now)
-        not_again = NotAgain(self.crowd, worker, self.leases.of(name), self.leases.expired(name))
+        leases = self.leases
+        over = leases.expired(name), leases.ended(name)
+        not_again = NotAgain(self.crowd, worker, leases.of(name), *over)
         if self.gold_rate.is_due(name, len(not_again), labels):
             gold = self.gold.choose(not_again, name)
             if gold is not None:
-                return gold, "gold"
+                return self.crowd.tasks.names[gold], "gold"
         task = self.policy.choose(not_again, name)
         if task is not None:
-            return task, self.rules.policy
+            return self.crowd.tasks.names[task], self.rules.policy
         if len(self.policy):
             return None, Refusal.ALL_ANSWERED
         spent = self.rules.budget is not None and self.crowd.labels >= self.rules.budget
@@ -298,15 +304,15 @@ class AssignmentStage:
         answered.given.setdefault(lease.partition, []).append(Given(worker, value))
 
 
-def policy_of(name: PolicyName, seed: int, prior: Prior) -> Policy[str]:
+def policy_of(name: PolicyName, tasks: Sequence[str], seed: int, prior: Prior) -> Policy:
     """The policy of this name; a label to come weighs log(α / β), as a stranger's does.
 
-    >>> policy_of("uniform", 1, Prior()).__class__.__name__
+    >>> policy_of("uniform", ["t1", "t2"], 1, Prior()).__class__.__name__
     'Uniform'
     """
     if name == "uniform":
-        return Uniform(seed)
-    return Uncertainty(seed, max(LEAST_WEIGHT, abs(log(prior.alpha / prior.beta))))
+        return Uniform(tasks, seed)
+    return Uncertainty(tasks, seed, max(LEAST_WEIGHT, abs(log(prior.alpha / prior.beta))))
 
 
 def outcomes() -> Iterator[str]:

@@ -28,8 +28,10 @@ class Leases:
 
     A lease ends with the label, a skip, or its expiry. An expired one is remembered for another
     `memory`: the worker's label may be on its way, or waiting while an instance is replaced, and
-    must not meet the same task again. `changed` has the tasks that have more or fewer leases than
-    when it was last emptied.
+    must not meet the same task again. Nor may it when another instance says that a lease has ended:
+    that is told at once, and after a crash the label may have to be taken again. Such a lease is
+    remembered until its time would have been over. `changed` has the tasks that have more or fewer
+    leases than when it was last emptied.
 
     >>> leases = Leases()
     >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
@@ -48,6 +50,7 @@ class Leases:
         self.forgotten: list[tuple[str, str]] = []  # worker and task of those no longer remembered
         self._running = TimedLeases(extra=0)
         self._expired = TimedLeases(extra=memory)
+        self._ended = TimedLeases(extra=0)
         self._in_flight: dict[str, int] = {}
         self._answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
 
@@ -56,8 +59,8 @@ class Leases:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no lease is running, and none that expired is remembered."""
-        return not self._running and not self._expired
+        """Whether no lease is running, and none that is over is remembered."""
+        return not (self._running or self._expired or self._ended)
 
     def of(self, worker: str) -> Mapping[str, Lease]:
         """The leases of a worker, by task."""
@@ -66,6 +69,10 @@ class Leases:
     def expired(self, worker: str) -> Mapping[str, Lease]:
         """The leases that a worker let expire and that are remembered, by task."""
         return self._expired.of(worker)
+
+    def ended(self, worker: str) -> Mapping[str, Lease]:
+        """The leases of a worker that have ended elsewhere before their time, by task."""
+        return self._ended.of(worker)
 
     def in_flight(self, task: str) -> int:
         """With how many workers a task is now."""
@@ -79,8 +86,9 @@ class Leases:
         """Take a record of a partition of the topic; one that came before changes nothing."""
         worker, task, name, expires_at, ended = assignment
         if ended:
-            if task is not None:
-                self.end(worker, task, name)
+            lease = self.end(worker, task, name) if task is not None else None
+            if task is not None and lease is not None:
+                self._ended.add(worker, task, lease)
             return
         source, place, offset, number = place_of(name)
         request = Request(source, place, offset, worker)
@@ -103,15 +111,17 @@ class Leases:
         return lease
 
     def forget(self, worker: str, task: str, name: str | None = None) -> None:
-        """Remember an expired lease no longer, if there is one (with a name: that one)."""
+        """Remember a lease that is over no longer, if there is one (with a name: that one)."""
         self._expired.drop(worker, task, name)
+        self._ended.drop(worker, task, name)
 
     def expire(self, now: int) -> None:
         """End the leases whose time is over, and forget those that were over long ago."""
         for worker, task, lease in self._running.take_due(now):
             self._count(task, -1)
             self._expired.add(worker, task, lease)
-        self.forgotten += [(worker, task) for worker, task, _ in self._expired.take_due(now)]
+        for remembered in (self._expired, self._ended):
+            self.forgotten += [(worker, task) for worker, task, _ in remembered.take_due(now)]
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
         self.end(worker, task)  # a worker who was given the task again has the newer lease

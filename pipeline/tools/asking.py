@@ -12,11 +12,11 @@ from aiokafka.structs import RecordMetadata
 from orjson import JSONDecodeError, dumps, loads
 
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.connection import connected
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request
 from pipeline.settings import Settings
-from pipeline.tools.connection import connected
 from pipeline.tools.reading import Reader, reading
 from pipeline.topics import Topics
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.broker.ports import free_port
-from pipeline.kafka.admin import ensure_topics
+from pipeline.project.given import Given
+from pipeline.project.opening import open_project
 from pipeline.settings import AlgorithmName, Settings
 from pipeline.tools.asking import Asker, NoAnswer
 from pipeline.tools.crowd_at_work import CrowdAtWork, Plan
@@ -136,8 +137,9 @@ class Demo:
         log: list[str] = []
         commands = []
         for algorithm, settings in self.settings.items():
-            await ensure_topics(settings)
-            commands += instances_of(settings, self.ports[algorithm])
+            given = Given.of(settings)
+            await open_project(given)
+            commands += instances_of(given, self.ports[algorithm])
 
         def keep(name: str, line: str) -> None:
             log.append(f"{name} | {line}")

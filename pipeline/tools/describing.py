@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaProducer
 
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.connection import connected
 from pipeline.partitioner import partition_of
 from pipeline.progress import progress
 from pipeline.records.tasks import Description, NamedDescription, encode_task
 from pipeline.settings import Settings
-from pipeline.tools.connection import connected
 from pipeline.topics import Topics
 
 AT_ONCE = 5000

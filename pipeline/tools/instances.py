@@ -4,34 +4,33 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields, replace
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from pipeline.broker.ports import HOST
-from pipeline.settings import Settings, variable
+from pipeline.project.given import Given
+from pipeline.settings import SPECS, variable
 from pipeline.tools.supervisor import Command, Say, keep_running
 
 
-def instances_of(settings: Settings, web_ports: Sequence[int]) -> list[Command]:
+def instances_of(given: Given, web_ports: Sequence[int]) -> list[Command]:
     """The commands of instances with these web ports.
 
-    >>> one, two = instances_of(Settings(prefix="birds"), [6066, 6067])
+    >>> one, two = instances_of(Given({"prefix": "birds"}), [6066, 6067])
     >>> two.name, two.environment["SBIC_PREFIX"], two.environment["SBIC_WEB_PORT"]
     ('worker-2', 'birds', '6067')
     """
     # -P: a folder named pipeline where this was started is not ours
     arguments = [sys.executable, "-P", "-m", "pipeline", "worker"]
     return [
-        Command(f"worker-{number}", arguments, environment(replace(settings, web_port=port)))
+        Command(f"worker-{number}", arguments, environment(given.with_values(web_port=port)))
         for number, port in enumerate(web_ports, 1)
     ]
 
 
-def environment(settings: Settings) -> dict[str, str]:
-    """All settings as environment variables; what is off is empty."""
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return {variable(name): "" if v is None else str(v) for name, v in values.items()}
+def environment(given: Given) -> dict[str, str]:
+    """All settings as environment variables; what is not given is empty."""
+    return {variable(name): str(given.values.get(name, "")) for name in SPECS}
 
 
 @asynccontextmanager

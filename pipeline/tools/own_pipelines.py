@@ -8,13 +8,15 @@ from typing import Literal
 from zlib import crc32
 
 from pipeline.broker.ports import free_port
-from pipeline.kafka.admin import ensure_topics
 from pipeline.progress import Advance
+from pipeline.project.given import Given
+from pipeline.project.opening import open_project
 from pipeline.settings import Settings
 from pipeline.tools.asking import PATIENCE_SECONDS, NoAnswer
 from pipeline.tools.crowd_at_work import Plan
 from pipeline.tools.instances import instances_of, is_ready, running
 from pipeline.tools.simulate import Run, simulate
+from pipeline.tools.simulated_workers import Habits
 
 Policy = Literal["uniform", "uncertainty"]
 
@@ -22,7 +24,8 @@ Policy = Literal["uniform", "uncertainty"]
 def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
     """The project of a policy, which knows what the accuracies of the crowd are drawn from.
 
-    Its prefix differs for every algorithm that was named and for all other classes than -1 and 1.
+    Its prefix differs for every algorithm that was named, for all other classes than -1 and 1 and
+    for all other accuracies than a crowd has by default.
 
     >>> project_of(Settings(prefix="birds"), "uniform", Plan()).prefix
     'birds-uniform'
@@ -36,6 +39,8 @@ def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
         parts.append(settings.algorithm)
     if not settings.crowd_classes.is_signs:
         parts.append(f"{crc32(','.join(settings.crowd_classes.names).encode()):08x}")
+    if accuracy != Habits().accuracy:
+        parts.append(f"beta-{accuracy.alpha:g}-{accuracy.beta:g}")
     return replace(
         settings,
         prefix="-".join(parts),
@@ -53,8 +58,9 @@ async def simulate_policies(
     ports = [free_port() for _ in projects]
     commands = []
     for project, port in zip(projects, ports, strict=True):
-        await ensure_topics(project)
-        commands += instances_of(project, [port])
+        given = Given.of(project)
+        await open_project(given)
+        commands += instances_of(given, [port])
     log: list[str] = []
 
     def keep(name: str, line: str) -> None:

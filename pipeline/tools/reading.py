@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.connection import connected
 from pipeline.settings import Settings
-from pipeline.tools.connection import connected
 
 RECORDS_AT_ONCE = 5000
 

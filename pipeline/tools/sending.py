@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import Refused
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
-from pipeline.tools.connection import connected
 from pipeline.tools.pace import paced
 from pipeline.topics import Topics
 

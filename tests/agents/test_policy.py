@@ -10,6 +10,7 @@ from orjson import loads
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import FastSBIC
+from pipeline.policies.answers import AnswerSet
 from pipeline.records.assignments import place_of
 from pipeline.stages.assignment_stage import policy_of
 from tests.agents.kafka import project, until
@@ -32,11 +33,11 @@ async def in_step(broker: EmbeddedBroker, name: Literal["uncertainty", "uniform"
     """A thousand assignments in a row, each compared with the one in memory."""
     here = await project(broker)
     rng = random.Random(1)
-    policy = policy_of(name, 11, Prior())
+    policy = policy_of(name, TASKS, 11, Prior())
     engine: FastSBIC[str, str] = FastSBIC(Prior())
-    answered: dict[str, set[str]] = defaultdict(set)
-    labels: Counter[str] = Counter()
-    for task in TASKS:
+    answered: dict[str, AnswerSet] = defaultdict(AnswerSet)
+    labels = [0] * len(TASKS)
+    for task in range(len(TASKS)):
         policy.update(task, 0, 0.0)
     env = {"SBIC_POLICY": name, "SBIC_SEED": "11"}
     with instance(broker.url, here.settings.prefix, **env) as running:
@@ -45,17 +46,18 @@ async def in_step(broker: EmbeddedBroker, name: Literal["uncertainty", "uniform"
         async with workforce(here) as crowd:
             for _ in range(1000):
                 worker, label = rng.choice(WORKERS), rng.choice([1, 1, -1])
-                expected = policy.choose(answered[worker])
-                assert expected is not None
+                number = policy.choose(answered[worker])
+                assert number is not None
+                expected = TASKS[number]
                 _, given = await asyncio.gather(crowd.ask(worker), crowd.hear(worker))
                 assert (given["task"], given["policy"]) == (expected, name)
                 handed_in = crowd.hand_in(worker, expected, label)
                 _, heard = await asyncio.gather(handed_in, crowd.hear(worker))
                 assert heard["ended"] == "answered"
-                answered[worker].add(expected)
-                labels[expected] += 1
+                answered[worker].add(number)
+                labels[number] += 1
                 engine.observe(expected, worker, label)
-                policy.update(expected, labels[expected], abs(engine.log_odds(expected)))
+                policy.update(number, labels[number], abs(engine.log_odds(expected)))
         metrics = running.metrics()
         assert await asyncio.to_thread(running.terminate) == 0
     assert metrics["sbic_requests_total"] == 1000

@@ -4,12 +4,14 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.protocol.group import LeaveGroupRequest
 
+from pipeline.batched.app import BatchedApp
+from pipeline.batched.consumer import BatchConsumer
 from pipeline.batched.membership import Membership
 from pipeline.broker.embedded import EmbeddedBroker
 from tests.agents.kafka import until
@@ -77,6 +79,11 @@ async def test_an_app_that_was_put_out_says_so_and_joins_again(
     said = [record.getMessage() for record in caplog.records if record.name == "sbic"]
     assert len(said) == 1  # and nothing when it leaves
     assert said[0].startswith("put out of the group: Kafka does not know this instance any more")
+
+
+async def test_before_it_is_connected_nobody_can_have_taken_its_place() -> None:
+    app = BatchedApp("test", broker="batched://127.0.0.1:1")
+    assert not cast(BatchConsumer, app.consumer).is_overdue
 
 
 @pytest.mark.parametrize(

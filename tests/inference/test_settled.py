@@ -251,3 +251,14 @@ def test_as_river_says_it() -> None:
     crowd = Settled[str, str, str](classes=("cat", "dog"))
     crowd.learn_one({"task": "t1", "worker": "ann"}, "dog")
     assert crowd.predict_proba_one({"task": "t1"}) == pytest.approx({"cat": 0.375, "dog": 0.625})
+
+
+def test_gold_moves_its_workers_even_where_the_belief_is_certain_already() -> None:
+    engine = Engine("settled", classes=2, tolerance=0.1)
+    tasks, workers = (grid.ravel() for grid in np.meshgrid(np.arange(40), np.arange(20)))
+    engine.take(tasks, workers, tasks % 2)
+    engine.settle(1e-6)
+    engine.moved_workers()
+    assert engine.beliefs([1])[0, 1] > 1 - 1e-6
+    engine.set_gold(1, 1)
+    assert sorted(engine.moved_workers().tolist()) == list(range(20))

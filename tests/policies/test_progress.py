@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.policies import progress, sorted_runs
-from pipeline.policies.entry import Entry
-from pipeline.policies.policy import Policy
+from pipeline.inference.labels import Ints
+from pipeline.policies import order, progress
+from pipeline.policies.answers import AnswerSet
 from pipeline.policies.uncertainty import Uncertainty
 
 TASKS = 200
@@ -27,7 +28,7 @@ steps = st.lists(
         ask,
         update,
         update,
-        st.tuples(st.just("update often"), workers, tasks, leads),  # till the heap is made anew
+        st.tuples(st.just("update often"), workers, tasks, leads),
         st.tuples(st.just("answer"), workers, tasks, leads),
         st.tuples(st.just("take back"), workers, tasks, leads),
         st.tuples(st.just("forget"), workers, tasks, leads),
@@ -38,18 +39,34 @@ steps = st.lists(
 )
 
 
+SEED = 1
+NOBODY = AnswerSet()
+
+
+def place_among_equals(task: str, labels: int, in_flight: int) -> int:
+    """The pseudo-random number that every process has to come to."""
+    digest = blake2b(repr(task).encode(), digest_size=7, key=str(SEED).encode()).digest()
+    drawn = int.from_bytes(digest, "big")
+    step = labels + (in_flight << 32)
+    product = (drawn ^ step * 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93
+    return (product >> 32) & 0xFFFFFFFFFFFFFFF
+
+
 class Literal:
     """A policy beside all of its entries, for a look at each of them."""
 
     def __init__(self) -> None:
-        self.policy: Policy[int] = Uncertainty(1, expected_weight=0.5)
-        self.entries: dict[int, Entry[int]] = {}
+        self.names = [f"t{task}" for task in range(TASKS)]
+        self.policy = Uncertainty(self.names, SEED, expected_weight=0.5)
+        self.entries: dict[int, tuple[int, int, int]] = {}
         self.labels = [0] * TASKS
-        self.answered: dict[str, set[int]] = {worker: set() for worker in WORKERS}
+        self.answered = {worker: AnswerSet() for worker in WORKERS}
 
-    def update(self, task: int, lead: float) -> None:
-        self.policy.update(task, self.labels[task], lead)
-        self.entries[task] = self.policy._current[task]
+    def update(self, task: int, lead: float, in_flight: int = 0) -> None:
+        labels = self.labels[task]
+        self.policy.update(task, labels, lead, in_flight)
+        key = int((lead + 0.5 * in_flight) * 2**30 + 0.5)
+        self.entries[task] = key, place_among_equals(self.names[task], labels, in_flight), task
 
     def remove(self, task: int) -> None:
         self.policy.remove(task)
@@ -71,9 +88,9 @@ class Literal:
             answered -= set(range(number, number + 20))
             self.policy.forget()
         elif verb == "update":
-            self.update(number, lead / 2)
+            self.update(number, lead / 2, in_flight=number % 3)
         elif verb == "update often":
-            for more in range(2 * TASKS + 65):
+            for more in range(20):  # more than the changes that are kept
                 self.update(number, lead / 2 + more % 2)
         else:
             self.remove(number)
@@ -97,9 +114,8 @@ def small_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "WORTH", 4)
         patch.setattr(progress, "WORKERS", 2)
-        patch.setattr(progress, "CHANGES", 16)
-        patch.setattr(sorted_runs, "LONG", 6)
-        patch.setattr(sorted_runs, "SHORT", 2)
+        patch.setattr(order, "CHANGES", 16)
+        patch.setattr(order, "LONG", 6)
         yield
 
 
@@ -116,32 +132,29 @@ def test_workers_get_what_a_look_at_all_tasks_finds(
             literal.ask(worker, 1, lead=0)
         for step in steps:
             literal.take(*step)
-            assert literal.policy.choose(()) == literal.first(set())
+            assert literal.policy.choose(NOBODY) == literal.first(set())
             assert len(literal.policy) == len(literal.entries)
         for worker in WORKERS:
             literal.ask(worker, TASKS, lead=0)
 
 
-class Asked:
+class Asked(AnswerSet):
     """Answers that count the questions about them."""
 
-    def __init__(self) -> None:
-        self.tasks: set[int] = set()
-        self.questions = 0
+    questions = 0
 
-    def __contains__(self, task: object) -> bool:
-        self.questions += 1
-        return task in self.tasks
+    def first_new(self, tasks: Ints) -> int:
+        place = super().first_new(tasks)
+        self.questions += place + 1
+        return place
 
 
-def crowd(tasks: int, answers: int) -> tuple[Policy[int], Asked]:
+def crowd(tasks: int, answers: int) -> tuple[Uncertainty, Asked]:
     """A policy, and a worker who has answered the most uncertain tasks."""
-    policy: Policy[int] = Uncertainty(1)
+    policy = Uncertainty(range(tasks + 1), SEED)
     for task in range(tasks):
         policy.update(task, 0, task / tasks)
-    answered = Asked()
-    answered.tasks.update(range(answers))
-    return policy, answered
+    return policy, Asked(range(answers))
 
 
 def test_what_was_passed_over_once_is_not_looked_at_again() -> None:
@@ -151,9 +164,9 @@ def test_what_was_passed_over_once_is_not_looked_at_again() -> None:
     rng = Random(1)
     for request in range(1, 500):
         task = policy.choose(answered, "ann")
-        assert task == policy.choose(answered.tasks)
+        assert task == policy.choose(AnswerSet(answered))
         assert task is not None
-        answered.tasks.add(task)
+        answered.add(task)
         for moved in (task, *rng.sample(range(4000), 5)):
             policy.update(moved, request, rng.random())
     assert answered.questions < 500 * 20
@@ -173,40 +186,42 @@ def test_an_answer_taken_back_lets_the_worker_get_the_task_again() -> None:
     policy, answered = crowd(1000, 500)
     assert policy.choose(answered, "ann") == 500
     for task in (300, 200):
-        answered.tasks.remove(task)
+        answered.remove(task)
         policy.allow(task, "ann")
         policy.allow(task, "bob")  # who has not asked
         assert policy.choose(answered, "ann") == task
-    answered.tasks -= set(range(100))
+    answered -= set(range(100))
     policy.forget()
     assert policy.choose(answered, "ann") == 0
 
 
 def test_who_comes_back_after_more_changes_than_are_kept_starts_over() -> None:
-    policy, answered = crowd(progress.CHANGES * 5, progress.CHANGES * 5 - 1)
-    assert policy.choose(answered, "ann") == progress.CHANGES * 5 - 1
-    answered.tasks.remove(0)
-    policy.update(0, 1, 0.0)
-    for step in range(progress.CHANGES):
-        policy.update(1 + step % 10, step, 0.5)
-    assert policy.choose(answered, "ann") == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "CHANGES", 1000)
+        policy, answered = crowd(5000, 4999)
+        assert policy.choose(answered, "ann") == 4999
+        answered.remove(0)
+        policy.update(0, 1, 0.0)
+        for step in range(1000):
+            policy.update(1 + step % 10, step, 0.5)
+        assert policy.choose(answered, "ann") == 0
 
 
 def test_nothing_is_kept_of_workers_with_few_answers() -> None:
     policy, _ = crowd(1000, 0)
     for worker in range(100):
-        policy.choose(range(worker), f"w{worker}")
+        policy.choose(AnswerSet(range(worker)), f"w{worker}")
     assert not policy._progress.by_worker
 
 
-def test_what_is_kept_of_workers_and_changes_is_bounded() -> None:
-    policy, answered = crowd(400, 200)
-    for worker in range(progress.WORKERS + 50):
-        policy.choose(answered, worker)
-    assert set(policy._progress.by_worker) == set(range(50, progress.WORKERS + 50))
-    for step in range(2 * progress.CHANGES):
-        policy.update(step % 400, step, 0.5)
-        assert len(policy._progress._changes) <= progress.CHANGES
+def test_what_is_kept_of_workers_is_bounded() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "WORTH", 100)
+        patch.setattr(progress, "WORKERS", 50)
+        policy, answered = crowd(400, 100)
+        for worker in range(80):
+            policy.choose(answered, worker)
+        assert set(policy._progress.by_worker) == set(range(30, 80))
 
 
 def test_tasks_that_come_before_what_was_passed_over_do_not_fill_the_memory() -> None:
@@ -215,6 +230,6 @@ def test_tasks_that_come_before_what_was_passed_over_do_not_fill_the_memory() ->
     for task in range(2000, 4000):
         policy.update(task, 1, 0.0)
         chosen = policy.choose(answered, "ann")
-        assert chosen == policy.choose(answered.tasks)
+        assert chosen == policy.choose(AnswerSet(answered))
         kept = policy._progress.by_worker.get("ann")
-        assert kept is None or len(kept.moved) <= 2000 // 8
+        assert kept is None or len(kept.moved) <= 100

@@ -1,7 +1,6 @@
 """Who gets which task: the policy's choice among what is new to the worker, and once each."""
 
 import random
-from collections import Counter
 from math import log
 from typing import Literal
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.partitioner import partition_of
+from pipeline.policies.answers import AnswerSet
 from pipeline.records.requests import encode_request
 from pipeline.stages.assignment_stage import AssignmentStage, Rules, policy_of
 from tests.stages.desk import Desk
@@ -32,25 +32,26 @@ def registered(desk: Desk, tasks: int) -> Desk:
 def test_one_at_a_time_is_the_simulation_in_memory(name: Name, partitions: int) -> None:
     rng = random.Random(partitions)
     desk = registered(Desk(Rules(policy=name, seed=7), partitions=partitions), 60)
-    policy = policy_of(name, 7, PRIOR)
+    tasks = [f"t{number}" for number in range(60)]
+    policy = policy_of(name, tasks, 7, PRIOR)
     engine: FastSBIC[str, str] = FastSBIC(PRIOR)
-    answered: dict[str, set[str]] = {f"w{number}": set() for number in range(40)}
-    labels: Counter[str] = Counter()
+    answered = {f"w{number}": AnswerSet() for number in range(40)}
+    labels = [0] * 60
     for number in range(60):
-        policy.update(f"t{number}", 0, abs(PRIOR.log_odds))
+        policy.update(number, 0, abs(PRIOR.log_odds))
     for _ in range(600):
         worker = rng.choice(list(answered))
         label = rng.choice([1, 1, -1])
         expected = policy.choose(answered[worker])
         [assignment] = desk.ask(worker)
-        assert assignment["task"] == expected
+        assert assignment["task"] == (None if expected is None else tasks[expected])
         if expected is None:
             continue
-        desk.hand_in(worker, expected, label)
-        engine.observe(expected, worker, label)
+        desk.hand_in(worker, tasks[expected], label)
+        engine.observe(tasks[expected], worker, label)
         answered[worker].add(expected)
         labels[expected] += 1
-        policy.update(expected, labels[expected], abs(engine.log_odds(expected)))
+        policy.update(expected, labels[expected], abs(engine.log_odds(tasks[expected])))
 
 
 STEPS = st.lists(

@@ -130,6 +130,20 @@ def test_an_expired_lease_is_remembered_for_a_while_or_until_its_label_comes() -
     assert not leases.expired("ann")
 
 
+def test_a_lease_that_ended_elsewhere_is_remembered_until_its_time_or_its_label() -> None:
+    leases = Leases()
+    for offset, task in enumerate(["t1", "t2"]):
+        given = lease("ann", task, offset, 100)
+        leases.learn(given, partition=0, now=0)
+        leases.learn(given._replace(ended=True), partition=0, now=1)
+    assert (len(leases), set(leases.ended("ann"))) == (0, {"t1", "t2"})
+    leases.end("ann", "t1")  # its label is taken here now
+    assert set(leases.ended("ann")) == {"t2"}
+    leases.expire(100)
+    assert leases.is_empty
+    assert leases.forgotten == [("ann", "t2")]
+
+
 def test_a_request_that_was_answered_in_part_is_answered_to_the_end() -> None:
     leases = Leases()
     for number in range(3):

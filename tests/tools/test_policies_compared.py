@@ -11,6 +11,7 @@ from orjson import loads
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.kafka.admin import ensure_topics
+from pipeline.policies.answers import AnswerSet
 from pipeline.policies.policy import Policy
 from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
@@ -25,26 +26,31 @@ from tests.tools.projects import new_project
 
 PLAN = Plan(tasks=300, workers=300, labels_per_task=20, at_once=30, seed=1)
 RUNS = 15  # in memory: the same crowd, another order and other ties each time
-MAKE: dict[str, Callable[[int], Policy[str]]] = {"uniform": Uniform, "uncertainty": Uncertainty}
+MAKE: dict[str, Callable[[list[str], int], Policy]] = {
+    "uniform": Uniform,
+    "uncertainty": Uncertainty,
+}
 
 
-def in_memory(plan: Plan, policy: Policy[str], seed: int) -> float:
+def in_memory(plan: Plan, policy_name: str, seed: int) -> float:
     """The error in the end, where each label is counted before the next worker asks."""
     truth, workers = plan.draw_truth("x"), plan.draw_workers("x")
+    tasks = list(truth)
+    policy = MAKE[policy_name](tasks, seed)
     engine: FastSBIC[str, str] = FastSBIC(plan.habits.accuracy)
     turns = Turns(workers, Random(seed))
-    answered: dict[str, set[str]] = {name: set() for name in workers}
-    labels = dict.fromkeys(truth, 0)
-    for task in truth:
-        policy.update(task, 0, 0.0)
+    answered = {name: AnswerSet() for name in workers}
+    labels = [0] * len(tasks)
+    for number in range(len(tasks)):
+        policy.update(number, 0, 0.0)
     for _ in range(plan.labels):
         name = turns.next()
         assert name is not None
         turns.done(name)
         chosen = policy.choose(answered[name])
         assert chosen is not None
-        (label,) = workers[name].respond(truth[chosen]).labels
-        _, log_odds = engine.observe(chosen, name, int(label))
+        (label,) = workers[name].respond(truth[tasks[chosen]]).labels
+        _, log_odds = engine.observe(tasks[chosen], name, int(label))
         answered[name].add(chosen)
         labels[chosen] += 1
         policy.update(chosen, labels[chosen], abs(log_odds))
@@ -54,10 +60,7 @@ def in_memory(plan: Plan, policy: Policy[str], seed: int) -> float:
 @pytest.fixture(scope="module")
 def expected() -> dict[str, list[float]]:
     """The errors in memory, of each policy."""
-    return {
-        name: [in_memory(PLAN, make(seed), seed) for seed in range(RUNS)]
-        for name, make in MAKE.items()
-    }
+    return {name: [in_memory(PLAN, name, seed) for seed in range(RUNS)] for name in MAKE}
 
 
 def test_in_memory_the_policies_differ_by_far(expected: dict[str, list[float]]) -> None:

@@ -149,7 +149,7 @@ async def test_other_columns_and_labels_are_sent_as_the_topic_has_them(
         ("task,worker,label\n", "has no labels"),
         ("task,worker,label\nt1,ann,0\nt2,ann,1\n", "--positive 1 --negative 0"),
         ("task,worker,label\nt1,ann,yes\nt2,ann,no\n", "with --positive and --negative"),
-        ("task,worker,label\nt1,ann,yes\nt2,ann,no\n", "a project with SBIC_CLASSES=no,yes"),
+        ("task,worker,label\nt1,ann,yes\nt2,ann,no\n", "classes=no,yes"),
         (f"task,worker,label\nt1,ann,1\n{'é' * 150},ann,1\n", "300 bytes, more than 256"),
     ],
 )

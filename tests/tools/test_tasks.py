@@ -4,10 +4,12 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from click.testing import CliRunner
 from orjson import loads
 
-from pipeline.cli.tasks import command
+from pipeline.classes import SIGNS, Classes
+from pipeline.cli.tasks import descriptions_of
+from pipeline.files.errors import BadFile
+from pipeline.files.reading import Reading
 from pipeline.partitioner import partition_of
 from pipeline.settings import Settings
 from pipeline.topics import Topics
@@ -94,11 +96,18 @@ async def test_what_was_said_of_tasks_with_named_classes_is_heeded(pets: Setting
         ('{"task": "t1", "prior": {"fish": 0.5}}', "line 1: 'prior' has 'fish', and the classes"),
     ],
 )
-def test_a_bad_file_of_named_classes_is_named_with_its_line(text: str, problem: str) -> None:
-    arguments = ["import", "-", "--classes", "cat,dog,bird"]
-    ended = CliRunner().invoke(command, arguments, input=text)  # no Kafka is asked
-    assert ended.exit_code == 2
-    assert problem in ended.output
+def test_a_bad_file_of_named_classes_is_named_with_its_line(
+    text: str, problem: str, tmp_path: Path
+) -> None:
+    assert problem in what_is_wrong_with(text, tmp_path, Classes.parse("cat,dog,bird"))
+
+
+def what_is_wrong_with(text: str, folder: Path, classes: Classes = SIGNS) -> str:
+    path = folder / "tasks.csv"
+    path.write_text(text)
+    with pytest.raises(BadFile) as bad:
+        descriptions_of(str(path), Reading(), classes)
+    return str(bad.value)
 
 
 async def test_close_open_and_reopen(project: Settings) -> None:
@@ -120,18 +129,26 @@ async def test_close_open_and_reopen(project: Settings) -> None:
         ("task,prior\nt1,0.5\nt2,1\n", "line 3: a prior is between 0 and 1, not '1'"),
         ("task,prior\nt1,nan\n", "line 2: a prior is between 0 and 1, not 'nan'"),
         ("task,gold\nt1,0\n", "line 2: gold is 1, -1, or nothing if it is not known, not '0'"),
-        ("task;gold\nt1;yes\n", "(to map others: --positive and --negative; for names: --classes)"),
+        (
+            "task;gold\nt1;yes\n",
+            "(to map others: --positive and --negative; for names: sbic project",
+        ),
         ("task,gold\n,1\n", "line 2: the task is empty"),
         ("task\nt1\nt2\nt1\n", "line 4: the task 't1' is on line 2 already"),
         ("task,gold\nt1\n", "line 2: has 1 field, but the header has 2"),
         (f"task\nt1\n{'x' * 257}\n", "line 3: 'task' has 257 bytes in UTF-8, more than 256"),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(text: str, problem: str) -> None:
-    ended = CliRunner().invoke(command, ["import", "-"], input=text)  # no Kafka is asked
-    assert ended.exit_code == 2
-    assert problem in ended.output
-    assert "standard input" in ended.output
+def test_a_bad_file_is_named_with_its_line(text: str, problem: str, tmp_path: Path) -> None:
+    assert problem in what_is_wrong_with(text, tmp_path)
+
+
+async def test_a_bad_file_ends_the_command_and_sends_nothing(project: Settings) -> None:
+    ended = sbic(project, "tasks", "import", "-", stdin="task,gold\nt1,1\nt2,yes\n")
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert "standard input, line 3" in line
+    assert await sent(project) == {}
 
 
 async def test_a_name_that_cannot_be_a_task_sends_nothing(project: Settings) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine import elsewhere, steps
 from pipeline.inference.engine.beliefs import refresh
-from pipeline.inference.engine.ledger import has_label
+from pipeline.inference.engine.ledger import first_without, has_label
 from pipeline.inference.engine.settled import M, S, class_prior, worth_of_stranger
 from pipeline.inference.engine.state import (
     ALL_GIVEN,
@@ -300,7 +300,8 @@ class Engine:
     def overview(self, tasks: Ints) -> Overview:
         """What a policy has to know of tasks, in one quick call."""
         labels, golds, leads = np.empty_like(tasks), np.empty_like(tasks), np.empty(len(tasks))
-        steps.overlook(self.state, tasks, labels, golds, leads)
+        known = self.state.task, self.state.belief, self.classes
+        steps.overlook(*known, tasks, labels, golds, leads)
         return Overview(labels, golds, leads)
 
     def is_gold(self, task: int) -> bool:
@@ -339,6 +340,10 @@ class Engine:
     def has_answered(self, worker: int, task: int) -> bool:
         """Whether a label of this worker on this task stands."""
         return has_label(self.state.chunk, self.state.task, task, worker)
+
+    def first_unanswered(self, worker: int, tasks: Ints, start: int = 0) -> int:
+        """The place of the first task, from `start` on, that this worker has no label on."""
+        return first_without(self.state.chunk, self.state.task, worker, tasks, start)
 
     @property
     def class_prior(self) -> Floats:

@@ -27,6 +27,7 @@ from pipeline.inference.engine.state import (
     Ints32,
     State,
 )
+from pipeline.inference.labels import Ints
 
 
 @kernel
@@ -80,6 +81,15 @@ def has_label(chunks: Ints32, tasks: Ints32, i: int, j: int) -> bool:
         left -= CHUNK
         chunk = chunks[chunk, NEXT]
     return False
+
+
+@kernel
+def first_without(chunks: Ints32, tasks: Ints32, j: int, among: Ints, start: int) -> int:
+    """The place of the first of some tasks, from `start` on, that worker j has no label on."""
+    for place in range(start, len(among)):
+        if not has_label(chunks, tasks, among[place], j):
+            return place
+    return len(among)
 
 
 @kernel

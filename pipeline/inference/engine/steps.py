@@ -23,6 +23,7 @@ from pipeline.inference.engine.due import (
     next_worker_due,
     next_worker_moved,
     spread,
+    worker_has_moved,
 )
 from pipeline.inference.engine.fast_sbic import SCORE, add_up, vote_of
 from pipeline.inference.engine.ledger import (
@@ -71,6 +72,7 @@ from pipeline.inference.engine.state import (
     WALK,
     WHO,
     WORKER_IS_HERE,
+    Ints32,
     State,
 )
 from pipeline.inference.labels import Floats, Ints
@@ -268,6 +270,7 @@ def set_gold(state: State, i: int, gold: int) -> None:
         if state.worker[j, WORKER_IS_HERE]:
             count_on_gold(state, known, j, x, -1)
             count_on_gold(state, gold, j, x, 1)
+            worker_has_moved(state, j)  # however little the belief has
         label = following(state, label)
     state.task[i, GOLD] = gold
 
@@ -402,19 +405,27 @@ def drain_moved_workers(state: State, moved: Ints) -> int:
 
 
 @kernel
-def overlook(state: State, tasks: Ints, labels: Ints, golds: Ints, leads: Floats) -> None:
+def overlook(
+    task: Ints32,
+    belief: Floats,
+    classes: int,
+    tasks: Ints,
+    labels: Ints,
+    golds: Ints,
+    leads: Floats,
+) -> None:
     """Of each task: its number of labels, its gold or NONE, and how far its first class is ahead.
 
-    That is in log-odds, over the second class, and without gold.
+    That is in log-odds, over the second class, and without gold. With two arrays of the state it
+    is a quick call.
     """
-    classes = state.by_class.shape[1]
     for t in range(len(tasks)):
         i = tasks[t]
-        labels[t] = state.task[i, LABELS]
-        golds[t] = state.task[i, GOLD]
+        labels[t] = task[i, LABELS]
+        golds[t] = task[i, GOLD]
         first = second = -np.inf
         for k in range(classes):
-            score = state.belief[i, BELIEF + classes + k]
+            score = belief[i, BELIEF + classes + k]
             if score > first:
                 first, second = score, first
             elif score > second:

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
+from pipeline.kafka import connection
+from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError, Refused, Unreachable
 from pipeline.settings import Settings
-from pipeline.tools import connection
-from pipeline.tools.connection import connected
 
 
 class Client:

@@ -1,6 +1,6 @@
 """Compiles all there is to compile ahead of its first use: run once where the package is installed.
 
-python -m pipeline.inference.warm_up
+python -m pipeline.warm_up
 """
 
 import numpy as np
@@ -10,10 +10,20 @@ from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Labels
 from pipeline.inference.online_forms import ONLINE_FORMS, online_form
 from pipeline.inference.registry import ALGORITHMS
+from pipeline.policies.answers import AnswerSet
+from pipeline.policies.progress import WORTH
+from pipeline.policies.scan import Scan
+from pipeline.policies.uniform import Uniform
 
 
 def warm_up() -> None:
     """Run every compiled function once, on very little."""
+    warm_up_inference()
+    warm_up_policies()
+
+
+def warm_up_inference() -> None:
+    """The algorithms and the engine."""
     labels = Labels.of([("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1)])
     rng = np.random.default_rng(0)
     for entry in ALGORITHMS.values():
@@ -30,6 +40,7 @@ def warm_up() -> None:
     engine.moved_workers()
     engine.put([0], [1], [1], [0.0])
     engine.has_answered(1, 0)
+    engine.first_unanswered(1, np.array([0]))
     engine.overview(np.array([0]))
     for give_up, take_on in (
         (engine.leave_tasks, engine.enter_tasks),
@@ -40,6 +51,20 @@ def warm_up() -> None:
     engine.hear_of_tasks([0], [[0.0, 0.0]])
     engine.hear_of_workers([0], [[0.0, 0.0, 0.0, 0.0]])
     engine.hear_of_crowd([engine.sums])
+
+
+def warm_up_policies() -> None:
+    """The choice of tasks."""
+    tasks = 2 * WORTH
+    policy = Uniform(range(tasks))
+    numbers, nothing = np.arange(tasks), np.zeros(tasks, np.int64)
+    policy.follow(numbers, nothing == 0, nothing, np.zeros(tasks), nothing)
+    policy.update(0, 1, 0.0)
+    for _ in range(3):  # the first passes over all, the others begin there
+        policy.choose(AnswerSet(numbers.tolist()), "ann")
+        policy.update(1, 1, 0.0)
+    policy.remove(0)
+    Scan(np.zeros(2)).choose([0])
 
 
 if __name__ == "__main__":

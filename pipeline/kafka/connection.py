@@ -1,11 +1,10 @@
-"""Connects a tool to Kafka; whatever is wrong comes out as a `ClusterError` of one line."""
+"""Connects a client to Kafka; whatever is wrong comes out as a `ClusterError` of one line."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -21,7 +20,18 @@ CONNECT_SECONDS = 5
 STOP_SECONDS = 2
 GONE = (KafkaTimeoutError, LeaderNotAvailableError, NotLeaderForPartitionError)
 
-Client = TypeVar("Client", AIOKafkaProducer, AIOKafkaConsumer)
+
+class Startable(Protocol):
+    """A client: aiokafka's own are such."""
+
+    async def start(self) -> Any:
+        """Connect."""
+
+    async def stop(self) -> Any:
+        """Disconnect."""
+
+
+Client = TypeVar("Client", bound=Startable)
 
 
 @asynccontextmanager

@@ -1,0 +1,113 @@
+"""Takes away what a project has on a cluster: topics, committed offsets, the group."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.admin import DeleteGroupsRequest
+
+from pipeline.kafka.admin import connected_admin, why
+from pipeline.kafka.connection import connected
+from pipeline.kafka.errors import Refused
+from pipeline.settings import Settings
+
+WAIT_SECONDS = 0.05
+NO_SUCH_GROUP = 69
+GROUP_TYPE = 0
+# a cluster on which no group ever was makes the topic of their offsets first
+SOON = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+
+
+async def delete_topics(settings: Settings, names: Collection[str]) -> None:
+    """Delete these topics, if they are there; on return they are gone."""
+    async with connected_admin(settings) as admin:
+        there = [name for name in names if name in set(await admin.list_topics())]
+        if not there:
+            return
+        response = await admin.delete_topics(there)
+        for name, error_code, *message in response.topic_error_codes:
+            if error_code and error_code != UnknownTopicOrPartitionError.errno:
+                said = why(error_code, message[0] if message else None)
+                raise Refused(f"Kafka does not delete {name}: {said}")
+        while True:
+            if not set(there) & set(await admin.list_topics()):
+                return
+            await asyncio.sleep(WAIT_SECONDS)
+
+
+async def group_members(settings: Settings) -> int:
+    """How many members the group of the project has."""
+    async with connected_admin(settings) as admin:
+        while True:
+            try:
+                (response,) = await admin.describe_consumer_groups([settings.prefix])
+                ((error_code, _, _, _, _, members, *_),) = response.groups
+                _check(error_code, settings.prefix)
+                return len(members)
+            except SOON:
+                await asyncio.sleep(WAIT_SECONDS)
+
+
+async def begin_at_zero(settings: Settings, topics: Iterable[str]) -> None:
+    """Let the group, which has no members, begin these topics from their start."""
+    async with connected_admin(settings) as admin:
+        committed = await admin.list_consumer_group_offsets(settings.prefix)
+    zero = {TopicPartition(*tp): 0 for tp in committed if tp.topic in set(topics)}
+    if not zero:
+        return
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers,
+        group_id=settings.prefix,
+        enable_auto_commit=False,
+    )
+    async with connected(consumer, settings):
+        consumer.assign(list(zero))
+        await consumer.commit(zero)
+
+
+async def delete_group(settings: Settings) -> None:
+    """Delete the group, which has no members, with what it has committed."""
+    async with connected(GroupDeletion(settings), settings) as deletion:
+        await deletion.send()
+
+
+def _check(error_code: int, group: str) -> None:
+    """Raise what Kafka says of a group, unless all is well or there is no such group."""
+    if error_code not in (0, NO_SUCH_GROUP):
+        raise for_code(error_code)(group)
+
+
+class GroupDeletion:
+    """A client for the one request that aiokafka 0.14 knows and its admin client does not send."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.group = settings.prefix
+        self.client = AIOKafkaClient(bootstrap_servers=settings.bootstrap_servers)
+
+    async def start(self) -> None:
+        """Connect."""
+        await self.client.bootstrap()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self.client.close()
+
+    async def send(self) -> None:
+        """Ask the broker that coordinates the group, and wait until it is done."""
+        while True:
+            try:
+                node = await self.client.coordinator_lookup(GROUP_TYPE, self.group)
+                answer = await self.client.send(node, DeleteGroupsRequest([self.group]))
+                ((_, error_code),) = answer.results
+                _check(error_code, self.group)
+                return
+            except SOON:
+                await asyncio.sleep(WAIT_SECONDS)

@@ -1,0 +1,47 @@
+"""How many records topics have."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from pipeline.kafka.admin import connected_admin
+from pipeline.kafka.connection import connected
+from pipeline.settings import Settings
+
+
+class Extent(NamedTuple):
+    """The first offset of a partition, and the one after its last."""
+
+    begin: int
+    end: int
+
+
+Extents = dict[TopicPartition, Extent]
+
+
+async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
+    """Where the partitions of these topics begin and end; missing topics are left out."""
+    wanted = set(topics)
+    async with connected_admin(settings) as admin:
+        # all topics are asked for, since asking for one that is missing may create it
+        places = [
+            TopicPartition(entry["topic"], partition["partition"])
+            for entry in await admin.describe_topics()
+            if entry["topic"] in wanted
+            for partition in entry["partitions"]
+        ]
+    if not places:
+        return {}
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, enable_auto_commit=False
+    )
+    async with connected(consumer, settings):
+        begins = await consumer.beginning_offsets(places)
+        ends = await consumer.end_offsets(places)
+    return {place: Extent(begins[place], ends[place]) for place in places}
+
+
+async def records_in(settings: Settings, topic: str) -> int:
+    """How many records a topic has, or a few less; none if it is missing."""
+    return sum(end - begin for begin, end in (await extents(settings, [topic])).values())

@@ -1,0 +1,45 @@
+"""The settings that somebody has given, by a flag or a variable, apart from those left out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from pipeline.settings import SPECS, Settings
+
+
+@dataclass(frozen=True)
+class Given:
+    """Values by the names of their settings; what is left out is as the project has it.
+
+    >>> given = Given({"prefix": "birds", "alpha": 3.0})
+    >>> given.settings.alpha, given.settings.beta, given.with_values(alpha=4.0).values["alpha"]
+    (3.0, 1.0, 4.0)
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Whatever is not as it is by default.
+
+        >>> Given.of(Settings(prefix="birds", alpha=3.0)).values
+        {'prefix': 'birds', 'alpha': 3.0}
+        """
+        values = {name: getattr(settings, name) for name in SPECS}
+        return cls({name: v for name, v in values.items() if v != SPECS[name].default})
+
+    @cached_property
+    def settings(self) -> Settings:
+        """These settings, the others as they are by default; raises `BadSetting`."""
+        return Settings(**self.values)
+
+    @property
+    def place(self) -> Settings:
+        """Where the project is: all other settings are as they are by default."""
+        names = ("broker", "prefix")
+        return Settings(**{name: self.values[name] for name in names if name in self.values})
+
+    def with_values(self, **values: object) -> "Given":
+        """The same and these."""
+        return Given({**self.values, **values})

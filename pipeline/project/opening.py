@@ -1,0 +1,94 @@
+"""Opens a project: whoever gives nothing takes its settings, whoever gives others is refused."""
+
+from typing import NamedTuple
+
+from pipeline.kafka.admin import ensure_topics
+from pipeline.kafka.connection import connected
+from pipeline.kafka.topic_ids import TopicIds
+from pipeline.project.differences import differences
+from pipeline.project.errors import Conflict, Refusal, ReplacedTopics, Unfinished
+from pipeline.project.given import Given
+from pipeline.project.log import append, read_project
+from pipeline.project.revision import Revision, project_settings
+from pipeline.settings import Settings
+from pipeline.topics import Topic, Topics
+
+
+class Opened(NamedTuple):
+    """A project with its settings in force; `created` has the topics that were not there."""
+
+    settings: Settings
+    revision: Revision
+    created: list[Topic]
+
+
+async def open_project(given: Given) -> Opened:
+    """Open the project for an instance, and create what is missing of it.
+
+    The state may be any: an instance has to wait until it is `ready`. Raises `Refusal`,
+    `ReplacedTopics` and what `ensure_topics` raises.
+    """
+    revision = await read_project(given.place)
+    created: list[Topic] = []
+    if revision is None:
+        created = await ensure_topics(given.settings)
+        revision = await _write_down(given.settings)
+    settings = settings_of(revision, given)
+    if revision.state == "ready":
+        await check_topic_ids(settings, revision)
+        created += await ensure_topics(settings)
+    return Opened(settings, revision, created)
+
+
+async def settings_in_project(given: Given) -> Settings:
+    """The settings for a tool: those of the project, or as given where nobody has made it yet.
+
+    Raises `Refusal`, and `Unfinished` where what the tool sends would be thrown away.
+    """
+    revision = await read_project(given.place)
+    if revision is None:
+        return given.settings
+    if revision.state in ("resetting", "deleting"):
+        raise Unfinished(given.place.prefix, revision.state)
+    return settings_of(revision, given)
+
+
+def settings_of(revision: Revision, given: Given) -> Settings:
+    """The settings in force, or `Refusal` with a line for each that was given otherwise."""
+    found = differences(revision, given)
+    if found:
+        way_out = "leave out what differs, or choose another --prefix"
+        raise Refusal(list(map(str, found)), f"the project is left as it is: {way_out}")
+    return Settings(**{**given.values, **revision.settings})
+
+
+async def topic_ids(settings: Settings) -> dict[str, str]:
+    """The ids of all topics of the project that are there."""
+    async with connected(TopicIds(settings.bootstrap_servers), settings) as ids:
+        return await ids.find([topic.name for topic in Topics(settings)])
+
+
+async def check_topic_ids(settings: Settings, revision: Revision) -> None:
+    """Raise `ReplacedTopics` if a topic is not the one that the project was made with."""
+    compare_topics(settings.prefix, revision, await topic_ids(settings))
+
+
+def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> None:
+    """The same, with the ids that there are."""
+    missing = [name for name in revision.topics if name not in found]
+    other = [name for name, old in revision.topics.items() if found.get(name, old) != old]
+    if missing or other:
+        raise ReplacedTopics(prefix, missing, other)
+
+
+async def _write_down(settings: Settings) -> Revision:
+    """Write the first revision, unless another was faster; the one that counts."""
+    revision = Revision(1, project_settings(settings), await topic_ids(settings))
+    try:
+        await append(settings, revision)
+    except Conflict:
+        found = await read_project(settings)
+        if found is None:
+            raise
+        return found
+    return revision

@@ -1,0 +1,70 @@
+"""Labels that flow for as long as something goes on, whatever happens to the broker."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaProducer
+
+from pipeline.records.labels import encode_label
+from tests.agents.kafka import Project, Triple, until
+
+PATIENCE_MS = 120_000  # longer than any broker is away
+
+
+class Flow:
+    """What was sent so far; all of it is acknowledged in the end."""
+
+    def __init__(self, here: Project, triples: Sequence[Triple], per_second: float) -> None:
+        self.here = here
+        self.triples = triples
+        self.gap = 1 / per_second
+        self.is_over = False
+        self.sent: Sequence[Triple] = ()
+
+    async def goes_on(self, labels: int = 200, deadline: float = 60) -> None:
+        """Wait until so many more labels are counted than were sent by now."""
+        await self.here.until_counted(len(self.sent) + labels, deadline)
+
+    async def run(self, producer: AIOKafkaProducer) -> None:
+        """Send until it is over, and wait until Kafka has all."""
+        acknowledgements = []
+        topic = self.here.topics.labels.name
+        for number, (task, worker, label) in enumerate(self.triples, start=1):
+            value = encode_label(task, worker, label)
+            acknowledgements.append(await producer.send(topic, value, key=worker.encode()))
+            self.sent = self.triples[:number]
+            await asyncio.sleep(self.gap)
+            if self.is_over:
+                break
+        else:
+            raise AssertionError("there were not enough labels for all that went on")
+        await asyncio.gather(*acknowledgements)
+
+
+@asynccontextmanager
+async def flowing(
+    here: Project, triples: Sequence[Triple], per_second: float = 200
+) -> AsyncIterator[Flow]:
+    """Send labels as a careful client does; at the end all that were sent are acknowledged."""
+    flow = Flow(here, triples, per_second)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=here.settings.bootstrap_servers,
+        enable_idempotence=True,
+        request_timeout_ms=PATIENCE_MS,
+    )
+    async with producer, asyncio.TaskGroup() as tasks:
+        tasks.create_task(flow.run(producer))
+        try:
+            yield flow
+        finally:
+            flow.is_over = True
+
+
+async def until_true(condition: Callable[[], bool], deadline: float = 60) -> None:
+    """Wait for a condition that is looked up in another thread."""
+
+    async def is_true() -> bool:
+        return await asyncio.to_thread(condition)
+
+    await until(is_true, deadline)

@@ -1,0 +1,120 @@
+"""Whoever gives nothing takes the settings of the project, and whoever gives others is refused."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.project.given import Given
+from pipeline.project.log import append, read_project
+from pipeline.project.opening import open_project, settings_in_project
+from pipeline.project.revision import FIRST, encode_revision
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+from tests.instances import Instance, instance
+from tests.tools.projects import new_project, sbic, write
+
+
+def refusal(running: Instance) -> list[str]:
+    """What an instance says that ends with status 1."""
+    assert running.process.wait(60) == 1
+    assert "Traceback" not in running.log()
+    return running.log().splitlines()
+
+
+async def test_instances_with_other_settings_are_refused_and_those_with_none_take_them(
+    broker: EmbeddedBroker,
+) -> None:
+    place = new_project(broker)
+    one = {"SBIC_PARTITIONS": "3", "SBIC_ALPHA": "3", "SBIC_PRIOR": "0.4"}
+    with ExitStack() as stack:
+        first = stack.enter_context(instance(broker.url, place.prefix, **one))
+        first.wait_ready()
+        same = stack.enter_context(instance(broker.url, place.prefix, SBIC_ALPHA="3.0"))
+        same.wait_ready()
+        with instance(broker.url, place.prefix, SBIC_ALPHA="2", SBIC_PRIOR="0.6") as other:
+            alpha, prior, way_out = refusal(other)
+        assert first.process.poll() is None
+    assert alpha.startswith(f"alpha is 3.0 in the project {place.prefix}, not 2.0")
+    assert f"sbic project set --prefix {place.prefix} alpha=2.0" in alpha
+    assert prior.startswith(f"prior is 0.4 in the project {place.prefix}, not 0.6")
+    assert "leave out what differs" in way_out
+    taken = await settings_in_project(Given.of(Settings(broker=broker.url, prefix=place.prefix)))
+    assert (taken.partitions, taken.alpha, taken.prior) == (3, 3.0, 0.4)
+
+
+async def test_of_instances_that_create_a_project_at_once_all_have_the_same_settings(
+    broker: EmbeddedBroker,
+) -> None:
+    place = new_project(broker)
+    alphas = (2.5, 3.0, 3.5)
+    opened = await asyncio.gather(
+        *(open_project(Given.of(place).with_values(alpha=alpha)) for alpha in alphas),
+        return_exceptions=True,
+    )
+    winners = [each for each in opened if not isinstance(each, BaseException)]
+    assert len(winners) == 1
+    revision = await read_project(place)
+    assert revision is not None
+    assert revision.number == 1
+    assert revision.settings["alpha"] == winners[0].settings.alpha
+
+
+async def test_what_others_write_to_the_project_topic_changes_nothing(
+    broker: EmbeddedBroker,
+) -> None:
+    place = new_project(broker)
+    topic = Topics(place).project.name
+    revision = (await open_project(Given.of(place))).revision
+    forged = [b"", b"{}", encode_revision(FIRST.next().next()), encode_revision(FIRST)]
+    await write(place, topic, [(None, value) for value in forged])
+    assert await read_project(place) == revision
+    await append(place, revision.next())
+    assert await read_project(place) == revision.next()
+
+
+def test_a_file_of_other_classes_is_refused_until_the_empty_project_has_these(
+    broker: EmbeddedBroker,
+) -> None:
+    place = new_project(broker)
+    assert sbic(place, "topics", "--partitions", "3").returncode == 0
+    text = "task,worker,label\nt1,ann,cat\nt1,bob,dog\n"
+    refused = sbic(place, "replay", "-", stdin=text)
+    assert refused.returncode == 2
+    assert f"sbic project set --prefix {place.prefix} classes=cat,dog" in refused.stderr
+    changed = sbic(place, "project", "set", "classes=cat,dog")
+    assert changed.returncode == 0, changed.stderr
+    sent = sbic(place, "replay", "-", stdin=text)
+    assert sent.returncode == 0, sent.stderr
+    task = sbic(place, "tasks", "import", "-", stdin="task,gold\nt1,fish\n")
+    assert task.returncode == 2
+    again = sbic(place, "project", "set", "classes=dog,cat", "--recount")
+    assert again.returncode == 1
+    assert "names can only be added at their end" in again.stderr
+    needed = sbic(place, "project", "set", "alpha=3")
+    assert needed.returncode == 1
+    assert "with --recount they are all counted anew" in needed.stderr
+    other = sbic(place, "replay", "-", "--classes", "cat,dog,fish", stdin=text)
+    assert other.returncode == 1
+    assert f"classes is cat,dog in the project {place.prefix}" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [("SBIC_ALPHAA", "did you mean SBIC_ALPHA?"), ("SBIC_DATA", None), ("SBIC_SEED", None)],
+)
+def test_a_misspelt_variable_is_told_of_by_every_command(variable: str, hint: str | None) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pipeline", "bounds", "--help"],
+        env={name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
+        | {variable: "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0
+    said = [f"sbic: {variable} is not read by anything: {hint}"] if hint else []
+    assert ended.stderr.splitlines() == said

@@ -1,0 +1,228 @@
+"""Everything but labels and tasks can be thrown away and made again, whatever happens meanwhile."""
+
+import asyncio
+import subprocess
+import sys
+
+from orjson import dumps
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.kafka.admin import ensure_topics
+from pipeline.kafka.removal import delete_topics
+from pipeline.project.log import read_project
+from tests.agents.crowd import crowd
+from tests.agents.kafka import Project, project, until
+from tests.agents.recount import agree_with_a_recount
+from tests.instances import Instance, instance
+from tests.tools.projects import environment, sbic
+
+TRIPLES = crowd(labels=1_000, tasks=50, workers=40, seed=61)
+
+
+async def command(here: Project, *arguments: str) -> str:
+    """Run `sbic project` while instances run; what it says."""
+    ended = await asyncio.to_thread(sbic, here.settings, "project", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr + ended.stdout
+
+
+async def counted_project(broker: EmbeddedBroker) -> Project:
+    """One partition: all labels are taken in the same order each time."""
+    here = await project(broker, partitions=1)
+    await here.send(TRIPLES)
+    return here
+
+
+async def forge_a_posterior(here: Project) -> None:
+    """Write what cannot be told from a posterior of ours."""
+    posterior = {**(await here.posteriors())["t0"], "log_odds": -9.0, "prediction": -1}
+    async with here.producer() as producer:
+        await producer.send_and_wait(
+            here.topics.posteriors.name, dumps(posterior), key=b"t0", partition=0
+        )
+    assert (await here.posteriors())["t0"]["log_odds"] == -9.0
+
+
+async def test_a_recount_mends_what_was_forged_while_an_instance_runs(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await counted_project(broker)
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        before = await here.until_counted(len(TRIPLES))
+        await forge_a_posterior(here)
+        said = await command(here, "recount")
+        assert "1,000 labels, all counted" in said
+        assert await here.until_counted(len(TRIPLES)) == before
+        await agree_with_a_recount(here, TRIPLES)
+        assert "the project has changed: starting anew" in running.log()
+        pid = running.process.pid
+        running.wait_ready()
+        said = await command(here, "set", "alpha=5", "--recount")
+        assert "1,000 labels, all counted" in said
+        after = await here.until_counted(len(TRIPLES))
+        assert after.keys() == before.keys()
+        assert after != before
+        await agree_with_a_recount(here, TRIPLES)
+        assert running.process.pid == pid
+        assert running.process.poll() is None
+        assert "alpha                   5.0" in await command(here, "show")
+        await command(here, "set", "policy=uniform")
+        await until(lambda: started(running, times=4))
+        running.wait_ready()
+        assert running.terminate() == 0
+
+
+async def started(running: Instance, times: int) -> bool:
+    return running.log().count("INFO sbic: ready after") >= times
+
+
+STEPS = ("until_alone", "delete_topics", "ensure_topics", "begin_at_zero", "append")
+KILLED = """
+import os, sys
+import pipeline.cli.main, pipeline.project.remaking as remaking
+remaking.ALONE_SECONDS = 0.2
+async def die(*arguments):
+    os._exit(9)
+async def second(*arguments, write=remaking.append):
+    if arguments[1].state == "ready":
+        os._exit(9)
+    await write(*arguments)
+remaking.{step} = second if "{step}" == "append" else die
+pipeline.cli.main.main()
+"""
+
+
+async def test_a_recount_that_was_killed_at_any_step_is_completed_by_another(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await counted_project(broker)
+    prefix = here.settings.prefix
+    with instance(broker.url, prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        before = await here.until_counted(len(TRIPLES))
+        for step in STEPS:
+            ended = await asyncio.to_thread(
+                subprocess.run,
+                [sys.executable, "-c", KILLED.format(step=step), "project", "recount"],
+                env=environment(here.settings),
+                timeout=60,
+            )
+            assert ended.returncode == 9, step
+        revision = await read_project(here.settings)
+        assert revision is not None
+        assert revision.state == "recounting"
+        await until(lambda: is_waiting(running))
+        refused = sbic(here.settings, "project", "set", "alpha=3", "--recount")
+        assert refused.returncode == 1
+        assert f"sbic project recount --prefix {prefix}" in refused.stderr
+        await command(here, "recount")
+        assert await here.until_counted(len(TRIPLES)) == before
+        running.wait_ready()
+
+
+async def is_waiting(running: Instance) -> bool:
+    status, text = running.get("/readyz")
+    return status == 503 and "recounting" in text
+
+
+async def test_without_an_instance_a_recount_says_so_and_a_reset_empties_the_labels(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await counted_project(broker)
+    prefix = here.settings.prefix
+    async with here.producer() as producer:
+        value = b'{"task":"gold","gold":-1}'
+        await producer.send_and_wait(here.topics.tasks.name, value, key=b"gold", partition=0)
+    with instance(broker.url, prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        await here.until_counted(len(TRIPLES))
+        assert running.terminate() == 0
+    before = await here.posteriors()
+    assert before["gold"]["gold"] is True
+    said = await command(here, "recount")
+    assert f"start one with: sbic worker --prefix {prefix}" in said
+    assert await here.posteriors() == {}
+    with instance(broker.url, prefix) as running:
+        running.wait_ready()
+
+        async def is_as_before() -> bool:
+            return await here.posteriors() == before
+
+        await until(is_as_before)
+        asked = sbic(here.settings, "project", "reset", stdin="n\n")
+        assert asked.returncode == 130
+        assert "1,000 labels" in asked.stderr
+        await command(here, "reset", "--yes")
+        await until(lambda: started(running, times=2))
+        await here.send(TRIPLES[:10])
+        after = await here.until_counted(10)
+        assert sum(posterior["labels"] for posterior in after.values()) == 10
+        assert after["gold"] == before["gold"]
+        assert running.terminate() == 0
+
+
+async def test_topics_that_were_deleted_or_replaced_are_told_of_and_a_recount_is_the_way_out(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await counted_project(broker)
+    prefix = here.settings.prefix
+    answers, labels, votes = (f"{prefix}.{name}" for name in ("answers", "labels", "votes"))
+    way_out = f"sbic project recount --prefix {prefix}"
+    with instance(broker.url, prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        before = await here.until_counted(len(TRIPLES))
+        await delete_topics(here.settings, [answers])
+        await ensure_topics(here.settings)
+        assert await asyncio.to_thread(running.process.wait, 60) == 1
+        assert f"{answers} was deleted and created again" in running.log()
+        assert way_out in running.log()
+    await delete_topics(here.settings, [labels])
+    await ensure_topics(here.settings)
+    await delete_topics(here.settings, [votes])
+    with instance(broker.url, prefix) as running:
+        assert await asyncio.to_thread(running.process.wait, 60) == 1
+        (said,) = running.log().splitlines()
+    assert f"{votes} was deleted, " in said
+    assert f"{labels} was deleted and created again" in said
+    assert way_out in said
+    shown = sbic(here.settings, "project", "show")
+    assert (shown.returncode, votes in shown.stderr) == (1, True)
+    await command(here, "recount")
+    await here.send(TRIPLES)
+    with instance(broker.url, prefix) as running:
+        running.wait_ready()
+        after = await here.until_counted(len(TRIPLES))
+        assert {task: posterior["log_odds"] for task, posterior in after.items()} == {
+            task: posterior["log_odds"] for task, posterior in before.items()
+        }
+
+
+async def test_a_topic_that_is_deleted_while_an_instance_runs_ends_it(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await counted_project(broker)
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        await delete_topics(here.settings, [here.topics.labels.name])
+        assert await asyncio.to_thread(running.process.wait, 60) == 1
+        assert f"{here.topics.labels.name} was deleted" in running.log()
+
+
+async def test_a_deleted_project_is_gone_and_its_instances_end(broker: EmbeddedBroker) -> None:
+    here = await counted_project(broker)
+    prefix = here.settings.prefix
+    with instance(broker.url, prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        await here.until_counted(len(TRIPLES))
+        lines = (await command(here, "list")).splitlines()
+        (own,) = [line.split() for line in lines if line.startswith(prefix)]
+        assert own == [prefix, "1,000", "fast-sbic", "-1,1", "ready"]
+        await command(here, "delete", "--yes")
+        assert running.process.wait(30) == 1
+        assert f"the project {prefix} is deleted" in running.log()
+    assert prefix not in await command(here, "list")
+    assert await here.committed(here.topics.labels.name) == {}
+    gone = sbic(here.settings, "project", "show")
+    assert gone.returncode == 1
+    assert f"create it with: sbic topics --prefix {prefix}" in gone.stderr

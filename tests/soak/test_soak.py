@@ -1,0 +1,14 @@
+"""A short soak: some of everything that can go wrong, and then every count is right."""
+
+from tests.brokers import needs_proc
+from tests.soak.run import soak
+
+SECONDS = 45.0  # of faults; with the start, the rest and the recounts about twice as long
+SEED = 1
+
+
+@needs_proc
+async def test_after_faults_at_random_everything_is_counted_once() -> None:
+    found = await soak(SEED, SECONDS, say=print)
+    assert found.wrong == []
+    assert min(found.labels, found.requests, found.faults) > 0
