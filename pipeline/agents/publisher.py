@@ -30,7 +30,7 @@ from pipeline.records.votes import NOBODY
 from pipeline.stages.changes import Changes
 from pipeline.stages.exchange import Exchange, Told
 from pipeline.stages.rows import by_home
-from pipeline.stages.task_stage import TaskStage
+from pipeline.stages.task_stage import NO_TASKS, TaskStage
 from pipeline.stages.worker_records import encode_workers
 from pipeline.stages.worker_stage import Forwarded, Taken
 from pipeline.topics import Topics
@@ -216,7 +216,10 @@ class Publisher:
         self.estimates_due = self._again(begun, SECONDS_BETWEEN_ESTIMATES)
 
     def _tasks(self, group: Group) -> Ints:
-        """The own tasks that moved, or that are in the group."""
+        """The own tasks that moved, or that are in the group; none amid a recovery."""
+        if not self.stage.is_restored:
+            self.crowd.touched.update(group.tasks)
+            return NO_TASKS
         moved = self.crowd.moved(TASKS_AT_ONCE)
         if len(moved) == TASKS_AT_ONCE:
             self.conveyor.load()  # there may be more
@@ -227,7 +230,7 @@ class Publisher:
 
     def _workers(self, group: Group) -> Ints:
         """The workers that moved; those that gave labels are to be published too."""
-        moved = self.crowd.engine.moved_workers()
+        moved = self.crowd.engine.moved_workers() if self.stage.is_restored else NO_TASKS
         for taken in group.taken.values():
             for workers in taken.workers:
                 self.changed.add(np.unique(workers))
@@ -238,7 +241,7 @@ class Publisher:
     def _add_workers(self, outbox: Outbox) -> None:
         """Add the workers that changed, now and then: they are in no hurry."""
         is_due = monotonic() >= self.workers_due or self.conveyor.in_a_hurry
-        if not (self.changed and is_due):
+        if not (self.changed and is_due and self.stage.is_restored):
             return
         begun = thread_time()
         changed = self.changed.take()

@@ -100,6 +100,11 @@ class TaskStage:
         home = self.crowd.task.home[: len(self.crowd.tasks)]
         return int(self.crowd.has_tasks_of[home].sum())
 
+    @property
+    def is_restored(self) -> bool:
+        """Whether all is known of the own tasks; else posteriors would lack labels."""
+        return all(state.is_restored for state in self.partitions.values())
+
     def open(self, partition: int) -> None:
         """Become the owner of a partition that nothing is known of yet."""
         self.partitions[partition] = TaskPartition(self.crowd.partitions)

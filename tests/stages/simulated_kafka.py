@@ -265,6 +265,9 @@ class Instance:
         return parcel
 
     def _tasks(self, group: Group) -> Ints:
+        if not self.tasks.is_restored:
+            self.crowd.touched.update(group.tasks)
+            return np.empty(0, np.int64)
         moved = self.crowd.moved()
         asked = np.array(sorted(group.tasks), np.int64)
         return np.union1d(moved, asked[self.crowd.is_own_task(asked)]).astype(np.int64)
