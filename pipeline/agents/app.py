@@ -105,7 +105,7 @@ class PipelineApp(BatchedApp):
         )
         inputs = [names.votes.name, names.tasks.name]
         self._add(task_agent, inputs, "tasks", names.evidence.name)
-        self.settler = Settler(self.publisher)
+        self.settler = Settler(self.publisher, self._is_caught_up)
         self.web_port = Web(
             settings.web_host, settings.web_port, self.metrics.registry, self.why_not_ready
         )
@@ -194,8 +194,8 @@ class PipelineApp(BatchedApp):
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.readiness_log)
-        await self.add_runtime_dependency(self.asker)
         await self.add_runtime_dependency(self.project_watch)
+        await self.add_runtime_dependency(self.asker)
         await self.add_runtime_dependency(self.follower)
         await self.add_runtime_dependency(self.assignments_follower)
         if self.crowd.engine.is_settled:
@@ -243,6 +243,13 @@ class PipelineApp(BatchedApp):
         for topic, partition, records, since in consumer.behind():
             seconds = max(0.0, time() - since / 1000) if records and since else 0.0
             yield Lag(topic, partition, records, seconds)
+
+    def _is_caught_up(self) -> bool:
+        return (
+            self.why_not_ready() is None
+            and not self.follower.lag()
+            and not any(lag.records for lag in self.lags())
+        )
 
     def on_rebalance_start(self) -> None:
         """Remember when, for the metric."""

@@ -53,6 +53,7 @@ class Group:
         self.workers: set[int] = set()
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
         self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
+        self.told: list[Told] = []  # for the estimates topic
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
@@ -122,6 +123,8 @@ class Publisher:
         if group.tells_all:
             self._add_estimates(then, self.exchange.tell_all())
         self._tell(then, tasks, workers)
+        for told in group.told:
+            self._add_estimates(then, told)
         self._add_workers(then)
 
         def published(_offsets: Offsets, seconds: float) -> None:
@@ -169,6 +172,11 @@ class Publisher:
     def tell_anew(self) -> None:
         """Tell the other instances everything again."""
         self.conveyor.filling.tells_all = True
+        self.conveyor.load()
+
+    def tell(self, told: Told) -> None:
+        """Publish something in the estimates topic."""
+        self.conveyor.filling.told.append(told)
         self.conveyor.load()
 
     async def screen(self, outbox: Outbox) -> None:

@@ -1,6 +1,7 @@
 """Refreshes, in the background, tasks whose workers have become better known."""
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -15,14 +16,23 @@ SHARE = 0.1  # of the time while it is busy, with what it takes to publish
 PUBLISHING_SECONDS = 6e-6  # a task
 AT_LEAST_SECONDS = 0.1  # of work before it waits for its turn again
 IDLE_SECONDS = 0.05
+SECONDS_BETWEEN_REPORTS = 2.0
 
 
 class Settler(Service):
-    """Lets the engine come to rest; new labels always go first."""
+    """Lets the engine come to rest; new labels always go first.
 
-    def __init__(self, publisher: Publisher, **kwargs: Any) -> None:
+    Now and then it tells in the estimates topic whether it is at rest: that is how `sbic status`
+    knows. `is_caught_up` says whether all is read that others have written.
+    """
+
+    def __init__(
+        self, publisher: Publisher, is_caught_up: Callable[[], bool], **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.publisher = publisher
+        self.is_caught_up = is_caught_up
+        self.report_due = 0.0
         self.engine = publisher.crowd.engine
         self.is_at_rest = True
 
@@ -31,6 +41,7 @@ class Settler(Service):
         try:
             while not self.should_stop:
                 await self._turn()
+                self._report(monotonic())
         except Exception as error:
             stop_at_once(error)
 
@@ -55,6 +66,14 @@ class Settler(Service):
             await asyncio.sleep(max(spent, AT_LEAST_SECONDS) * (1 / SHARE - 1))
         elif self.is_at_rest:
             await asyncio.sleep(IDLE_SECONDS)
+
+    def _report(self, now: float) -> None:
+        if now < self.report_due:
+            return
+        self.report_due = now + SECONDS_BETWEEN_REPORTS
+        rests = self.is_at_rest and not self.engine.has_news and self.is_caught_up()
+        if told := self.publisher.exchange.tell_rest(rests):
+            self.publisher.tell(told)
 
     @property
     def _is_busy(self) -> bool:

@@ -21,14 +21,16 @@ def command(port: int, data_dir: Path | None, ephemeral: bool) -> None:
       sbic broker
       sbic broker --port 19092 --ephemeral
     """
+    from pipeline import hints
     from pipeline.broker.java import KAFKA_VERSION
+    from pipeline.settings import Settings
 
     folder = folder_for(data_dir, ephemeral)
     with suppress(KeyboardInterrupt), own_broker(port, folder) as broker:
         kept = what_is_kept(folder)
         click.echo(f"Kafka {KAFKA_VERSION} is ready at {broker.url} ({kept}); Ctrl-C ends it.")
-        where = "" if port == 9092 else f"SBIC_BROKER={broker.url} "
-        click.echo(f"Next, in another terminal: {where}sbic topics")
+        topics = hints.command(Settings(broker=broker.url), "topics")
+        click.echo(f"Next, in another terminal: {topics}")
         status = broker.wait()
         click.echo(broker.end_of_log(), err=True)
         raise click.ClickException(f"Kafka ended by itself, with status {status}")

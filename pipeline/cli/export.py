@@ -1,22 +1,36 @@
-"""`sbic export`: the current posteriors or workers as CSV."""
+"""`sbic export`: the labels that stand, the current posteriors or the workers, as a file."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from pipeline.cli.errors import BadInput
-from pipeline.cli.options import settings_options
+from pipeline.cli.options import given_options
+from pipeline.project.given import Given
 from pipeline.settings import Settings
 
 
-@click.command(short_help="Write the current posteriors or workers as CSV.")
-@click.argument("what", type=click.Choice(("posteriors", "workers")))
-@click.option("-o", "--output", metavar="OUT.csv", help="Write there, not to standard output.")
-@settings_options("broker", "prefix")
-def command(settings: Settings, what: str, output: str | None) -> None:
-    """Write the current posteriors or workers as CSV, one row for each task or worker.
+@click.command(short_help="Write the labels that stand, posteriors or workers.")
+@click.argument("what", type=click.Choice(("labels", "posteriors", "workers")))
+@click.option("-o", "--output", metavar="FILE", help="Write there, not to standard output.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(("csv", "jsonl")),
+    help="CSV, or JSON Lines with the records as they are.  [default: by the name of FILE, or csv]",
+)
+@given_options("broker", "prefix")
+def command(given: Given, what: str, output: str | None, file_format: str | None) -> None:
+    """Write the labels that stand, the current posteriors or the workers.
 
-    It is what the topic has at the moment; the file is written whole or not at all.
+    It is what the topics have at the moment; a file is written whole or not at all.
+
+    \b
+    labels, a row for each that stands, as `sbic infer` and `sbic replay` read them:
+      task, worker, label
+    Which of several answers stands is as the project has it; those that were taken back,
+    skips and bad labels are left out.
 
     \b
     posteriors, sorted by task:
@@ -27,6 +41,11 @@ def command(settings: Settings, what: str, output: str | None) -> None:
       labels       how many are counted
       status       open or closed
       reason       why it is closed
+      reopened     true where stop rules no longer apply
+      gold         true where the truth is known
+      evidence     of gold: the log-odds that it would have otherwise
+      prior        its own, if it has one
+      sources      offsets of the last label of each partition that is counted, as JSON
       updated_at   timestamp of the newest label counted, in milliseconds
 
     \b
@@ -34,11 +53,13 @@ def command(settings: Settings, what: str, output: str | None) -> None:
       prediction   the most probable class; nothing before any label, or for a tie
       confidence   its probability
       p:CLASS      the probability of each class, in their order
+    and evidence:CLASS and prior:CLASS, where tasks have them.
 
     \b
     workers, sorted by worker:
       worker       their id
       accuracy     the probability that their next label is right
+      interval_low, interval_high  where it lies with 95 %
       labels       how many are counted
       correct      how many of those are expected to be right
       gold         how many of those are on gold tasks
@@ -49,23 +70,51 @@ def command(settings: Settings, what: str, output: str | None) -> None:
 
     \b
     Examples:
-      sbic export posteriors
-      sbic export workers -o workers.csv
+      sbic export labels -o labels.csv && sbic infer labels.csv --algorithm settled
+      sbic export posteriors --format jsonl | jq .task
+      sbic export workers -o workers.jsonl
     """
-    from pipeline.cli.connected import run_connected
-    from pipeline.files.atomic import check_writable, write_atomically
-    from pipeline.files.csv_text import csv_bytes
+    from pipeline.cli.connected import in_project
+    from pipeline.files.atomic import check_writable, write_parts_atomically
     from pipeline.files.errors import BadFile
-    from pipeline.tools.export import EXPORTS, current_table
 
     target = None if output in (None, "-") else Path(str(output))
     try:
         if target:
             check_writable(target)
-        content = csv_bytes(*run_connected(current_table(settings, EXPORTS[what])))
+        parts = exported(in_project(given), what, file_format or format_of(target))
         if target:
-            write_atomically(target, content)
+            write_parts_atomically(target, parts)
         else:
-            click.get_binary_stream("stdout").write(content)
+            click.get_binary_stream("stdout").writelines(parts)
     except BadFile as error:
         raise BadInput(str(error)) from None
+
+
+def format_of(target: Path | None) -> str:
+    """What the name of a file says.
+
+    >>> format_of(Path("labels.jsonl")), format_of(Path("labels.txt")), format_of(None)
+    ('jsonl', 'csv', 'csv')
+    """
+    return "jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv"
+
+
+def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]:
+    """The content of the file, a part at a time; all of it has been read before the first."""
+    from pipeline.cli.connected import run_connected
+    from pipeline.files.lines import csv_parts, jsonl_parts
+    from pipeline.tools.export import EXPORTS, current_records
+
+    columns = ("task", "worker", "label")
+    if what == "labels":
+        from pipeline.tools.standing import standing_labels  # loads the engine
+
+        labels = run_connected(standing_labels(settings))
+        if file_format == "csv":
+            return csv_parts(columns, labels)
+        return jsonl_parts(dict(zip(columns, label, strict=True)) for label in labels)
+    records = run_connected(current_records(settings, EXPORTS[what]))
+    if file_format == "csv":
+        return csv_parts(*EXPORTS[what].table(records))
+    return jsonl_parts(records)

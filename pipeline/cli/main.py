@@ -9,6 +9,7 @@ import click
 
 from pipeline import __version__
 from pipeline.cli.misspelt import misspelt
+from pipeline.cli.output import OutputLost, end_without_output, flush_output, guard_output
 
 COMMANDS = (
     "demo",
@@ -20,8 +21,10 @@ COMMANDS = (
     "tasks",
     "replay",
     "simulate",
+    "status",
     "watch",
     "export",
+    "dead-letters",
     "infer",
     "bounds",
     "sizing",
@@ -40,7 +43,7 @@ class Commands(click.Group):
         """The click command that the module of that name defines."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"pipeline.cli.{cmd_name}").command
+        command: click.Command = import_module(f"pipeline.cli.{cmd_name.replace('-', '_')}").command
         return command
 
 
@@ -54,17 +57,28 @@ def main() -> Never:
     """Run `sbic`; bad usage and bad input end with one line on standard error and status 2."""
     for line in misspelt(os.environ):
         click.echo(f"sbic: {line}", err=True)
+    guard_output()
     try:
-        sys.exit(sbic.main(prog_name="sbic", standalone_mode=False) or 0)
+        status = run()
+        flush_output()
+    except OutputLost as lost:
+        end_without_output(lost)
+    sys.exit(status)
+
+
+def run() -> int:
+    """Run the subcommand, and say in one line what went wrong; the exit status."""
+    try:
+        return int(sbic.main(prog_name="sbic", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as help_text:
         click.echo(help_text.format_message())
-        sys.exit(2)
+        return 2
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         name = where.command_path if where else "sbic"
         message = " ".join(error.format_message().split())
         click.echo(f"{name}: {message}", err=True)
-        sys.exit(2 if isinstance(error, click.UsageError) else error.exit_code)
+        return 2 if isinstance(error, click.UsageError) else error.exit_code
     except click.Abort:
         click.echo("sbic: interrupted", err=True)
-        sys.exit(130)
+        return 130

@@ -59,7 +59,7 @@ def command(
     or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. A label is one of the
     classes of the project: 1 or -1 (and 0 is a skip; --positive yes --negative no makes two others
     that), or one of its names. An empty label is a skip. Nothing is sent if anything in the file is
-    wrong.
+    wrong. To send a file again is safe: a label that is there already is a repeat, and counts once.
 
     With --wait it returns when every label has reached its task's posterior. That includes
     repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
@@ -79,7 +79,7 @@ def command(
     """
     from pipeline.cli.connected import in_project, run_connected
     from pipeline.files.errors import BadFile
-    from pipeline.tools.replay import GaveUp, replay
+    from pipeline.tools.replay import GaveUp, Replayed, replay
 
     if seed is not None and not shuffle:
         raise click.UsageError("--seed needs --shuffle: it chooses the random order")
@@ -94,15 +94,22 @@ def command(
         from random import Random
 
         Random(seed or 0).shuffle(labels)
+    done = Replayed()
     try:
-        done = run_connected(
-            replay(settings, labels, rate=rate, wait=wait, patience=timeout, note=note)
+        run_connected(
+            replay(settings, labels, done, rate=rate, wait=wait, patience=timeout, note=note)
         )
     except GaveUp as error:
         raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        note(left_undone(done, len(labels)))
+        raise click.Abort from None
     note(summary(done))
     if skips := sum(label == 0 for _, _, label in labels):
-        note(f"skips: {skips}")
+        note(f"skips: {skips:,}")
+    if repeats := repeats_in(labels) if done.repeats is None else done.repeats:
+        where = "within the file" if done.repeats is None else "given before"
+        note(f"repeats: {repeats:,} (answers {where}; each counts once)")
 
 
 def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
@@ -148,11 +155,44 @@ give the project these classes: sbic project set --prefix pets classes=cat,dog'
     )
 
 
+def repeats_in(labels: list["Label"]) -> int:
+    """How many labels are of a worker who has answered the task before, higher up.
+
+    >>> repeats_in([("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", 0)])
+    1
+    """
+    answers = [(task, worker) for task, worker, label in labels if label != 0]
+    return len(answers) - len(set(answers))
+
+
+def left_undone(done: "Replayed", labels: int) -> str:
+    """What Ctrl-C left undone, and how to go on.
+
+    >>> from pipeline.tools.replay import Replayed
+    >>> left_undone(Replayed(labels=3000), 8000)
+    'Kafka has 3,000 of 8,000 labels, and 5,000 are not sent, or not known to be. To go on, run \
+the same command again: labels that it sends a second time count once'
+    >>> left_undone(Replayed(labels=8000, uncounted=10, sending_seconds=1.0), 8000)
+    'all 8,000 labels are sent; 10 were not counted yet, and will be without this command'
+    """
+    if done.sending_seconds is None:
+        return (
+            f"Kafka has {done.labels:,} of {labels:,} labels, and {labels - done.labels:,} are not "
+            "sent, or not known to be. To go on, run the same command again: labels that it sends "
+            "a second time count once"
+        )
+    return (
+        f"all {labels:,} labels are sent; {done.uncounted:,} were not counted yet, and will be "
+        "without this command"
+    )
+
+
 def summary(done: "Replayed") -> str:
     """What was sent, how fast, and how long it took to be counted."""
+    seconds = done.sending_seconds or 1e-9
     text = (
-        f"labels sent: {done.labels:,} in {done.sending_seconds:.2f} s "
-        f"({done.labels / done.sending_seconds:,.0f} labels per second)"
+        f"labels sent: {done.labels:,} in {seconds:.2f} s "
+        f"({done.labels / seconds:,.0f} labels per second)"
     )
     if done.counting_seconds is None:
         return text

@@ -107,44 +107,61 @@ def unread_note(columns: list[str]) -> str:
     )
 
 
+create_option = click.option(
+    "--create", is_flag=True, help="Also tasks that nobody knows yet; else they are refused."
+)
+
+
 @command.command("close", short_help="Assign tasks no more.")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
+@create_option
 @given_options("broker", "prefix")
-def close(given: Given, tasks: tuple[str, ...]) -> None:
+def close(given: Given, tasks: tuple[str, ...], create: bool) -> None:
     """Close tasks: they are assigned no more; labels that still arrive are counted.
+
+    If one of them has no posterior and was never registered it is named, nothing is sent, and the
+    exit status is 1.
 
     \b
     Examples:
       sbic tasks close t1 t2
+      sbic tasks close not-yet-known --create
     """
-    set_status(given, tasks, "closed")
+    set_status(given, tasks, "closed", create)
 
 
-@command.command("open", short_help="Register tasks, or reopen closed ones.")
+@command.command("open", short_help="Reopen closed tasks, or register some.")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
+@create_option
 @given_options("broker", "prefix")
-def open_tasks(given: Given, tasks: tuple[str, ...]) -> None:
-    """Open tasks: those nobody knew are registered, closed ones are reopened.
+def open_tasks(given: Given, tasks: tuple[str, ...], create: bool) -> None:
+    """Open tasks: closed ones are reopened, and with --create those nobody knew are registered.
 
-    A reopened task stays open, whatever the stop rules say, until it is closed by hand.
+    A reopened task stays open, whatever the stop rules say, until it is closed by hand. If one of
+    them has no posterior and was never registered it is named, nothing is sent, and the exit
+    status is 1.
 
     \b
     Examples:
       sbic tasks open t1 t2
       sbic tasks reopen t1 t2
+      sbic tasks open t3 t4 --create
     """
-    set_status(given, tasks, "open")
+    set_status(given, tasks, "open", create)
 
 
 command.add_command(open_tasks, "reopen")
 
 
-def set_status(given: Given, tasks: tuple[str, ...], status: Literal["open", "closed"]) -> None:
-    """Send the status of tasks; nothing is sent if one of them cannot be a task."""
+def set_status(
+    given: Given, tasks: tuple[str, ...], status: Literal["open", "closed"], create: bool
+) -> None:
+    """Send the status of tasks; nothing is sent if one of them cannot be a task, or is unknown."""
     from pipeline.cli.connected import in_project, run_connected
     from pipeline.records.bad import BadRecord
     from pipeline.records.tasks import Description, encode_task, task_parser
     from pipeline.tools.describing import describe
+    from pipeline.tools.known_tasks import unknown_tasks
 
     settings = in_project(given)
     check = task_parser(settings.crowd_classes)
@@ -154,5 +171,24 @@ def set_status(given: Given, tasks: tuple[str, ...], status: Literal["open", "cl
             check(None, encode_task(description))
     except BadRecord as bad:
         raise BadInput(bad.message) from None
+    if not create and (unknown := run_connected(unknown_tasks(settings, tasks))):
+        raise click.ClickException(unknown_note(unknown))
     run_connected(describe(settings, descriptions))
     click.echo(f"tasks {'opened' if status == 'open' else status}: {len(tasks):,}", err=True)
+
+
+def unknown_note(tasks: list[str]) -> str:
+    """Which tasks are not known, and what to do.
+
+    >>> unknown_note(["t7", "t8"])
+    'no such task: t7, t8 (without a posterior, and never registered). Nothing was sent; with \
+--create tasks are made'
+    """
+    from pipeline.files.errors import shortened
+
+    names = ", ".join(map(shortened, tasks[:10]))
+    more = f" and {len(tasks) - 10:,} more" if len(tasks) > 10 else ""
+    return (
+        f"no such task: {names}{more} (without a posterior, and never registered). Nothing was "
+        "sent; with --create tasks are made"
+    )

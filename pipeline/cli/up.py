@@ -9,7 +9,7 @@ from pipeline.cli.errors import BadInput
 from pipeline.cli.options import given_options
 from pipeline.cli.own_broker import broker_options, folder_for, own_broker, what_is_kept
 from pipeline.project.given import Given
-from pipeline.settings import SPECS, Settings
+from pipeline.settings import SPECS
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 
@@ -39,6 +39,7 @@ def command(
       sbic up --instances 2 --ephemeral
       sbic up --port 19092 --prefix birds --web-port 7000
     """
+    from pipeline import hints
     from pipeline.cli.connected import run_connected
     from pipeline.project.opening import open_project
     from pipeline.tools.instances import instances_of
@@ -50,11 +51,12 @@ def command(
         check_share(instances, given.values["partitions"])
     with suppress(KeyboardInterrupt), own_broker(port, folder) as broker:
         given = given.with_values(broker=broker.url)
-        check_share(instances, run_connected(open_project(given)).settings.partitions)
+        project = run_connected(open_project(given))
+        check_share(instances, project.settings.partitions)
         kept = what_is_kept(folder)
         say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
-        if broker.url != Settings().broker:
-            say("up", f"other commands find it with: export SBIC_BROKER={broker.url}")
+        shown = hints.command(project.settings, "status")
+        say("up", f"in another terminal: {shown}")
         commands = instances_of(given, ports)
         run_connected(until_stopped(broker, commands, log=say, say=loudly))
 

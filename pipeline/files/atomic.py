@@ -1,6 +1,7 @@
 """Writing a file whole or not at all."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.files.errors import BadFile
@@ -18,15 +19,20 @@ def check_writable(path: Path) -> None:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside the file, then rename: a reader sees the old content or the new."""
+    write_parts_atomically(path, [content])
+
+
+def write_parts_atomically(path: Path, parts: Iterable[bytes]) -> None:
+    """The same, for content that is too long to hold at once."""
     check_writable(path)
     try:
         if path.exists() and not path.is_file():  # a device or a pipe has no content to protect
-            path.write_bytes(content)
+            _write(path, parts)
             return
         target = path.resolve()  # through a link, not over it
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
-            part.write_bytes(content)
+            _write(part, parts)
             if target.exists():
                 part.chmod(target.stat().st_mode)
             part.replace(target)
@@ -34,3 +40,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise BadFile(str(path), f"cannot be written: {error.strerror}") from error
+
+
+def _write(path: Path, parts: Iterable[bytes]) -> None:
+    with path.open("wb") as file:
+        file.writelines(parts)

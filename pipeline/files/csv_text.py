@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 
-def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+def csv_bytes(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> bytes:
     """A header and rows in UTF-8; numbers at full precision, None as an empty field.
 
     >>> csv_bytes(("task", "log_odds"), [("t1", 0.1), ("t,2", None)])

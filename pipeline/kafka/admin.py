@@ -4,13 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     KafkaConnectionError,
     KafkaError,
+    NotCoordinatorForGroupError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -23,6 +28,12 @@ from pipeline.topics import Topic, Topics
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30
 OF_THE_TOPIC = 1  # where a configuration is from, in answers from version 1 on
+# a broker that is new, or was just started, has to make or load its groups first
+NOT_YET = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,7 @@ async def partitions_of(settings: Settings, topic: str) -> int:
         for entry in await admin.describe_topics():
             if entry["topic"] == topic:
                 return len(entry["partitions"])
-    raise MissingTopic(topic, settings.bootstrap_servers)
+    raise MissingTopic(topic, settings)
 
 
 async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
@@ -122,6 +133,55 @@ async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[
         for tp, metadata in offsets.items()
         if tp.topic == topic and metadata.offset >= 0
     }
+
+
+class GroupMember(NamedTuple):
+    """A member of a consumer group, and the partitions that it reads."""
+
+    client_id: str
+    member_id: str
+    host: str
+    partitions: frozenset[TopicPartition]
+
+
+class Group(NamedTuple):
+    """A consumer group: its state in Kafka's words, and its members."""
+
+    state: str
+    members: list[GroupMember]
+    committed: dict[TopicPartition, int]
+
+
+async def describe_group(settings: Settings, group: str) -> Group:
+    """A consumer group as Kafka knows it; one that nobody has joined yet is empty."""
+    async with connected_admin(settings) as admin:
+        while True:
+            try:
+                return await _describe_group(admin, group)
+            except NOT_YET:
+                await asyncio.sleep(0.1)
+
+
+async def _describe_group(admin: AIOKafkaAdminClient, group: str) -> Group:
+    (response,) = await admin.describe_consumer_groups([group])
+    error_code, _, state, _, _, members, *_ = response.groups[0]
+    if error_code:
+        raise for_code(error_code)(f"cannot describe the group {group}")
+    offsets = await admin.list_consumer_group_offsets(group)
+    return Group(
+        state,
+        [_member(*member) for member in members],
+        {place: found.offset for place, found in offsets.items() if found.offset >= 0},
+    )
+
+
+def _member(*fields: Any) -> GroupMember:
+    member_id, *_, client_id, client_host, _, assignment = fields
+    placed: frozenset[TopicPartition] = frozenset()
+    if assignment:
+        decoded = ConsumerProtocolMemberAssignment.decode(assignment)
+        placed = frozenset(decoded.partitions())
+    return GroupMember(client_id, member_id, client_host.removeprefix("/"), placed)
 
 
 @asynccontextmanager
@@ -137,7 +197,7 @@ async def connected_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClie
         async with asyncio.timeout(ANSWER_SECONDS):
             yield admin
     except (TimeoutError, KafkaConnectionError):
-        raise Unreachable(addresses) from None
+        raise Unreachable(settings) from None
     except KafkaError as error:
         raise Refused(f"Kafka at {', '.join(addresses)} says: {error}") from error
     finally:

@@ -43,10 +43,10 @@ async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.start()
         except TimeoutError:
-            raise Unreachable(addresses) from None
+            raise Unreachable(settings) from None
         yield client
     except KafkaConnectionError:
-        raise Unreachable(addresses) from None
+        raise Unreachable(settings) from None
     except GONE:
         raise Refused(f"Kafka at {', '.join(addresses)} no longer answers") from None
     except KafkaError as error:

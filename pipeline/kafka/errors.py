@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeline.hints import command, start_broker
+from pipeline.settings import Settings
+
 
 class ClusterError(Exception):
     """The cluster cannot be used as it is."""
@@ -11,21 +14,21 @@ class ClusterError(Exception):
 class Unreachable(ClusterError):
     """No broker answers."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, settings: Settings) -> None:
+        start = start_broker(settings)
         super().__init__(
-            f"no Kafka answers at {', '.join(addresses)}; set SBIC_BROKER to the address of one, "
-            f"or start one with: sbic broker"
+            f"no Kafka answers at {', '.join(settings.bootstrap_servers)}; set SBIC_BROKER to the "
+            f"address of one" + (f", or start one with: {start}" if start else "")
         )
 
 
 class MissingTopic(ClusterError):
     """A topic that a tool needs is not there."""
 
-    def __init__(self, topic: str, addresses: Sequence[str]) -> None:
-        prefix = topic.rpartition(".")[0]
+    def __init__(self, topic: str, settings: Settings) -> None:
         super().__init__(
-            f"Kafka at {', '.join(addresses)} has no topic {topic}; "
-            f"create it with: sbic topics --prefix {prefix}"
+            f"Kafka at {', '.join(settings.bootstrap_servers)} has no topic {topic}; "
+            f"create it with: {command(settings, 'topics')}"
         )
 
 

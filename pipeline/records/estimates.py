@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.inference.engine.engine import Sums
 from pipeline.inference.labels import Floats
+from pipeline.records.bad import BadRecord
 from pipeline.records.columns import NOT_OURS, Columns, are_counts, encode_columns
 
 
@@ -48,7 +49,17 @@ class Whole(NamedTuple):
     sums: Sums
 
 
-Estimates = Beliefs | Counts | Sums | Whole
+class Rest(NamedTuple):
+    """Whether the instance that owns the partition is at rest, and how many tasks are due.
+
+    For people and tools: instances do nothing with it.
+    """
+
+    is_at_rest: bool
+    due: int
+
+
+Estimates = Beliefs | Counts | Sums | Whole | Rest
 
 
 def encode_estimates(epoch: int, told: Estimates) -> bytes:
@@ -77,6 +88,9 @@ def encode_estimates(epoch: int, told: Estimates) -> bytes:
             )
         case Whole():
             return encode_columns("whole", fields, (_as_column(told.sums),))
+        case Rest():
+            fields["due"], fields["at_rest"] = told.due, int(told.is_at_rest)
+            return encode_columns("rest", fields, ())
     return encode_columns("sums", fields, (_as_column(told),))
 
 
@@ -106,10 +120,27 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         told = Sums(given, right, tasks_, np.array(rho))
         if record.kind == "whole":
             told = Whole(told)
+    elif record.kind == "rest":
+        told = Rest(bool(record.number("at_rest")), record.number("due"))
     else:
         raise NOT_OURS
     record.end()
     return epoch, told
+
+
+def parse_rest(value: bytes | None) -> Rest | None:
+    """What a record says of rest; None if it tells of something else, or is not ours.
+
+    >>> parse_rest(encode_estimates(3, Rest(True, 0)))
+    Rest(is_at_rest=True, due=0)
+    """
+    try:
+        record = Columns(value)
+        if record.kind != "rest":
+            return None
+        return Rest(bool(record.number("at_rest")), record.number("due"))
+    except BadRecord:
+        return None
 
 
 def _add_numbered(fields: dict[str, object], told: Numbered) -> NDArray[np.int32]:

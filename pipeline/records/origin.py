@@ -17,19 +17,32 @@ Header = tuple[str, bytes | None]
 
 
 class Origin(NamedTuple):
-    """The place of a record before it was forwarded."""
+    """The place of a record before it was forwarded, or became a dead letter.
+
+    >>> str(Origin("sbic.labels", 3, 42)), Origin.parse("sbic.labels/3/42")
+    ('sbic.labels/3/42', Origin(topic='sbic.labels', partition=3, offset=42))
+    """
 
     topic: str
     partition: int
     offset: int
 
-    def header(self) -> Header:
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Origin":
+        """The origin as `str` writes it, or `ValueError`."""
+        topic, partition, offset = text.rsplit("/", 2)
+        return cls(topic, int(partition), int(offset))
+
+    def header(self) -> tuple[str, bytes]:
         """The header that tells.
 
         >>> Origin("sbic.labels", 3, 42).header()
         ('sbic.origin', b'sbic.labels/3/42')
         """
-        return HEADER, f"{self.topic}/{self.partition}/{self.offset}".encode()
+        return HEADER, str(self).encode()
 
 
 def origin_of(headers: Iterable[Header], topic: str, partitions: int) -> Origin | None:

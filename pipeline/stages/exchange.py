@@ -12,6 +12,7 @@ from pipeline.records.estimates import (
     Beliefs,
     Counts,
     Estimates,
+    Rest,
     Whole,
     encode_estimates,
     parse_estimates,
@@ -87,6 +88,14 @@ class Exchange:
                 self._tell_workers(workers, told)
             is_spokesman = partition == self._spokesman()
             self._tell(told, partition, Whole(self.crowd.engine.sums if is_spokesman else nothing))
+        return told
+
+    def tell_rest(self, is_at_rest: bool) -> Told:
+        """Whether this instance is at rest, for whoever wants to know."""
+        told: Told = {}
+        if self.stage.partitions:
+            rest = Rest(is_at_rest, self.crowd.engine.due)
+            self._tell(told, self._spokesman(), rest)
         return told
 
     def _spokesman(self) -> int:

@@ -1,6 +1,6 @@
 """The worker agent's step: labels in, votes out; decides which labels of its workers stand."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from time import time_ns
@@ -19,15 +19,12 @@ from pipeline.records.origin import Header, mark_of, origin_of
 from pipeline.records.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes, parse_votes
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.judge import Beyond, Judge
-from pipeline.stages.offsets import CountedOffsets
 from pipeline.stages.restored import Restored
 from pipeline.stages.rows import JoinedVotes, Rows, by_home
+from pipeline.stages.worker_partition import WorkerPartition
 
-LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
 LABELS_AT_ONCE = 1000  # of a partition
 RECORD_BYTES = 900_000  # of their answers, at the most, however long the ids
-LAST_GROUPS = 2  # votes go out together with the answers of the next group
-MARKS = 50_000  # of forwarded labels: more than come until those of a crash are forwarded again
 
 
 class Record(Protocol):
@@ -121,54 +118,6 @@ class Taken(Generic[R]):
         self.in_last += labels
         self.labels += labels
         return self.answers[-1]
-
-
-class WorkerPartition:
-    """Which labels of a partition have been taken: `taken` is the offset of the last.
-
-    `last` has the last records restored: the only ones whose votes a crash can have kept from
-    the votes topic. `marks` are those of labels that were forwarded here of late.
-    """
-
-    def __init__(self) -> None:
-        self.taken = -1
-        self.offsets = CountedOffsets()
-        self.marks: dict[int, None] = {}
-        self.is_ready = False
-        self.last: deque[list[Answers]] = deque(maxlen=LAST_GROUPS)
-        self.is_continued = False
-        self.restored: deque[tuple[int, list[str]]] = deque()  # time and workers of late
-
-    @property
-    def last_answers(self) -> list[Answers]:
-        """The records of the last groups."""
-        return [answers for group in self.last for answers in group]
-
-    def restoring(self, answers: Answers, workers: list[str]) -> None:
-        """Answers of these workers are being restored."""
-        if not self.is_continued:
-            self.last.append([])
-        self.last[-1].append(answers)
-        self.is_continued = answers.more
-        time = answers.pieces[-1][0]
-        self.restored.append((time, workers))
-        while self.restored[0][0] < time - LATELY_NS:
-            self.restored.popleft()
-
-    def is_marked(self, mark: int) -> bool:
-        """Whether a label was forwarded before; from now on it is."""
-        if mark in self.marks:
-            return True
-        self.marks[mark] = None
-        if len(self.marks) > MARKS:
-            del self.marks[next(iter(self.marks))]
-        return False
-
-    def restored_of_late(self) -> list[str]:
-        """The workers in the answers of the last seconds that were restored, once."""
-        workers = {name for _, names in self.restored for name in names}
-        self.restored.clear()
-        return sorted(workers)
 
 
 class WorkerStage:

@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.structs import RecordMetadata
 from orjson import JSONDecodeError, dumps, loads
 
+from pipeline.hints import command
 from pipeline.kafka.admin import partitions_of
 from pipeline.kafka.connection import connected
 from pipeline.partitioner import partition_of
@@ -67,6 +68,7 @@ class Asker:
         self._producer = producer
         self._assignments = assignments
         self._topics = topics
+        self.start_an_instance = command(topics.settings, "worker")
         self._partitions = partitions
         self._asked: dict[str, _Asked] = {}
 
@@ -97,7 +99,7 @@ class Asker:
         except TimeoutError:
             raise NoAnswer(
                 f"a request was not answered in {PATIENCE_SECONDS} seconds: is an instance "
-                "running? Start one with: sbic worker"
+                f"running? Start one with: {self.start_an_instance}"
             ) from None
         finally:
             del self._asked[worker]

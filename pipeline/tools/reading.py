@@ -1,6 +1,6 @@
 """Reads all partitions of a topic, without a group: nobody else is disturbed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -31,6 +31,32 @@ class Reader:
             timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
         )
         return [record for records in fetched.values() for record in records]
+
+    def read_only(self, partitions: Iterable[int]) -> None:
+        """Read these partitions, and no others."""
+        wanted = set(partitions)
+        self.partitions = [place for place in self.partitions if place.partition in wanted]
+        self.ends = {place: self.ends[place] for place in self.partitions}
+        self.consumer.assign(self.partitions)
+
+    async def move_end(self, asking: AIOKafkaConsumer | None = None) -> None:
+        """Let the end be that which the topic has now.
+
+        Kafka answers a connection in turn, and one that waits for new records waits for half a
+        second: whoever asks often has a consumer of its own for `asking`.
+        """
+        self.ends = await (asking or self.consumer).end_offsets(self.partitions)
+
+    async def remaining(self) -> int:
+        """How many offsets there are up to the end."""
+        positions = [int(await self.consumer.position(place)) for place in self.partitions]
+        return sum(self.ends.values()) - sum(positions)
+
+    async def go_back(self, records: int, asking: AIOKafkaConsumer) -> None:
+        """Read the last records of each partition next, so many at the most."""
+        starts = await asking.beginning_offsets(self.partitions)
+        for place in self.partitions:
+            self.consumer.seek(place, max(starts[place], self.ends[place] - records))
 
     async def to_the_end(self) -> AsyncIterator[list[ConsumerRecord]]:
         """All records up to the end that the topic had when the reader was made."""

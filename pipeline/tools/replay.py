@@ -5,11 +5,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import monotonic
 
+from pipeline.hints import command
 from pipeline.progress import Advance, progress
 from pipeline.records.bad import BadRecord
 from pipeline.records.named_posteriors import parse_any_posterior
 from pipeline.settings import Settings
 from pipeline.tools.reading import Reader, reading
+from pipeline.tools.repeats import Repeats
 from pipeline.tools.sending import Label, sending
 from pipeline.tools.uncounted import Uncounted
 from pipeline.topics import Topics
@@ -21,59 +23,74 @@ class GaveUp(Exception):
     """Nothing was counted for so long that waiting has no more sense."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Replayed:
-    """How many labels, how long it took to send them, and how long until all were counted."""
+    """How far it is: labels that Kafka has acknowledged, and what became of them.
 
-    labels: int
-    sending_seconds: float
+    `repeats` are labels of workers who had answered the task before; known when all are counted.
+    """
+
+    labels: int = 0
+    uncounted: int = 0
+    sending_seconds: float | None = None
     counting_seconds: float | None = None
+    repeats: int | None = None
 
 
 async def replay(
     settings: Settings,
     labels: Sequence[Label],
+    done: Replayed,
     *,
     rate: float | None,
     wait: bool,
     patience: float | None,
     note: Callable[[str], None],
-) -> Replayed:
+) -> None:
     """Send all labels in order; with `wait`, return when posteriors have all but the skips.
 
-    `note` is told when nothing moves; after `patience` seconds in which no label was counted,
-    `GaveUp`.
+    `done` tells how far it is, also where it is interrupted. `note` is told when nothing moves;
+    after `patience` seconds in which no label was counted, `GaveUp`.
     """
+    topics = Topics(settings)
     async with AsyncExitStack() as stack:
         sender = await stack.enter_async_context(sending(settings))
-        posteriors = None
+        posteriors = answers = None
         if wait:  # from here on, since whatever counts these labels is still to come
-            topic = Topics(settings).posteriors.name
-            reader = reading(settings, topic, from_start=False)
+            reader = reading(settings, topics.posteriors.name, from_start=False)
             posteriors = await stack.enter_async_context(reader)
+            reader = reading(settings, topics.answers.name, from_start=False)
+            answers = await stack.enter_async_context(reader)
         start = monotonic()
-        uncounted = Uncounted()
+        uncounted, repeats = Uncounted(), Repeats(len(settings.crowd_classes))
         with progress("Sending", total=len(labels)) as advance:
             async for sent in sender.send_all(labels, rate):
                 advance(len(sent.labels))
+                done.labels += len(sent.labels)
                 if wait:
                     uncounted.add(sent)
-        sending_seconds = monotonic() - start
-        if posteriors is None:
-            return Replayed(len(labels), sending_seconds)
+                    repeats.add(sent)
+        done.sending_seconds = monotonic() - start
+        if posteriors is None or answers is None:
+            return
+        done.uncounted = len(uncounted)
         with progress("Counting", total=len(uncounted)) as advance:
-            unusable = Topics(settings).dead_letters.name
-            await _wait(posteriors, uncounted, patience, advance, note, unusable)
-        return Replayed(len(labels), sending_seconds, monotonic() - start)
+            await _wait(settings, posteriors, uncounted, done, patience, advance, note)
+        done.counting_seconds = monotonic() - start
+        await answers.move_end()  # what a posterior counts is among the answers before it
+        async for records in answers.to_the_end():
+            repeats.learn(records)
+        done.repeats = repeats.found
 
 
 async def _wait(
+    settings: Settings,
     posteriors: Reader,
     uncounted: Uncounted,
+    done: Replayed,
     patience: float | None,
     advance: Advance,
     note: Callable[[str], None],
-    unusable: str,
 ) -> None:
     last = noted = monotonic()
     while uncounted:
@@ -84,18 +101,20 @@ async def _wait(
             except BadRecord:
                 continue  # not an sbic record: ignore
         advance(counted)
+        done.uncounted = len(uncounted)
         now = monotonic()
         if counted:
             last = noted = now
         elif patience is not None and now - last > patience:
             raise GaveUp(
                 f"{len(uncounted):,} labels are not counted, and none was in the last "
-                f"{patience:g} seconds"
+                f"{patience:g} seconds; see: {command(settings, 'status')}"
             )
         elif now - noted > QUIET_SECONDS:
             noted = now
             note(
                 f"no label counted in the last {now - last:.0f} seconds, {len(uncounted):,} to go: "
-                "is an instance running? Start one with: sbic worker "
-                f"(labels that it cannot use, say of other classes, are in {unusable})"
+                f"is an instance running? Start one with: {command(settings, 'worker')} "
+                "(labels that it cannot use, say of other classes, are shown by: "
+                f"{command(settings, 'dead-letters show')})"
             )

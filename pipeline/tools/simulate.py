@@ -91,7 +91,7 @@ class Simulation:
             except TimeoutError:
                 raise NoAnswer(
                     f"{problem}, and no posterior came for {PATIENCE_SECONDS} seconds: is an "
-                    "instance running? Start one with: sbic worker"
+                    f"instance running? Start one with: {self._asker.start_an_instance}"
                 ) from None
 
 

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from aiokafka import ConsumerRecord
 from orjson import dumps
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.table import Table
@@ -20,6 +21,8 @@ from pipeline.topics import Topics
 
 RATE_SECONDS = 5
 BAR_WIDTH = 20
+NARROW = 90  # columns, below which there is no room for log-odds, nor for a long bar
+NARROW_BAR_WIDTH = 8
 CHROME = 7  # lines of the screen that are not rows
 
 
@@ -58,7 +61,8 @@ def posteriors(records: Iterable[ConsumerRecord]) -> list[AnyPosterior]:
 class Board:
     """The tasks that changed last, the newest first, and how many changes there are a second.
 
-    The columns are those of the kind that the newest posterior is of.
+    A closed task has the reason as its status. The columns are those of the kind that the newest
+    posterior is of.
     """
 
     def __init__(self, source: str, clock: Callable[[], float] = monotonic) -> None:
@@ -93,56 +97,84 @@ class Board:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or options.size.height
         rows = list(reversed(self.latest.values()))[: max(1, height - CHROME)]
-        yield self._table(rows)
+        yield self._table(rows, is_narrow=options.max_width < NARROW)
         state = f"{self.changes:,} changes of {len(self.tasks):,} tasks, {self.rate:,.0f} a second"
         yield Text(state if self.changes else "no change yet: labels make posteriors change")
         yield Text("Ctrl-C ends", style="dim")
 
-    def _table(self, rows: list[AnyPosterior]) -> Table:
+    def _table(self, rows: list[AnyPosterior], is_narrow: bool) -> Table:
         """The rows that are of the same kind as the first."""
-        table = Table(title=self.source, title_justify="left", title_style="bold", expand=True)
-        table.add_column("task", ratio=2, no_wrap=True)
+        table = Table(
+            title=self.source,
+            title_justify="left",
+            title_style="bold",
+            expand=True,
+            box=box.SIMPLE_HEAD if is_narrow else box.HEAVY_HEAD,
+            padding=(0, 1, 0, 0) if is_narrow else (0, 1),
+        )
+        width = NARROW_BAR_WIDTH if is_narrow else BAR_WIDTH
         is_named = bool(rows) and "probabilities" in rows[0]
-        table.add_column("confidence" if is_named else "probability of +1", no_wrap=True)
-        table.add_column("", justify="right")
-        if not is_named:
+        table.add_column("task", ratio=2, no_wrap=True)
+        what = "confidence" if is_named else "p of +1" if is_narrow else "probability of +1"
+        table.add_column(what, no_wrap=True, min_width=width)
+        table.add_column("", justify="right", no_wrap=True)
+        if not (is_named or is_narrow):
             table.add_column("log_odds", justify="right")
-        table.add_column("labels", justify="right")
+        table.add_column("labels", justify="right", no_wrap=True)
         if is_named:
             table.add_column("prediction", ratio=1, no_wrap=True)
         else:
-            table.add_column("prediction", justify="right")
+            table.add_column("says" if is_narrow else "prediction", justify="right", no_wrap=True)
+        table.add_column("status", no_wrap=True, min_width=len("confident"))
         for posterior in rows:
             if is_named == ("probabilities" in posterior):
-                table.add_row(*(_named_cells if is_named else _sign_cells)(posterior))
+                cells = (
+                    _named_cells(posterior, width) if is_named else _sign_cells(posterior, width)
+                )
+                if is_narrow and not is_named:
+                    del cells[3]  # the log-odds
+                table.add_row(*cells)
         return table
 
 
-def _sign_cells(posterior: Mapping[str, Any]) -> list[Text]:
+def _sign_cells(posterior: Mapping[str, Any], width: int) -> list[Text]:
     probability = posterior["probability"]
     prediction = posterior["prediction"]
     colour = {1: "green", -1: "red"}.get(prediction, "yellow")
     return [
         Text(posterior["task"]),
-        Text(bar(probability), style=colour),
+        Text(bar(probability, width), style=colour),
         Text(f"{probability:.3f}"),
         Text(f"{posterior['log_odds']:+.2f}"),
         Text(f"{posterior['labels']:,}"),
         Text(f"{prediction:+d}" if prediction else "0", style=colour),
+        Text(status_of(posterior)),
     ]
 
 
-def _named_cells(posterior: Mapping[str, Any]) -> list[Text]:
+def _named_cells(posterior: Mapping[str, Any], width: int) -> list[Text]:
     confidence = posterior["confidence"]
     prediction = posterior["prediction"]
     colour = "yellow" if prediction is None else "green"
     return [
         Text(posterior["task"]),
-        Text(bar(confidence), style=colour),
+        Text(bar(confidence, width), style=colour),
         Text(f"{confidence:.3f}"),
         Text(f"{posterior['labels']:,}"),
         Text(prediction or "", style=colour),
+        Text(status_of(posterior)),
     ]
+
+
+def status_of(posterior: Mapping[str, Any]) -> str:
+    """Open, gold, or why it is closed.
+
+    >>> status_of({"status": "open"}), status_of({"status": "closed", "reason": "labels"})
+    ('open', 'labels')
+    """
+    if posterior["status"] == "closed":
+        return str(posterior.get("reason", "closed"))
+    return "gold" if "gold" in posterior else "open"
 
 
 def bar(probability: float, width: int = BAR_WIDTH) -> str:

@@ -28,7 +28,7 @@ from pipeline.records.posteriors import Posterior
 from pipeline.records.requests import encode_request
 from pipeline.records.tasks import encode_task
 from pipeline.records.votes import Votes, encode_votes
-from pipeline.tools.export import EXPORTS, current_table
+from pipeline.tools.export import EXPORTS, current_records
 from tests.agents.kafka import Project, project, until
 from tests.instances import Instance, instance
 
@@ -332,8 +332,8 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
 async def check_tools(here: Project) -> None:
     """What users run goes on."""
     for export in EXPORTS.values():
-        table = await current_table(here.settings, export)
-        assert len(table.rows) >= len(WORKERS)
+        records = await current_records(here.settings, export)
+        assert len(export.table(records).rows) >= len(WORKERS)
 
 
 def test_all_labels_before_and_after_count_once(aftermath: Aftermath) -> None:

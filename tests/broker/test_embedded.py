@@ -119,7 +119,7 @@ async def test_data_lasts_when_the_command_is_killed_or_terminated(tmp_path: Pat
     with sbic_broker(*arguments) as command:
         ready, what_next = read_lines(command, 2)
         assert re.search(rf"Kafka {KAFKA_VERSION} is ready at kafka://127.0.0.1:{port} ", ready)
-        assert f"SBIC_BROKER=kafka://127.0.0.1:{port} sbic topics" in what_next
+        assert f"sbic topics --broker kafka://127.0.0.1:{port}" in what_next
         await ensure_topics(settings)
         await write_label(settings, b"before the kill")
         command.kill()

@@ -7,6 +7,7 @@ from orjson import loads
 
 from pipeline.partitioner import partition_of
 from pipeline.records.assignments import parse_assignment
+from pipeline.records.origin import Header
 from pipeline.records.requests import encode_request
 from pipeline.records.tasks import Description
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
@@ -58,11 +59,14 @@ class Desk:
         for description in descriptions:
             self.instance.describe(description)
 
-    def ask(self, worker: str, count: int = 1) -> list[dict[str, Any]]:
+    def ask(
+        self, worker: str, count: int = 1, headers: Sequence[Header] = ()
+    ) -> list[dict[str, Any]]:
         """A worker asks; what they get."""
         partition = partition_of(worker.encode(), self.log.partitions)
         requests = self.requests[partition]
-        requests.append(Record(len(requests), self.now, encode_request(worker, count)))
+        value = encode_request(worker, count)
+        requests.append(Record(len(requests), self.now, value, None, headers, "requests"))
         return self.answer(partition, requests[-1:])
 
     def answer(self, partition: int, records: Sequence[Record]) -> list[dict[str, Any]]:

@@ -6,16 +6,24 @@ from pathlib import Path
 import pytest
 from orjson import dumps, loads
 
+from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.classes import Classes
+from pipeline.partitioner import partition_of
+from pipeline.project.given import Given
+from pipeline.project.opening import open_project
+from pipeline.records.labels import encode_label
 from pipeline.records.named_posteriors import named_posterior_of
 from pipeline.records.posteriors import encode_posterior, posterior_of
 from pipeline.records.workers import encode_worker
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import instance
-from tests.tools.projects import PARTITIONS, sbic, write
+from tests.tools.projects import PARTITIONS, new_project, sbic, write
 
-HEADER = "task,log_odds,probability,prediction,labels,status,reason,updated_at\n"
+HEADER = (
+    "task,log_odds,probability,prediction,labels,status,reason,reopened,gold,evidence,prior,"
+    "sources,updated_at\n"
+)
 
 
 def posterior(task: str, log_odds: float, labels: int) -> tuple[bytes, bytes]:
@@ -51,7 +59,8 @@ async def test_the_last_posterior_of_each_task_sorted_by_task(project: Settings)
     ended = sbic(project, "export", "posteriors")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == HEADER + (
-        '"a,1",-0.1,0.47502081252106,-1,1,open,,1700000000000\nb,0.0,0.5,0,2,open,,1700000000000\n'
+        '"a,1",-0.1,0.47502081252106,-1,1,open,,,,,,"{""0"":1}",1700000000000\n'
+        'b,0.0,0.5,0,2,open,,,,,,"{""0"":2}",1700000000000\n'
     )
 
 
@@ -68,8 +77,8 @@ def test_workers_into_a_file(project: Settings, tmp_path: Path) -> None:
     ended = sbic(project, "export", "workers", "-o", str(target))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert target.read_text() == (
-        "worker,accuracy,labels,correct,gold,gold_right,last_seen\n"
-        "ann,0.75,1,1.0,0,0,1700000000000\n"
+        "worker,accuracy,interval_low,interval_high,labels,correct,gold,gold_right,last_seen\n"
+        "ann,0.75,0.3,0.99,1,1.0,0,0,1700000000000\n"
     )
     assert list(tmp_path.iterdir()) == [target]
 
@@ -91,11 +100,56 @@ async def test_named_classes_have_a_column_each_in_their_order(project: Settings
     await write(project, Topics(project).posteriors.name, records)
     ended = sbic(project, "export", "posteriors")
     assert ended.stdout == (
-        "task,prediction,confidence,p:dog,p:cat,p:a bird,labels,status,reason,updated_at\n"
-        "old,cat,0.75,0.25,0.75,,1,open,,17\n"
-        "t1,cat,0.5,0.25,0.5,0.25,3,open,,17\n"
-        "t2,,0.4,0.4,0.4,0.2,2,open,,17\n"
+        "task,prediction,confidence,p:dog,p:cat,p:a bird,labels,status,reason,reopened,gold,"
+        "sources,updated_at\n"
+        'old,cat,0.75,0.25,0.75,,1,open,,,,"{""0"":1}",17\n'
+        't1,cat,0.5,0.25,0.5,0.25,3,open,,,,"{""0"":3}",17\n'
+        't2,,0.4,0.4,0.4,0.2,2,open,,,,"{""0"":2}",17\n'
     )
+
+
+async def test_json_lines_are_the_records_as_they_are(project: Settings, tmp_path: Path) -> None:
+    _, value = posterior("a", 0.25, 2)
+    gold = {**loads(value), "task": "b", "gold": True, "evidence": -0.5, "prior": 0.25}
+    records = [(b"a", value), (b"b", dumps(gold))]
+    await write(project, Topics(project).posteriors.name, records)
+    target = tmp_path / "posteriors.jsonl"
+    assert sbic(project, "export", "posteriors", "-o", str(target)).returncode == 0
+    assert target.read_bytes() == value + b"\n" + dumps(gold) + b"\n"
+    last = sbic(project, "export", "posteriors").stdout.splitlines()[-1]
+    assert ",open,,,true,-0.5,0.25," in last
+
+
+@pytest.mark.parametrize(("repeats", "stands"), [("first", -1), ("last", 1)])
+async def test_the_labels_that_stand_are_those_that_infer_reads_back(
+    broker: EmbeddedBroker, repeats: str, stands: int
+) -> None:
+    project = (await open_project(Given.of(new_project(broker, repeats=repeats)))).settings
+    values: list[bytes | None] = [
+        encode_label(*label)
+        for label in (
+            *[("t2", "ann", 1), ("t1", "ann", -1), ("t1", "ann", 1), ("t3", "ann", 1)],
+            *[("t3", "ann", None), ("t4", "ann", 0), ("t2", "ann", 0)],
+        )
+    ]
+    values += [b"not a label", None]
+    here = partition_of(b"ann", PARTITIONS)
+    labels = Topics(project).labels.name
+    await write(project, labels, [(b"ann", value) for value in values])
+    elsewhere = next(key for n in range(99) if partition_of(key := b"%d" % n, PARTITIONS) != here)
+    await write(project, labels, [(elsewhere, encode_label("t9", "ann", 1))])
+    table = sbic(project, "export", "labels")
+    assert (table.returncode, table.stderr) == (0, "")
+    assert table.stdout == f"task,worker,label\nt2,ann,1\nt1,ann,{stands}\n"
+    lines = sbic(project, "export", "labels", "--format", "jsonl").stdout
+    assert list(map(loads, lines.splitlines())) == [
+        {"task": "t2", "worker": "ann", "label": 1},
+        {"task": "t1", "worker": "ann", "label": stands},
+    ]
+    for text in (table.stdout, lines):
+        ended = sbic(project, "infer", "-", "--algorithm", "majority", stdin=text)
+        assert ended.returncode == 0, ended.stderr
+        assert [line.split(",")[0] for line in ended.stdout.splitlines()[1:]] == ["t2", "t1"]
 
 
 async def test_one_stray_record_does_not_change_the_columns(project: Settings) -> None:
@@ -113,8 +167,9 @@ async def test_workers_have_theta_and_habits_where_these_are_known(project: Sett
     records = [(one["worker"].encode(), dumps(one)) for one in (ann, bad)]
     await write(project, Topics(project).workers.name, records)
     assert sbic(project, "export", "workers").stdout == (
-        "worker,accuracy,labels,correct,gold,gold_right,last_seen,theta,habit:cat,habit:dog\n"
-        "ann,0.75,1,1.0,0,0,1700000000000,0.5,0.125,0.875\n"
+        "worker,accuracy,interval_low,interval_high,labels,correct,gold,gold_right,last_seen,"
+        "theta,habit:cat,habit:dog\n"
+        "ann,0.75,0.3,0.99,1,1.0,0,0,1700000000000,0.5,0.125,0.875\n"
     )
 
 
@@ -135,7 +190,9 @@ def test_what_a_project_with_named_classes_publishes_is_exported(pets: Settings)
     assert sum(map(float, first[3:6])) == pytest.approx(1)
     workers = sbic(pets, "export", "workers").stdout.splitlines()
     assert workers[0].endswith(",theta,habit:cat,habit:dog,habit:bird")
-    assert [line.split(",")[::2][:2] for line in workers[1:]] == [["ann", "2"], ["bob", "1"]]
+    assert [line.split(",")[::4][:2] for line in workers[1:]] == [["ann", "2"], ["bob", "1"]]
+    exported = sbic(pets, "export", "labels").stdout
+    assert sorted(exported.splitlines()) == sorted(labels.splitlines())
 
 
 def test_an_empty_topic_is_a_header(project: Settings) -> None:

@@ -9,6 +9,7 @@ import pytest
 from orjson import loads
 
 from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.broker.ports import free_port
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.kafka.admin import ensure_topics
 from pipeline.policies.answers import AnswerSet
@@ -16,7 +17,9 @@ from pipeline.policies.policy import Policy
 from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
 from pipeline.progress import progress
+from pipeline.project.given import Given
 from pipeline.tools.crowd_at_work import Plan
+from pipeline.tools.instances import environment
 from pipeline.tools.own_pipelines import project_of, simulate_policies
 from pipeline.tools.simulate import TasksOfOthers
 from pipeline.tools.simulated_workers import Turns
@@ -89,8 +92,8 @@ async def test_open_tasks_under_one_policy_end_the_run_under_the_other_too(
     settings = new_project(broker)
     project = project_of(settings, "uncertainty", PLAN)
     await ensure_topics(project)
-    partitions = str(settings.partitions)
-    with instance(broker.url, project.prefix, SBIC_PARTITIONS=partitions) as running:
+    given = environment(Given.of(project).with_values(web_port=free_port()))
+    with instance(broker.url, project.prefix, **given) as running:
         await asyncio.to_thread(running.wait_ready)
         await Project(project).send([("a task of somebody's", "ann", 1)])
         await Project(project).until_counted(1)

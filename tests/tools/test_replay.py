@@ -1,11 +1,17 @@
 """`sbic replay`: every label of a file reaches the topic, and --wait knows when it is counted."""
 
+import asyncio
 import csv
 import gzip
 import io
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
-from time import monotonic
+from time import monotonic, sleep
+from typing import Any
 
 import pytest
 from orjson import loads
@@ -16,10 +22,18 @@ from pipeline.partitioner import partition_of
 from pipeline.settings import Settings
 from pipeline.tools import replay as replay_module
 from pipeline.tools.instances import are_settled
-from pipeline.tools.replay import GaveUp, replay
+from pipeline.tools.replay import GaveUp, Replayed, replay
 from pipeline.topics import Topics
 from tests.instances import instance
-from tests.tools.projects import PARTITIONS, Row, new_project, records_of, sbic, write_labels
+from tests.tools.projects import (
+    PARTITIONS,
+    Row,
+    environment,
+    new_project,
+    records_of,
+    sbic,
+    write_labels,
+)
 
 
 def some_labels(count: int, seed: int = 0) -> list[Row]:
@@ -61,7 +75,7 @@ async def test_every_label_is_sent_once_keyed_by_worker_in_the_order_of_the_file
 
 async def test_batches_that_exceed_what_kafka_takes_at_once_are_split(project: Settings) -> None:
     rows: list[Row] = [(f"{number:0250}", "x" * 250, 1) for number in range(3000)]
-    await replay(project, rows, rate=None, wait=False, patience=None, note=print)
+    await replay(project, rows, Replayed(), rate=None, wait=False, patience=None, note=print)
     assert await sent(project) == by_partition(rows)
 
 
@@ -91,11 +105,12 @@ def test_wait_returns_when_all_are_counted_even_the_second_time(
     partitions = {"SBIC_PARTITIONS": str(PARTITIONS)}
     with instance(project.broker, project.prefix, **partitions) as running:
         running.wait_ready()
-        for _ in range(2):
+        for repeats in (len(rows) - counted, len(rows)):
             ended = sbic(project, "replay", str(path), "--wait", "--timeout", "60")
             assert ended.returncode == 0, ended.stderr
             assert "all dealt with after" in ended.stderr
-            assert ended.stderr.endswith("skips: 1\n")
+            assert "\nskips: 1\n" in ended.stderr
+            assert f"\nrepeats: {repeats:,} (answers given before;" in ended.stderr
             # what it promises is already there, without any further waiting
             table = csv.DictReader(io.StringIO(sbic(project, "export", "posteriors").stdout))
             assert sum(int(row["labels"]) for row in table) == counted
@@ -107,9 +122,8 @@ def test_wait_gives_up_when_nothing_is_counted(project: Settings, tmp_path: Path
     path = str(write_labels(tmp_path / "labels.csv", some_labels(10)))
     ended = sbic(project, "replay", path, "--wait", "--timeout", "0.5")
     assert ended.returncode == 1
-    assert ended.stderr == (
-        "sbic: 10 labels are not counted, and none was in the last 0.5 seconds\n"
-    )
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("sbic: 10 labels are not counted, and none was in the last 0.5 seconds")
 
 
 async def test_a_person_who_waits_in_vain_is_told_what_to_do(
@@ -117,9 +131,41 @@ async def test_a_person_who_waits_in_vain_is_told_what_to_do(
 ) -> None:
     monkeypatch.setattr(replay_module, "QUIET_SECONDS", 0.1)
     notes: list[str] = []
+    options: dict[str, Any] = {"rate": None, "wait": True, "patience": 1}
     with pytest.raises(GaveUp):
-        await replay(project, some_labels(3), rate=None, wait=True, patience=1, note=notes.append)
-    assert "3 to go: is an instance running? Start one with: sbic worker" in notes[0]
+        await replay(project, some_labels(3), Replayed(), note=notes.append, **options)
+    start = f"sbic worker --prefix {project.prefix} --broker {project.broker}"
+    assert f"3 to go: is an instance running? Start one with: {start}" in notes[0]
+
+
+def test_ctrl_c_says_what_is_unsent_and_how_to_go_on(project: Settings, tmp_path: Path) -> None:
+    path = str(write_labels(tmp_path / "labels.csv", some_labels(1000)))
+    with subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "replay", path, "--rate", "100"],
+        env=environment(project),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = monotonic() + 30
+        while not any(asyncio.run(sent(project))):
+            assert monotonic() < deadline
+            sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, text = process.communicate(timeout=30)
+    assert process.returncode == 130
+    unsent, interrupted = text.strip().splitlines()
+    assert interrupted == "sbic: interrupted"
+    found = re.match(r"Kafka has (\d+) of 1,000 labels, and (\d+) are not sent", unsent)
+    assert found
+    assert int(found[1]) + int(found[2]) == 1000
+    assert 0 < int(found[1]) <= sum(map(len, asyncio.run(sent(project))))
+    assert "run the same command again" in unsent
+
+
+def test_repeats_within_a_file_are_told(project: Settings) -> None:
+    text = "task,worker,label\nt1,ann,1\nt1,bob,1\nt1,ann,-1\n"
+    ended = sbic(project, "replay", "-", stdin=text)
+    assert "repeats: 1 (answers within the file;" in ended.stderr
 
 
 def test_labels_come_from_standard_input_too(project: Settings) -> None:

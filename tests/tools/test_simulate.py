@@ -228,6 +228,9 @@ async def test_without_an_instance_the_person_is_told_what_to_do(
     assert await all_closed(project), "whoever starts an instance later finds no open task"
 
 
+OWN = ["--policy", "uniform"]  # its classes are known before any Kafka is asked
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -237,9 +240,9 @@ async def test_without_an_instance_the_person_is_told_what_to_do(
         (["--accuracy", "0", "1"], "--accuracy"),
         (["--policy", "random"], "--policy"),
         (["--algorithm", "settled"], "--algorithm needs --policy"),
-        (["--class-prior", "0.5,0.3,0.2"], "--class-prior must be 2 numbers"),
-        (["--class-prior", "0.5,0.3"], "--class-prior must be learned, uniform, or a number"),
-        (["--class-prior", "learned"], "--class-prior must be a number for each class"),
+        ([*OWN, "--class-prior", "0.5,0.3,0.2"], "--class-prior must be 2 numbers"),
+        ([*OWN, "--class-prior", "0.5,0.3"], "--class-prior must be learned, uniform, or a number"),
+        ([*OWN, "--class-prior", "learned"], "--class-prior must be a number for each class"),
         (["--habits", "2"], "--habits"),
         (
             ["--classes", "a,b,c", "--policy", "uniform", "--algorithm", "fast-sbic"],

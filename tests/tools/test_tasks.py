@@ -11,10 +11,11 @@ from pipeline.cli.tasks import descriptions_of
 from pipeline.files.errors import BadFile
 from pipeline.files.reading import Reading
 from pipeline.partitioner import partition_of
+from pipeline.records.posteriors import encode_posterior, posterior_of
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import instance
-from tests.tools.projects import PARTITIONS, records_of, sbic
+from tests.tools.projects import PARTITIONS, records_of, sbic, write
 
 
 async def sent(project: Settings) -> dict[str, list[dict[str, object]]]:
@@ -111,13 +112,28 @@ def what_is_wrong_with(text: str, folder: Path, classes: Classes = SIGNS) -> str
 
 
 async def test_close_open_and_reopen(project: Settings) -> None:
-    for arguments in (["close", "t1", "t2"], ["open", "t1"], ["reopen", "t2"]):
-        assert sbic(project, "tasks", *arguments).returncode == 0
+    for arguments in (["close", "t1", "t2", "--create"], ["open", "t1"], ["reopen", "t2"]):
+        ended = sbic(project, "tasks", *arguments)
+        assert ended.returncode == 0, ended.stderr
     closed, opened = {"status": "closed"}, {"status": "open"}
     assert await sent(project) == {
         "t1": [{"task": "t1", **closed}, {"task": "t1", **opened}],
         "t2": [{"task": "t2", **closed}, {"task": "t2", **opened}],
     }
+
+
+async def test_a_mistyped_task_is_named_and_nothing_is_sent(project: Settings) -> None:
+    posteriors = [(b"t1", encode_posterior(posterior_of("t1", 0.5, 1, {"0": 0}, 0)))]
+    await write(project, Topics(project).posteriors.name, posteriors)
+    for verb in ("close", "open", "reopen"):
+        ended = sbic(project, "tasks", verb, "t1", "TYPO", "t1x")
+        assert (ended.returncode, ended.stdout) == (1, "")
+        (line,) = ended.stderr.splitlines()
+        assert "no such task: TYPO, t1x (" in line
+        assert "--create" in line
+    assert await sent(project) == {}
+    assert sbic(project, "tasks", "close", "t1").returncode == 0
+    assert await sent(project) == {"t1": [{"task": "t1", "status": "closed"}]}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 
+import pytest
 from rich.console import Console
 
 from pipeline.classes import Classes
@@ -97,8 +98,8 @@ def read_until(terminal: int, text: bytes, deadline: float = 30) -> bytes:
     return seen
 
 
-def shown(board: Board, height: int) -> str:
-    console = Console(width=90, height=height)
+def shown(board: Board, height: int, width: int = 90) -> str:
+    console = Console(width=width, height=height)
     with console.capture() as capture:
         console.print(board, height=height)
     return capture.get()
@@ -127,6 +128,19 @@ def test_where_classes_have_names_the_table_has_the_most_probable_and_its_probab
     (tie,) = (line for line in lines if "t2" in line)
     assert "0.400" in tie
     assert not any(name in tie for name in ("cat", "dog", "bird"))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_status_of_tasks_is_shown_and_fits_the_screen(width: int) -> None:
+    board = Board("birds.posteriors", clock=lambda: 0.0)
+    closed = posterior("closed", 3.0, 12_345) | {"status": "closed", "reason": "confident"}
+    board.add([posterior("open", 0.5), closed])
+    lines = shown(board, 20, width).splitlines()
+    assert max(map(len, lines)) <= width
+    (row,) = (line for line in lines if "closed" in line)
+    assert all(cell in row for cell in ("0.953", "12,345", "+1", "confident"))
+    (row,) = (line for line in lines if "0.622" in line)
+    assert row.count("open") == 2
 
 
 def test_no_more_rows_than_the_screen_has() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine import elsewhere, steps
 from pipeline.inference.engine.beliefs import refresh
-from pipeline.inference.engine.ledger import first_without, has_label
+from pipeline.inference.engine.ledger import first_without, has_label, list_labels
 from pipeline.inference.engine.settled import M, S, class_prior, worth_of_stranger
 from pipeline.inference.engine.state import (
     ALL_GIVEN,
@@ -90,6 +90,14 @@ class Sums(NamedTuple):
     right: float
     tasks: float
     rho: Floats
+
+
+class StandingLabels(NamedTuple):
+    """Labels that stand: task, worker and class of each."""
+
+    tasks: Ints
+    workers: Ints
+    answers: Ints
 
 
 class WorkerCounts(NamedTuple):
@@ -327,6 +335,14 @@ class Engine:
     def label_counts(self, tasks: ArrayLike) -> Ints:
         """How many labels each of these tasks has."""
         return np.array(self.state.task[np.asarray(tasks, np.int64), LABELS], np.int64)
+
+    def labels_of(self, tasks: ArrayLike) -> StandingLabels:
+        """The labels of these tasks, task after task, each task's in their order."""
+        chosen = np.asarray(tasks, np.int64)
+        counts = self.label_counts(chosen)
+        workers, answers = np.empty(counts.sum(), np.int64), np.empty(counts.sum(), np.int64)
+        list_labels(self.state, chosen, workers, answers)
+        return StandingLabels(np.repeat(chosen, counts), workers, answers)
 
     @property
     def labels_here(self) -> int:

@@ -99,6 +99,21 @@ def last_label(state: State, i: int) -> int:
 
 
 @kernel
+def list_labels(state: State, tasks: Ints, workers: Ints, answers: Ints) -> None:
+    """Write who said what of these tasks, one after the other, each task's labels in order."""
+    at = 0
+    for i in tasks:
+        chunk, left = state.task[i, FIRST], state.task[i, LABELS]
+        while left > 0:
+            for place in range(min(left, CHUNK)):
+                workers[at] = state.chunk[chunk, WHO + place]
+                answers[at] = state.answer[chunk, ANSWER + place]
+                at += 1
+            left -= CHUNK
+            chunk = state.chunk[chunk, NEXT]
+
+
+@kernel
 def append(state: State, i: int, j: int, x: int) -> int:
     """Add a label after the others of its task, and return it."""
     labels = state.task[i, LABELS]

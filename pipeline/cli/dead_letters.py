@@ -1,0 +1,212 @@
+"""`sbic dead-letters`: what could not be used, and sending it again."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.classes import Classes
+from pipeline.cli.errors import BadInput
+from pipeline.cli.options import given_options
+from pipeline.project.given import Given
+
+if TYPE_CHECKING:
+    from pipeline.records.origin import Origin
+    from pipeline.tools.dead_letters import Letter
+    from pipeline.tools.dead_letters_replay import Outcome
+
+VALUE_SHOWN = 300  # characters
+
+reason_option = click.option(
+    "--reason", "reasons", metavar="REASON", multiple=True, help="Only these; can be repeated."
+)
+
+
+@click.group("dead-letters", short_help="Show what could not be used; send it again.")
+def command() -> None:
+    """Show records that could not be used, and send them again once the reason is gone."""
+
+
+@command.command("show", short_help="The newest, with reason and origin.")
+@reason_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each.")
+@given_options("broker", "prefix")
+def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Show dead letters, newest first: when, why, where they came from and what they say.
+
+    One that a crash wrote twice is shown once. What stands behind the reason is its origin: topic,
+    partition and offset.
+
+    \b
+    Examples:
+      sbic dead-letters show
+      sbic dead-letters show --reason bad-label --limit 100
+      sbic dead-letters show --json | jq -r .value
+    """
+    from orjson import dumps
+
+    from pipeline.cli.connected import in_project, run_connected
+    from pipeline.tools.dead_letters import Choice, overview
+
+    choice = Choice(reasons, limit=limit)
+    found = run_connected(overview(in_project(given), choice, values=True))
+    for letter in found.newest:
+        is_replayed = letter.said.origin in found.replayed
+        if as_json:
+            click.echo(dumps(as_object(letter, is_replayed)).decode())
+        else:
+            click.echo("\n".join(lines(letter, is_replayed)))
+    shown = len(found.newest)
+    most_first = sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))
+    by_reason = ", ".join(f"{reason} {count:,}" for reason, count in most_first)
+    total = f"dead letters: {found.reasons.total():,}" + (f" ({by_reason})" if by_reason else "")
+    more = f"; shown: the newest {shown:,} of {found.chosen:,}" if shown < found.chosen else ""
+    click.echo(total + more, err=True)
+
+
+def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
+    """A letter for a program."""
+    said = letter.said
+    return {
+        "at": letter.at,
+        "reason": said.reason,
+        "message": said.message,
+        "topic": said.origin.topic,
+        "partition": said.origin.partition,
+        "offset": said.origin.offset,
+        "truncated": said.is_truncated,
+        "replayed": is_replayed,
+        "key": None if letter.key is None else letter.key.decode(errors="backslashreplace"),
+        "value": None if letter.value is None else letter.value.decode(errors="backslashreplace"),
+    }
+
+
+def lines(letter: "Letter", is_replayed: bool) -> list[str]:
+    """A letter for a person."""
+    from datetime import datetime
+
+    said = letter.said
+    at = datetime.fromtimestamp(letter.at / 1000).astimezone()
+    state = "  replayed" * is_replayed + "  truncated" * said.is_truncated
+    text = "(no value)"
+    if letter.value is not None:
+        text = printable(letter.value[:VALUE_SHOWN]) + ("..." if letter.value[VALUE_SHOWN:] else "")
+    return [
+        f"{at:%Y-%m-%d %H:%M:%S}  {said.reason}  {said.origin}{state}",
+        f"  {printable(said.message.encode())}",
+        f"  {text}",
+    ]
+
+
+def printable(content: bytes) -> str:
+    r"""The content as text that does nothing to a terminal.
+
+    >>> print(printable(b"a\tb\x1b[2J\xff"))
+    a\tb\x1b[2J\xff
+    """
+    text = content.decode(errors="backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@command.command("replay", short_help="Send dead letters again, each once.")
+@click.argument("origins", metavar="[ORIGIN]...", nargs=-1)
+@reason_option
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The newest N at most.")
+@click.option(
+    "--label-map",
+    "label_map",
+    metavar="FROM=TO",
+    multiple=True,
+    help="Send labels FROM as TO, say yes=1; 0 is a skip. Can be repeated.",
+)
+@given_options("broker", "prefix")
+def replay(
+    given: Given,
+    origins: tuple[str, ...],
+    reasons: tuple[str, ...],
+    everything: bool,
+    limit: int | None,
+    label_map: tuple[str, ...],
+) -> None:
+    """Send dead letters again to where they came from: labels, tasks and requests.
+
+    ORIGIN is as `show` has it, such as sbic.labels/3/42. Each letter is sent once: what was
+    replayed is marked, and later runs pass over it. If this command is killed in the middle, the
+    next run may send up to some hundreds again that were sent and not yet marked; labels and tasks
+    that come twice count once.
+
+    Letters that would be refused again are not sent, nor are truncated ones; what is left, and
+    why, is told. Other topics than labels, tasks and requests are sbic's own, and nothing is sent
+    there.
+
+    \b
+    Examples:
+      sbic dead-letters replay --reason bad-label --label-map yes=1 --label-map no=-1
+      sbic dead-letters replay sbic.labels/3/42
+      sbic dead-letters replay --all --prefix pets
+    """
+    from pipeline.cli.connected import in_project, run_connected
+    from pipeline.tools.dead_letters import Choice
+    from pipeline.tools.dead_letters_replay import replay_dead_letters
+
+    if not (origins or reasons or everything):
+        raise click.UsageError("say which: origins as `show` has them, --reason, or --all")
+    settings = in_project(given)
+    labels = dict(mapping_of(pair, settings.crowd_classes) for pair in label_map)
+    choice = Choice(reasons, [origin_of(text) for text in origins], limit)
+    outcome = run_connected(replay_dead_letters(settings, choice, labels))
+    for line in told(outcome):
+        click.echo(line, err=True)
+    if outcome.unknown:
+        names = ", ".join(map(str, outcome.unknown[:10]))
+        raise click.ClickException(f"no such dead letter: {names}")
+
+
+def origin_of(text: str) -> "Origin":
+    """The origin that an argument is."""
+    from pipeline.records.origin import Origin
+
+    try:
+        return Origin.parse(text)
+    except ValueError:
+        problem = f"{text!r} is not TOPIC/PARTITION/OFFSET, such as sbic.labels/3/42"
+        raise BadInput(problem) from None
+
+
+def mapping_of(pair: str, classes: Classes) -> tuple[str, int | str]:
+    """A label as it came, and the class or skip that it stands for.
+
+    >>> mapping_of("yes=1", Classes.parse("-1,1")), mapping_of("Cat=cat", Classes.parse("cat,dog"))
+    (('yes', 1), ('Cat', 'cat'))
+    """
+    came, equals, name = pair.rpartition("=")
+    if not equals:
+        raise BadInput(f"--label-map {pair!r} is not FROM=TO, such as yes=1")
+    if name in classes.names:
+        return came, classes.labels[classes.names.index(name)]
+    if name == "0":
+        return came, 0
+    raise BadInput(f"--label-map {pair!r}: {name!r} is not one of {classes.listed()}, or 0 to skip")
+
+
+def told(outcome: "Outcome") -> list[str]:
+    """What came of it, a line for each kind.
+
+    >>> from collections import Counter
+    >>> from pipeline.tools.dead_letters_replay import Outcome
+    >>> told(Outcome(sent=2, before=1, left=Counter({"would be refused again: bad-label": 3})))
+    ['dead letters replayed: 2', 'replayed before: 1', 'not sent: 3 (would be refused again: \
+bad-label)']
+    """
+    text = [f"dead letters replayed: {outcome.sent:,}"]
+    if outcome.before:
+        text.append(f"replayed before: {outcome.before:,}")
+    return text + [f"not sent: {count:,} ({why})" for why, count in outcome.left.most_common()]

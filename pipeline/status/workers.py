@@ -1,0 +1,73 @@
+"""What all workers' records come to: how many there are, the best and the worst."""
+
+from array import array
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.inference.engine.ids import Ids
+
+
+class Rated(NamedTuple):
+    """A worker, and how good they are."""
+
+    worker: str
+    accuracy: float
+    interval: tuple[float, float]
+    labels: int
+
+
+class WorkerTally:
+    """A few numbers for each worker, of the last record that was added of them.
+
+    The best are those whose accuracy is surely high, the worst those whose accuracy is surely low:
+    who has answered little is neither.
+
+    >>> tally = WorkerTally()
+    >>> for name, low, high in (("ann", 0.8, 0.9), ("new", 0.2, 0.99), ("bob", 0.3, 0.5)):
+    ...     tally.add({"worker": name, "accuracy": 0.5, "interval": [low, high], "labels": 9})
+    >>> [rated.worker for rated in tally.best(2)], [rated.worker for rated in tally.worst(2)]
+    (['ann', 'bob'], ['bob', 'ann'])
+    """
+
+    def __init__(self) -> None:
+        self._ids = Ids[str]()
+        self._accuracies, self._lows, self._highs = array("d"), array("d"), array("d")
+        self._labels = array("q")
+
+    def add(self, worker: Mapping[str, Any]) -> None:
+        """Take the newest record of a worker."""
+        j = self._ids.number(worker["worker"])
+        if j == len(self._labels):
+            for column in (self._accuracies, self._lows, self._highs):
+                column.append(0.0)
+            self._labels.append(0)
+        self._accuracies[j] = worker["accuracy"]
+        self._lows[j], self._highs[j] = worker["interval"]
+        self._labels[j] = worker["labels"]
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def best(self, most: int) -> list[Rated]:
+        """Those with the highest lower end of the interval."""
+        return self._first(-np.array(self._lows), most)
+
+    def worst(self, most: int) -> list[Rated]:
+        """Those with the lowest upper end of the interval."""
+        return self._first(np.array(self._highs), most)
+
+    def _first(self, scores: NDArray[np.float64], most: int) -> list[Rated]:
+        places = np.flatnonzero(np.array(self._labels))
+        order = places[np.argsort(scores[places], kind="stable")][:most].tolist()
+        return [
+            Rated(
+                self._ids.names[j],
+                self._accuracies[j],
+                (self._lows[j], self._highs[j]),
+                self._labels[j],
+            )
+            for j in order
+        ]

@@ -1,0 +1,171 @@
+"""A summary for a person: one screen of text, at any width from 60 columns on."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.status.report import DISPUTED, RATED, Summary
+from pipeline.status.workers import Rated
+
+NAME_WIDTH = 40
+SAYS_WIDTH = 12
+DISPUTED_WIDTH = 54  # of all columns but the name, with the space between them
+RATED_WIDTH = 44
+
+
+class StatusScreen:
+    """A summary, as rich prints it."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(f"{self.summary.project} at {clock(self.summary.at)}", style="bold")
+        facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        facts.add_column(style="dim", no_wrap=True)
+        facts.add_column(overflow="fold")
+        for name, text in self._facts():
+            facts.add_row(name, Text(text))
+        yield facts
+        yield from self._disputed(options.max_width)
+        yield from self._rated(options.max_width)
+
+    def _facts(self) -> Iterable[tuple[str, str]]:
+        s = self.summary
+        tasks = s.tasks
+        rate = f"{s.per_second:,.1f} a second in the last minute"
+        yield "labels", f"{tasks.labels:,} counted, {s.flow.in_topic:,} in the topic; {rate}"
+        closed = listed(tasks.closed)
+        total = sum(tasks.closed.values())
+        yield (
+            "tasks",
+            (
+                f"{len(tasks):,}: {tasks.open:,} open, {total:,} closed"
+                + (f" ({closed})" if closed else "")
+                + (f", {tasks.gold:,} gold" if tasks.gold else "")
+                + (f"; {tasks.without_labels:,} without labels" if tasks.without_labels else "")
+            ),
+        )
+        share = f" ({tasks.expected_wrong / len(tasks):.1%})" if len(tasks) else ""
+        yield "wrong", f"{tasks.expected_wrong:,.1f} predictions{share} expected to be wrong"
+        settled = {True: "yes", False: "no", None: "-"}[s.settled.is_settled]
+        yield "settled", f"{settled}: {s.settled.why}"
+        if s.budget is not None:
+            yield "budget", f"{s.budget_left:,} of {s.budget:,} labels left{self._when_spent()}"
+        letters = listed(s.dead_letters)
+        replayed = f"; {s.replayed:,} replayed" if s.replayed else ""
+        yield (
+            "dead letters",
+            f"{sum(s.dead_letters.values()):,}" + (f" ({letters})" if letters else "") + replayed,
+        )
+        yield "waiting", listed(s.lag) or "nothing"
+        instances = [
+            f"{member.host}: partitions {ranges(member.partitions)}, lag {member.lag:,}"
+            for member in s.members
+        ]
+        yield "instances", "\n".join(instances) or f"none is running (group {s.group_state})"
+        shown = ", ".join(
+            f"{name} {value}" for name, value in s.settings.items() if value is not None
+        )
+        yield "settings", shown
+
+    def _when_spent(self) -> str:
+        seconds = self.summary.budget_seconds
+        if seconds is None:
+            return "; no labels come in"
+        if not seconds:
+            return ""
+        return f", spent in {duration(seconds)} at this rate"
+
+    def _disputed(self, width: int) -> Iterable[Text | Table]:
+        disputed = self.summary.tasks.most_disputed(DISPUTED)
+        if not disputed:
+            return
+        yield Text("\nmost disputed tasks", style="bold")
+        table = compact(width - DISPUTED_WIDTH, "task", "says", "confidence", "labels", "status")
+        for task in disputed:
+            says = "tie" if task.prediction in (0, None) else str(task.prediction)
+            cells = f"{task.confidence:.3f}", f"{task.labels:,}", task.status
+            table.add_row(Text(task.task), Text(says), *cells)
+        yield table
+
+    def _rated(self, width: int) -> Iterable[Text | Table]:
+        workers = self.summary.workers
+        if not len(workers):
+            return
+        yield Text(f"\nbest and worst of {len(workers):,} workers", style="bold")
+        table = compact(width - RATED_WIDTH, "worker", "accuracy", "95 %", "labels")
+        best = workers.best(RATED)
+        named = {rated.worker for rated in best}
+        worst = [rated for rated in workers.worst(RATED) if rated.worker not in named]
+        for rated in (*best, *reversed(worst)):
+            table.add_row(*_rated_cells(rated))
+        yield table
+
+
+def _rated_cells(rated: Rated) -> Sequence[Text | str]:
+    low, high = rated.interval
+    return (
+        Text(rated.worker),
+        f"{rated.accuracy:.3f}",
+        f"{low:.3f} to {high:.3f}",
+        f"{rated.labels:,}",
+    )
+
+
+def compact(room: int, name: str, *columns: str) -> Table:
+    """A table without lines; there is so much room for the first column."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+    table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=min(room, NAME_WIDTH))
+    for column in columns:
+        if column == "says":
+            table.add_column(column, no_wrap=True, max_width=SAYS_WIDTH)
+        else:
+            table.add_column(column, no_wrap=True, justify="right")
+    return table
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """Those that are not 0.
+
+    >>> listed({"labels": 3, "budget": 0, "request": 1})
+    'labels 3, request 1'
+    """
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers in ascending order, in short.
+
+    >>> ranges([0, 1, 2, 5, 7, 8]), ranges([])
+    ('0-2, 5, 7-8', 'none')
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    spans = (f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs)
+    return ", ".join(spans) or "none"
+
+
+def duration(seconds: float) -> str:
+    """About how long.
+
+    >>> duration(50), duration(600), duration(36_000), duration(900_000)
+    ('50 seconds', '10 minutes', '10 hours', '10 days')
+    """
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
+def clock(milliseconds: int) -> str:
+    """A time of day for a person."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000).astimezone():%Y-%m-%d %H:%M:%S}"

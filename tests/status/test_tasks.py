@@ -1,0 +1,50 @@
+"""What posteriors come to: each task once, however often it changed."""
+
+from random import Random
+
+import pytest
+
+from pipeline.classes import Classes
+from pipeline.records.named_posteriors import AnyPosterior, named_posterior_of
+from pipeline.records.posteriors import posterior_of
+from pipeline.status.tasks import TaskTally
+
+
+def test_only_the_last_posterior_of_each_task_counts() -> None:
+    rng = Random(1)
+    last: dict[str, AnyPosterior] = {}
+    tally = TaskTally()
+    for _ in range(2000):
+        task = f"t{rng.randrange(100)}"
+        posterior = posterior_of(task, rng.gauss(0, 2), rng.randrange(9), {}, 0)
+        if rng.random() < 0.3:
+            posterior |= {"status": "closed", "reason": rng.choice(("labels", "confident"))}
+        last[task] = posterior
+        tally.add(posterior)
+    tally.remove("t0")
+    del last["t0"]
+    records = list(last.values())
+    assert len(tally) == len(records)
+    assert tally.labels == sum(record["labels"] for record in records)
+    assert tally.open == sum(record["status"] == "open" for record in records)
+    assert sum(tally.closed.values()) == len(records) - tally.open
+    assert tally.without_labels == sum(record["labels"] == 0 for record in records)
+    doubts = [
+        min(record["probability"], 1 - record["probability"])  # type: ignore[typeddict-item]
+        for record in records
+    ]
+    assert tally.expected_wrong == pytest.approx(sum(doubts))
+    asked = [(1 - d, -r["labels"]) for d, r in zip(doubts, records, strict=True) if r["labels"] > 1]
+    found = [(task.confidence, -task.labels) for task in tally.most_disputed(10)]
+    assert found == sorted(asked)[:10]
+
+
+def test_named_classes_and_gold() -> None:
+    pets = Classes.parse("cat,dog,bird")
+    tally = TaskTally()
+    tally.add(named_posterior_of(pets, "t1", [0.5, 0.25, 0.25], 3, {}, 0))
+    tally.add(named_posterior_of(pets, "t2", [0.5, 0.25, 0.25], 3, {}, 0, gold=1))
+    assert tally.expected_wrong == 0.5
+    assert tally.gold == 1
+    (disputed,) = tally.most_disputed(10)
+    assert (disputed.task, disputed.prediction, disputed.confidence) == ("t1", "cat", 0.5)
