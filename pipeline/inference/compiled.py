@@ -63,8 +63,9 @@ def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
 @cache
 def _digest_of_sources() -> str:
     digest = sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for package in ("inference", "policies"):
+        for path in sorted((Path(__file__).parents[1] / package).rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

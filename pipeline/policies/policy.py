@@ -53,7 +53,7 @@ class Policy:
 
     def update(self, task: int, labels: int, lead: float, in_flight: int = 0) -> None:
         """Open `task`, or let its place follow its labels, lead and assignments in flight."""
-        while not order.update(self._order, task, labels, lead, in_flight):
+        while not order.update_one(task, labels, lead, in_flight, *self._order):
             self._make_room(np.array([task]))
 
     def remove(self, task: int) -> None:
