@@ -217,13 +217,19 @@ class Publisher:
 
     def _tasks(self, group: Group) -> Ints:
         """The own tasks that moved, or that are in the group."""
-        moved = self.crowd.moved(TASKS_AT_ONCE)
-        if len(moved) == TASKS_AT_ONCE:
+        moved = self._only_whole(self.crowd.moved(TASKS_AT_ONCE))
+        if len(moved) >= TASKS_AT_ONCE:
             self.conveyor.load()  # there may be more
         if not group.tasks:
             return moved
         asked = np.array(sorted(group.tasks), np.int64)
         return np.union1d(moved, asked[self.crowd.is_own_task(asked)])
+
+    def _only_whole(self, tasks: Ints) -> Ints:
+        """Those that are restored to the end: the others would be published with less than all."""
+        whole = self.stage.is_whole(tasks)
+        self.crowd.touched.update(tasks[~whole].tolist())
+        return tasks[whole]
 
     def _workers(self, group: Group) -> Ints:
         """The workers that moved; those that gave labels are to be published too."""
@@ -242,7 +248,10 @@ class Publisher:
             return
         begun = thread_time()
         changed = self.changed.take()
-        changed = changed[self.crowd.has_workers_of[self.crowd.worker.home[changed]]]
+        homes = self.crowd.worker.home[changed]
+        whole = self.crowd.counts_workers_of[homes]
+        self.changed.add(changed[self.crowd.has_workers_of[homes] & ~whole])  # being restored
+        changed = changed[whole]
         for partition, key, value in encode_workers(self.crowd, changed):
             outbox.add(self.topics.workers.name, partition, (key, value, None, NO_HEADERS))
         self.workers_due = self._again(begun, SECONDS_BETWEEN_WORKERS)

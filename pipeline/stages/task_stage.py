@@ -312,6 +312,14 @@ class TaskStage:
             self.unwritten.setdefault(home, {})[i] = None
         return np.union1d(missing, late)
 
+    def is_whole(self, tasks: Ints) -> NDArray[np.bool_]:
+        """Which of these own tasks are in partitions of which all is restored."""
+        whole = np.zeros(self.crowd.partitions, np.bool_)
+        for partition, state in self.partitions.items():
+            whole[partition] = state.is_restored
+        found: NDArray[np.bool_] = whole[self.crowd.task.home[tasks]]
+        return found
+
     def facts(self) -> Iterator[tuple[int, Facts]]:
         """What has become known of tasks since this was last asked, each with its partition."""
         unwritten, self.unwritten = self.unwritten, {}
