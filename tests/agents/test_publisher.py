@@ -1,6 +1,8 @@
 """What a crash between two requests to Kafka leaves behind: what goes out in which step."""
 
+import numpy as np
 from aiokafka import ConsumerRecord
+from orjson import loads
 
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Group, Publisher
@@ -10,6 +12,7 @@ from pipeline.inference.engine.engine import Engine
 from pipeline.partitioner import partition_of
 from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
+from pipeline.records.votes import Votes, encode_votes
 from pipeline.settings import Settings
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
@@ -36,6 +39,9 @@ class Joined:
             self.workers.open(partition)
             self.workers.ready(partition)
             tasks.open(partition)
+        tasks.ready(range(SETTINGS.partitions), generation=1)
+        list(tasks.facts())  # as if they were published
+        self.tasks = tasks
         producer = BatchProducer([], "crowd")
         self.is_overdue = False
         self.publisher = Publisher(
@@ -95,3 +101,26 @@ async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is
     again = owner.publisher.pack(Group()).first
     await owner.publisher.screen(again)
     assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}
+
+
+def votes(offset: int) -> bytes:
+    """A vote for t1 of a worker who is elsewhere."""
+    one = np.array([1], "<i2"), np.array([offset]), np.array([0]), np.array([0.5])
+    return encode_votes(Votes(ELSEWHERE, ["t1"], [f"w{offset}"], *one, np.empty((1, 0))))
+
+
+async def test_a_task_is_published_only_when_all_of_it_is_restored() -> None:
+    owner, home = Joined(), partition_of(b"t1", 2)
+    owner.workers.close(ELSEWHERE)
+    owner.tasks.close(home)
+    owner.tasks.open(home)
+    place = TOPICS.posteriors.name, home
+    for offset in range(2):
+        owner.tasks.restore(home, [(0, votes(offset))])
+        parcel = owner.publisher.pack(Group())
+        assert place not in parcel.first
+        assert place not in parcel.then
+    group = Group()
+    group.tasks.update(owner.tasks.ready({home}, generation=2).tolist())
+    [(_, value, *_)] = owner.publisher.pack(group).then[place]
+    assert loads(value or b"")["labels"] == 2
