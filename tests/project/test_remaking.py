@@ -3,15 +3,21 @@
 import asyncio
 import subprocess
 import sys
+from time import time_ns
 
+import numpy as np
+import pytest
 from orjson import dumps
 
 from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.inference.algorithm import Prior
 from pipeline.kafka.admin import ensure_topics
 from pipeline.kafka.removal import delete_topics
 from pipeline.project.log import read_project
-from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, project, until
+from pipeline.records.answers import Answers, encode_answers
+from pipeline.records.votes import Votes, encode_votes
+from tests.agents.crowd import algorithm_1, crowd
+from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
 from tests.instances import Instance, instance
 from tests.tools.projects import environment, sbic
@@ -71,6 +77,39 @@ async def test_a_recount_mends_what_was_forged_while_an_instance_runs(
         await until(lambda: started(running, times=4))
         running.wait_ready()
         assert running.terminate() == 0
+
+
+async def forge_an_answer(here: Project) -> str:
+    """Write, before an instance has taken it, that the first label is another; of which task."""
+    task, worker, label = TRIPLES[0]
+    columns = np.array([label == -1], "<i2"), np.array([0]), np.array([0]), np.array([0.5])
+    votes = encode_votes(Votes(0, [task], [worker], *columns, counts=np.empty((1, 0))))
+    answers = encode_answers(Answers([(time_ns(), 0)], [(0, votes)], marks=[]))
+    async with here.producer() as producer:
+        await producer.send_and_wait(here.topics.answers.name, answers, partition=0)
+    return task
+
+
+async def test_a_recount_mends_a_forged_answer_that_could_be_ours(broker: EmbeddedBroker) -> None:
+    here = await counted_project(broker)
+    task = await forge_an_answer(here)
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        exact = log_odds_of(TRIPLES)
+        believed = await here.until_counted(len(TRIPLES))
+        assert believed[task]["log_odds"] != pytest.approx(exact[task], abs=1e-3)
+        await command(here, "recount")
+        mended = await here.until_counted(len(TRIPLES))
+        for name, posterior in mended.items():
+            assert posterior["log_odds"] == pytest.approx(exact[name], abs=1e-9)
+        running.wait_ready()
+        assert running.terminate() == 0
+
+
+def log_odds_of(triples: list[Triple]) -> dict[str, float]:
+    """Algorithm 1 on the labels in their order."""
+    offline = algorithm_1(triples, Prior())
+    return {task: offline.log_odds(task) for task, _, _ in triples}
 
 
 async def started(running: Instance, times: int) -> bool:
