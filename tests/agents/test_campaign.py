@@ -1,0 +1,134 @@
+"""Generated poison on every topic of a real broker: nothing stops, and genuine labels count."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+
+from aiokafka import ConsumerRecord
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.broker.embedded import EmbeddedBroker
+from tests.agents.kafka import Project, project, until
+from tests.instances import Instance, instance
+from tests.stages.test_campaign import JSON, mutations
+from tests.tools.projects import sbic
+
+PARTITIONS = 2
+WORKERS = ["ann", "bob", "eve", "fay"]
+TASKS = 10  # of each part of the labels
+VALUES = 60  # of each kind of poison
+
+Poison = tuple[str, int, bytes | None]
+"""Topic, partition and value."""
+
+
+def drawn(strategy: st.SearchStrategy[bytes | None]) -> list[bytes | None]:
+    """Values of a strategy, the same in every run."""
+    found: list[bytes | None] = []
+
+    @settings(max_examples=VALUES, database=None, derandomize=True)
+    @given(strategy)
+    def collect(value: bytes | None) -> None:
+        found.append(value)
+
+    collect()
+    return found
+
+
+def topics_of(here: Project) -> list[tuple[str, int]]:
+    return [(topic.name, topic.partitions) for topic in here.topics]
+
+
+async def genuine(here: Project) -> list[ConsumerRecord]:
+    """Records of the topics between instances."""
+    topics = here.topics
+    names = (topics.answers, topics.votes, topics.evidence)
+    return [record for topic in names for record in await here.read(topic.name)]
+
+
+def cannot_be_ours(here: Project, records: Iterable[ConsumerRecord]) -> list[Poison]:
+    """Any bytes, any JSON, and parts of genuine records."""
+    parts = st.sampled_from([record.value for record in records]).flatmap(
+        lambda value: st.integers(1, len(value) - 1).map(lambda size: value[:size])
+    )
+    values = drawn(st.none() | st.binary(max_size=60)) + drawn(parts)
+    values += drawn(JSON.map(lambda value: json.dumps(value).encode()))
+    return [
+        (name, number % partitions, value)
+        for name, partitions in topics_of(here)
+        for number, value in enumerate(values)
+    ]
+
+
+def could_be_ours(records: Iterable[ConsumerRecord]) -> list[Poison]:
+    """Genuine records with something changed, where they were."""
+    return [
+        (record.topic, record.partition, value)
+        for record in list(records)[-6:]
+        for value in drawn(mutations(record.value))
+    ]
+
+
+async def write(here: Project, poison: Iterable[Poison]) -> None:
+    async with here.producer() as producer:
+        sent = [
+            await producer.send(topic, value, key=b"forged", partition=partition)
+            for topic, partition, value in poison
+        ]
+        await asyncio.gather(*sent)
+
+
+async def send(here: Project, part: str) -> None:
+    tasks = [f"{part}{number}" for number in range(TASKS)]
+    await here.send([(task, worker, 1) for task in tasks for worker in WORKERS])
+
+
+async def until_all_count(here: Project, *parts: str) -> None:
+    """Wait until every label of these parts counts, once."""
+    tasks = [f"{part}{number}" for part in parts for number in range(TASKS)]
+
+    async def count() -> bool:
+        records = await here.read(here.topics.posteriors.name)
+        labels = {}
+        for record in records:
+            if record.key != b"forged" and record.value is not None:
+                labels[record.key.decode()] = json.loads(record.value)["labels"]
+        return all(labels.get(task) == len(WORKERS) for task in tasks)
+
+    await until(count)
+
+
+def is_well(running: Instance) -> bool:
+    return running.process.poll() is None and running.get("/readyz")[0] == 200
+
+
+async def test_whatever_anybody_writes_nothing_stops_and_a_recount_mends_the_rest(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=PARTITIONS)
+    env = {"SBIC_PARTITIONS": str(PARTITIONS)}
+    with instance(broker.url, here.settings.prefix, **env) as running:
+        running.wait_ready()
+        await send(here, "before")
+        await until_all_count(here, "before")
+        records = await genuine(here)
+        await write(here, cannot_be_ours(here, records))
+        await send(here, "between")
+        await until_all_count(here, "before", "between")
+        assert is_well(running), running.log()
+        running.kill()
+    with instance(broker.url, here.settings.prefix, **env) as running:
+        running.wait_ready()
+        await send(here, "after")
+        await until_all_count(here, "before", "between", "after")
+        await write(here, could_be_ours(records))
+        await send(here, "last")
+        assert is_well(running), running.log()
+        running.kill()
+    with instance(broker.url, here.settings.prefix, **env) as running:
+        running.wait_ready()
+        ended = await asyncio.to_thread(sbic, here.settings, "project", "recount")
+        assert ended.returncode == 0, ended.stderr
+        running.wait_ready()
+        await until_all_count(here, "before", "between", "after", "last")
