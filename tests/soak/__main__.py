@@ -11,6 +11,7 @@ import os
 import random
 import sys
 
+from pipeline.warm_up import warm_up
 from tests.soak.run import soak
 
 MOST_SHOWN = 20
@@ -21,6 +22,7 @@ def main() -> int:
     minutes = float(os.environ.get("SOAK_MINUTES", "10"))
     seed = int(os.environ.get("SOAK_SEED", random.randrange(1_000_000)))
     print(f"seed {seed}, {minutes:g} minutes (SOAK_SEED={seed} for the same faults again)")
+    warm_up()  # else the instances compile, all at once
     found = asyncio.run(soak(seed, 60 * minutes, lambda what: print(what, flush=True)))
     for what in found.wrong[:MOST_SHOWN]:
         print(f"WRONG  {what}")
