@@ -26,7 +26,7 @@ lint: $(READY) ## formatting, lint and types
 	@$(BIN)/mypy
 
 test: lint .venv/tools ## lint, types and all tests
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 # Some tests need kcat, Prometheus and Kafka's console tools; where they cannot be had, these tests
 # say so and are skipped.

@@ -74,6 +74,7 @@ async def reading(settings: Settings, topic: str, *, from_start: bool) -> AsyncI
         bootstrap_servers=settings.bootstrap_servers,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        isolation_level="read_committed",  # as the instances do
     )
     async with connected(consumer, settings):
         consumer.assign(partitions)

@@ -29,11 +29,12 @@ def refusal(broker: str, prefix: str, **env: str) -> tuple[int, str]:
 
 
 def test_without_a_broker_one_line_says_what_to_do() -> None:
-    nobody = f"127.0.0.1:{free_port()}"
+    port = free_port()
+    nobody = f"127.0.0.1:{port}"
     assert refusal(f"kafka://{nobody}", "sbic") == (
         1,
         f"sbic: no Kafka answers at {nobody}; set SBIC_BROKER to the address of one, "
-        f"or start one with: sbic broker\n",
+        f"or start one with: sbic broker --port {port}\n",
     )
 
 

@@ -1,12 +1,13 @@
 """A file is written whole or not at all."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.files.atomic import write_atomically
+from pipeline.files.atomic import write_atomically, write_parts_atomically
 from pipeline.files.errors import BadFile
 from pipeline.files.estimates import estimate_csv
 from pipeline.inference.algorithm import Estimate
@@ -23,20 +24,16 @@ def test_the_content_replaces_the_old_one_and_nothing_else_is_left(tmp_path: Pat
     assert os.listdir(tmp_path) == ["out.csv"]
 
 
-def test_a_failed_write_leaves_the_old_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text("old")
 
-    def full_disk(self: Path, content: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(content[:1])
+    def until_the_disk_is_full() -> Iterator[bytes]:
+        yield b"n"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(BadFile, match=r"out\.csv: cannot be written: No space left"):
-        write_atomically(path, b"new")
+        write_parts_atomically(path, until_the_disk_is_full())
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.csv"]
 

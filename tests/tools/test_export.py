@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from orjson import dumps, loads
 
 from pipeline.broker.embedded import EmbeddedBroker
@@ -150,6 +151,19 @@ async def test_the_labels_that_stand_are_those_that_infer_reads_back(
         ended = sbic(project, "infer", "-", "--algorithm", "majority", stdin=text)
         assert ended.returncode == 0, ended.stderr
         assert [line.split(",")[0] for line in ended.stdout.splitlines()[1:]] == ["t2", "t1"]
+
+
+async def test_labels_of_an_aborted_transaction_are_not_exported(project: Settings) -> None:
+    topic, partition = Topics(project).labels.name, partition_of(b"ann", PARTITIONS)
+    servers = project.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="export") as producer:
+        for task, is_kept in (("t1", True), ("t2", False)):
+            await producer.begin_transaction()
+            value = encode_label(task, "ann", 1)
+            await producer.send_and_wait(topic, value, key=b"ann", partition=partition)
+            await (producer.commit_transaction() if is_kept else producer.abort_transaction())
+    exported = await asyncio.to_thread(sbic, project, "export", "labels")
+    assert exported.stdout == "task,worker,label\nt1,ann,1\n"
 
 
 async def test_one_stray_record_does_not_change_the_columns(project: Settings) -> None:

@@ -220,7 +220,8 @@ async def test_labels_of_named_classes_are_strings_and_a_skip_is_0(pets: Setting
 
 async def test_0_and_1_are_strings_too_where_they_are_names_of_classes(project: Settings) -> None:
     text = "task,worker,label\nt1,ann,0\nt1,bob,1.0\nt1,cem,+1\n"
-    ended = sbic(project, "replay", "-", "--classes", "0,1", stdin=text)
+    assert sbic(project, "project", "set", "classes=0,1").returncode == 0
+    ended = sbic(project, "replay", "-", stdin=text)
     assert ended.returncode == 0, ended.stderr
     rows: list[Row] = [("t1", "ann", "0"), ("t1", "bob", "1"), ("t1", "cem", "1")]
     assert await sent(project) == by_partition(rows)
