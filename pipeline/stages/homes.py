@@ -1,6 +1,6 @@
 """The partitions of many names at once, compiled; `partitioner` has one at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,13 @@ def homes_of(names: Sequence[str], partitions: int) -> NDArray[np.int32]:
     >>> homes_of(["w1", "foobar", "w2"], 8).tolist()
     [7, 6, 2]
     """
-    keys = [name.encode() for name in names]
-    ends = np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)))
-    homes = np.empty(len(keys), np.int32)
-    _murmur2_each(np.frombuffer(b"".join(keys), np.uint8), ends, partitions, homes)
+    joined = "".join(names)
+    lengths: Iterable[int] = map(len, names)
+    if not joined.isascii():
+        lengths = [len(name.encode()) for name in names]
+    ends = np.cumsum(np.fromiter(lengths, np.int64, len(names)))
+    homes = np.empty(len(names), np.int32)
+    _murmur2_each(np.frombuffer(joined.encode(), np.uint8), ends, partitions, homes)
     return homes
 
 
