@@ -28,11 +28,15 @@ Say = Callable[[str], None]
 
 
 class Verdict(NamedTuple):
-    """What was sent and what happened, and all that is wrong; nothing if the run is good."""
+    """What was sent and what happened, and all that is wrong; nothing if the run is good.
+
+    `late` requests were answered once more, by an instance that was stalled.
+    """
 
     labels: int
     requests: int
     faults: int
+    late: int
     wrong: list[str]
 
 
@@ -85,7 +89,8 @@ async def soak(seed: int, seconds: float, say: Say) -> Verdict:
             wrong += one.fleet.failures
         labels = sum(one.load.labels for one in soaked)
         requests = sum(len(one.load.requests) for one in soaked)
-        return Verdict(labels, requests, len(faults), list(dict.fromkeys(wrong)))
+        late = sum(len(one.recount.late) for one in soaked)
+        return Verdict(labels, requests, len(faults), late, list(dict.fromkeys(wrong)))
 
 
 async def _begin(name: str, power: Power, seed: int, say: Say, stack: ExitStack) -> Soaked:
