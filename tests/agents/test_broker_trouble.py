@@ -1,8 +1,6 @@
 """No broker, topics that are wrong, a broker that is lost: clear words, and nothing is lost."""
 
 import asyncio
-import os
-import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -16,6 +14,7 @@ from pipeline.broker.ports import free_port
 from pipeline.kafka.admin import check_topics
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
+from tests import brokers
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
@@ -78,17 +77,8 @@ async def stop_in_good_order(broker: EmbeddedBroker) -> None:
     await asyncio.to_thread(broker.stop)
 
 
-def send_sigkill(broker: EmbeddedBroker) -> None:
-    assert broker._guard
-    guard = broker._guard.pid
-    (java,) = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
-    os.kill(int(java), signal.SIGKILL)
-    broker.wait()
-    broker.stop()
-
-
 async def kill(broker: EmbeddedBroker) -> None:
-    await asyncio.to_thread(send_sigkill, broker)
+    await asyncio.to_thread(brokers.kill, broker)
 
 
 @asynccontextmanager
@@ -127,7 +117,7 @@ async def until_it_says(running: Instance, text: str, times: int) -> None:
     await until(said)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc"), reason="needs /proc to find Kafka's process")
+@brokers.needs_proc
 async def test_when_the_broker_comes_back_nothing_is_lost_and_nothing_counts_twice(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
