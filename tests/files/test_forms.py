@@ -166,6 +166,7 @@ def test_a_file_that_is_named_jsonl_is_that(tmp_path: Path) -> None:
         (PLAIN.encode(), ": is not gzip, as its name says"),
         (b"PK\x03\x04...", ": is a ZIP archive or a workbook"),
     ],
+    ids=["cut", "checksum", "trailing", "damaged", "plain", "zip"],
 )
 def test_what_cannot_be_unpacked_is_told(tmp_path: Path, content: bytes, problem: str) -> None:
     assert problem_of(tmp_path, content, name="labels.csv.gz").startswith(problem)
