@@ -63,22 +63,20 @@ class AssignmentsFollower(Follower):
                     await self.asker.ask()
                     sure = True  # all of these records were read before
                     self.judge.check_assignment(partition, assignment)
+                if not assignment.ended and not self.is_published(assignment):
+                    self.leases.give_way(assignment)
+                    self._note(assignment)
                 self.leases.learn(assignment, partition, now)
-                self._note(assignment)
             except BadRecord as bad:
                 self.rejects.add(record, bad)
 
     def _note(self, assignment: Assignment) -> None:
-        if not assignment.ended:
-            source, place, offset, number = place_of(assignment.id)
-            out = Out(number + 1, assignment.task is None)
-            self.answered[source, place].add(offset, assignment.worker, out)
+        source, place, offset, number = place_of(assignment.id)
+        out = Out(number + 1, assignment.task is None)
+        self.answered[source, place].add(offset, assignment.worker, out)
 
-    def is_answered(self, value: bytes | None) -> bool:
-        """Whether the topic has an assignment of this record's id, or of a later number."""
-        assignment = parse_assignment(value)
-        if assignment.ended:
-            return False
+    def is_published(self, assignment: Assignment) -> bool:
+        """Whether the topic has an assignment of this id, or of a later number, by whomever."""
         source, place, offset, number = place_of(assignment.id)
         out = self.answered[source, place].numbers_out(offset, assignment.worker, number + 1)
         return out > number
