@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
-from time import monotonic, time
+from time import time
 from typing import Any
 
 from aiokafka import ConsumerRecord, TopicPartition
@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.follower import Follower
+from pipeline.agents.patience import patiently
 from pipeline.agents.rejects import Rejects
 from pipeline.records.assignments import Assignment, parse_assignment, place_of
 from pipeline.records.bad import BadRecord
@@ -19,8 +20,6 @@ from pipeline.stages.answered_requests import AnsweredRequests, Out
 from pipeline.stages.judge import Beyond, Judge
 from pipeline.stages.leases import Leases, Source
 from pipeline.topics import Topics
-
-PATIENCE_SECONDS = 120  # as long as a broker may be away
 
 
 class AssignmentsFollower(Follower):
@@ -83,18 +82,10 @@ class AssignmentsFollower(Follower):
 
     async def catch_up(self, partitions: Iterable[int]) -> None:
         """Wait until all is known that these partitions have now."""
-        ends = await self._ends([self.partitions[p] for p in partitions])
+        places = [self.partitions[partition] for partition in partitions]
+        ends: dict[TopicPartition, int] = await patiently(
+            lambda: self.consumer.end_offsets(places), away=KafkaError
+        )
         while any(self.positions[tp.partition] < end for tp, end in ends.items()):
             self.advanced.clear()
             await self.advanced.wait()
-
-    async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends of partitions; aiokafka asks for less long than a broker may be away."""
-        last = monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                ends: dict[TopicPartition, int] = await self.consumer.end_offsets(partitions)
-                return ends
-            except KafkaError:
-                if monotonic() > last:
-                    raise

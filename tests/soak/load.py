@@ -64,7 +64,9 @@ class Load:
             self._describe(self.rng.randrange(TASKS))
         if self.rng.random() < 0.5:
             worker = f"asker{self.rng.randrange(ASKERS)}"
-            self._send(self.here.topics.requests.name, worker, encode_request(worker))
+            astray = self.rng.random() < 0.01
+            value = encode_request(worker)
+            self._send(self.here.topics.requests.name, worker, value, astray=astray)
 
     def _label(self) -> None:
         chance = self.rng.random()
