@@ -5,7 +5,7 @@ follow from them. Under Fast SBIC the weight of a label depends on what was know
 so the log-odds have to be the sum of the votes for the labels that stand.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from math import log
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from pipeline.partitioner import partition_of
 from pipeline.records.tasks import task_parser
 from pipeline.records.votes import parse_votes
 from tests.agents.kafka import Project
+from tests.soak.histories import MOST_TASKS, Histories
 from tests.soak.workers import WorkerRecords
 
 CLOSE = 1e-9  # sums in another order
@@ -112,6 +113,16 @@ class Recount:
             *await self._dead_letters(),
             *await self._assignments(),
         ]
+
+    async def histories(self) -> list[str]:
+        """What happened to the labels of tasks that count too many or too few."""
+        await self.read()
+        posteriors: dict[str, Any] = dict(await self.here.posteriors())
+        labels = Counter(task for task, _ in self.labels)
+        wrong = [task for task in posteriors if posteriors[task]["labels"] != labels[task]]
+        histories = Histories()
+        await histories.read(self.here, set(wrong[:MOST_TASKS]))
+        return list(histories.odd())
 
     async def _last(self, topic: str) -> dict[str, Any]:
         return {record.key.decode(): loads(record.value) for record in await self.here.read(topic)}

@@ -95,6 +95,8 @@ async def soak(seed: int, seconds: float, say: Say) -> Verdict:
             await one.fleet.stop()
             wrong += await one.until_right(0)
             wrong += one.fleet.failures
+            for history in await one.recount.histories():
+                say(f"{one.fleet.name}: {history}")
         labels = sum(one.load.labels for one in soaked)
         requests = sum(len(one.load.requests) for one in soaked)
         return Verdict(labels, requests, len(faults), list(dict.fromkeys(wrong)))
