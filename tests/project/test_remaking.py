@@ -110,7 +110,7 @@ async def test_a_recount_of_expired_labels_asks_and_counts_the_rest_with_two_ins
         assert sum(p["labels"] for p in (await here.posteriors()).values()) == len(TRIPLES)
         said = await command(here, "recount", "--yes")
         assert "only the 800 that are left" in said
-        assert "done: 800 labels, all counted" in said
+        assert "done: 800 labels, all counted" in said, said
         await here.until_counted(800)
         one.wait_ready()
         other.wait_ready()
