@@ -267,6 +267,18 @@ class Settings:
         "a port from 0 to 65535",
         lambda value: 0 <= value <= 65535,
     )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info",
+        "From which level on an instance logs: debug, info, warning or error.",
+        "debug, info, warning or error",
+        lambda value: value in ("debug", "info", "warning", "error"),
+    )
+    log_format: Literal["text", "json"] = _setting(
+        "text",
+        "How an instance logs: text, or json with an object for each line.",
+        "text or json",
+        lambda value: value in ("text", "json"),
+    )
 
     def __post_init__(self) -> None:
         for spec in fields(self):

@@ -43,6 +43,8 @@ FAST = {
     "block_after": "20",
     "web_host": "0.0.0.0",
     "web_port": "0",
+    "log_level": "warning",
+    "log_format": "json",
 }
 BAD = [
     ("broker", "http://one:1"),
@@ -94,6 +96,8 @@ BAD = [
     ("web_host", "http://here"),
     ("web_port", "65536"),
     ("web_port", "-1"),
+    ("log_level", "loud"),
+    ("log_format", "xml"),
 ]
 
 

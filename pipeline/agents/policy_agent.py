@@ -45,13 +45,14 @@ class PolicyAgent:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
+        redirector: Redirector,
         is_overdue: Callable[[], bool],
     ) -> None:
         self.stage = stage
         self.follower = follower
         self.topics = topics
         self.metrics = metrics
-        self.redirector = Redirector(topics, metrics)
+        self.redirector = redirector
         self.is_overdue = is_overdue
         self.conveyor = Conveyor(producer, RequestGroup, self.pack, self.screen)
 
@@ -115,6 +116,7 @@ class PolicyAgent:
         for place in places:
             for row in [row for row in outbox[place] if self.follower.is_answered(row[1])]:
                 outbox[place].remove(row)
+                self.metrics.withheld.labels("assignments").inc()
                 self._take_back(row[1])
             if not outbox[place]:
                 del outbox[place]

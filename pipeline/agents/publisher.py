@@ -58,6 +58,7 @@ class Group:
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
         self.votes = 0
+        self.fenced_votes = 0
         self.records = 0
         self.is_full = False
 
@@ -79,6 +80,7 @@ class Publisher:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
+        redirector: Redirector,
         is_overdue: Callable[[], bool],
     ) -> None:
         self.stage = stage
@@ -86,7 +88,7 @@ class Publisher:
         self.exchange = exchange
         self.topics = topics
         self.metrics = metrics
-        self.redirector = Redirector(topics, metrics)
+        self.redirector = redirector
         self.is_overdue = is_overdue
         self.conveyor = Conveyor(producer, Group, self.pack, self.screen)
         self.changed = Changes()  # workers to publish
@@ -134,6 +136,7 @@ class Publisher:
                 for outcome, labels in taken.outcomes.items():
                     self.metrics.labels.labels(outcome).inc(labels)
             self.metrics.votes.inc(group.votes)
+            self.metrics.fenced_votes.inc(group.fenced_votes)
             self.metrics.posteriors.inc(len(tasks))
             self.metrics.dated(group.timestamps)
             self.check_budget()
@@ -188,11 +191,15 @@ class Publisher:
         if not self.is_overdue():
             return
         for partition in range(self.crowd.partitions):
-            for key, *_ in outbox.pop((self.topics.posteriors.name, partition), ()):
+            posteriors = outbox.pop((self.topics.posteriors.name, partition), [])
+            self.metrics.withheld.labels("posteriors").inc(len(posteriors))
+            for key, *_ in posteriors:
                 number = self.crowd.tasks.known((key or b"").decode())
                 if number is not None:
                     self.crowd.touched.add(number)
-            for key, *_ in outbox.pop((self.topics.workers.name, partition), ()):
+            workers = outbox.pop((self.topics.workers.name, partition), [])
+            self.metrics.withheld.labels("workers").inc(len(workers))
+            for key, *_ in workers:
                 worker = self.crowd.workers.known((key or b"").decode())
                 if worker is not None:
                     self.changed.add([worker])

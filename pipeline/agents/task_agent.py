@@ -116,6 +116,7 @@ class TaskAgent:
         values = [record.value for record in records]
         counted = self.stage.count(partition, values, sure=sure)
         group.took(votes=counted.votes)
+        group.fenced_votes += counted.fenced
         group.rejected += [(records[place], bad) for place, bad in counted.rejected]
         group.evidence += [(partition, records[place].value) for place in counted.new]
         group.timestamps.append(counted.timestamps)

@@ -59,6 +59,12 @@ class BatchConsumer(Consumer):
         membership = cast(NoThread, self._thread).membership
         return membership is not None and membership.is_overdue
 
+    @property
+    def expulsions(self) -> int:
+        """How often Kafka has put this instance out of the group."""
+        membership = cast(NoThread, self._thread).membership
+        return 0 if membership is None else membership.expulsions
+
     async def getmany(
         self,
         timeout: float,  # noqa: ASYNC109  # Faust calls it so

@@ -22,6 +22,7 @@ class Membership:
         self.coordinator = kafka._coordinator
         self.is_leaving = is_leaving
         self.heard_of = monotonic()  # when the last heartbeat that Kafka took was sent
+        self.expulsions = 0  # how often it was put out of the group
         self._heartbeat = self.coordinator._do_heartbeat
         self._reset = self.coordinator.reset_generation
         self.coordinator._do_heartbeat = self.heartbeat
@@ -53,6 +54,7 @@ class Membership:
     def reset(self) -> None:
         """Forget the generation and the member id, and say why unless it was meant to be so."""
         if self.coordinator.generation > 0 and not self.is_leaving():
+            self.expulsions += 1
             log.warning(
                 "put out of the group: %s; joining again, what is restored is kept",
                 self._why(monotonic()),

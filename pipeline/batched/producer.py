@@ -42,6 +42,7 @@ class BatchProducer(Service):
     def __init__(self, bootstrap_servers: Sequence[str], client_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.in_flight = 0  # outboxes of which not all is acknowledged
+        self.retries = 0  # batches that had to be sent again
         self.options = {
             "bootstrap_servers": bootstrap_servers,
             "client_id": client_id,
@@ -54,7 +55,18 @@ class BatchProducer(Service):
     async def on_start(self) -> None:
         """Connect."""
         self.kafka = AIOKafkaProducer(**self.options)
+        self._count_retries(self.kafka._message_accumulator)
         await self.kafka.start()
+
+    def _count_retries(self, accumulator: Any) -> None:
+        """Count what aiokafka 0.14 sends again, of which it says nothing but in its log."""
+        reenqueue = accumulator.reenqueue
+
+        def count(batch: Any) -> None:
+            self.retries += 1
+            reenqueue(batch)
+
+        accumulator.reenqueue = count
 
     async def on_stop(self) -> None:
         """Leave."""

@@ -60,14 +60,15 @@ class TaskPartition:
 class Counted(NamedTuple):
     """How many records and votes there were, which had new ones, and which cannot be used.
 
-    `timestamps` are those of the labels that were new here; labels of own workers were counted
-    when they were taken. `tasks` are to be published, whether they moved or not: of labels that
-    were known here before a recovery, or before their worker went elsewhere, posteriors may be
-    missing.
+    `fenced` votes were counted before. `timestamps` are those of the labels that were new here;
+    labels of own workers were counted when they were taken. `tasks` are to be published, whether
+    they moved or not: of labels that were known here before a recovery, or before their worker went
+    elsewhere, posteriors may be missing.
     """
 
     records: int
     votes: int
+    fenced: int
     new: list[int]
     rejected: list[tuple[int, BadRecord]]
     timestamps: Ints
@@ -199,7 +200,7 @@ class TaskStage:
         """Count the votes in records of a partition; as far as `restore` would."""
         crowd, state = self.crowd, self.partitions[partition]
         others, known = JoinedVotes(), JoinedVotes()
-        done, number, new, rejected = len(values), 0, [], []
+        done, number, fenced, new, rejected = len(values), 0, 0, [], []
         for place, value in enumerate(values):
             try:
                 votes = parse_votes(value, len(crowd.classes))
@@ -212,6 +213,7 @@ class TaskStage:
                 continue
             number += len(votes.tasks)
             which = state.count(votes)
+            fenced += len(which) - int(which.sum())
             if not which.any():
                 continue
             new.append(place)
@@ -221,7 +223,7 @@ class TaskStage:
                 known.add(votes, which)  # the tasks may have been elsewhere then
         counted = self._put(others)
         tasks = np.concatenate((counted.tasks, self._put(known).tasks))
-        return Counted(done, number, new, rejected, counted.timestamps, tasks)
+        return Counted(done, number, fenced, new, rejected, counted.timestamps, tasks)
 
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
+from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.policy_agent import PolicyAgent, RequestGroup
+from pipeline.agents.redirector import Redirector
 from pipeline.batched.producer import BatchProducer
 from pipeline.records.assignments import encode_lease
 from pipeline.records.requests import encode_request
@@ -40,8 +42,15 @@ async def test_what_another_has_answered_is_left_out_and_its_lease_ends() -> Non
     follower = Stalled(SETTINGS, desk.leases, judge, nobody, nobody)
     producer = cast(BatchProducer, SimpleNamespace())
     is_overdue = [False]
+    topics, metrics = Topics(SETTINGS), Metrics(SETTINGS.prefix)
     agent = PolicyAgent(
-        desk.stage, follower, Topics(SETTINGS), producer, Metrics(), lambda: is_overdue[0]
+        desk.stage,
+        follower,
+        topics,
+        producer,
+        metrics,
+        Redirector(topics, metrics, DeadLetterLog()),
+        lambda: is_overdue[0],
     )
     group = RequestGroup()
     requests = [Record(offset, 0, encode_request("ann")) for offset in (7, 8)]
