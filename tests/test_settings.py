@@ -43,6 +43,8 @@ FAST = {
     "block_after": "20",
     "web_host": "0.0.0.0",
     "web_port": "0",
+    "instance_id": "sbic-0",
+    "session_seconds": "45",
     "log_level": "warning",
     "log_format": "json",
 }
@@ -96,6 +98,8 @@ BAD = [
     ("web_host", "http://here"),
     ("web_port", "65536"),
     ("web_port", "-1"),
+    ("instance_id", "a b"),
+    ("session_seconds", "5"),
     ("log_level", "loud"),
     ("log_format", "xml"),
 ]

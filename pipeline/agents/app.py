@@ -67,6 +67,8 @@ class PipelineApp(BatchedApp):
             settings.prefix,
             broker=[f"batched://{server}" for server in settings.bootstrap_servers],
             topic_partitions=settings.partitions,
+            session_seconds=settings.session_seconds,
+            consumer_group_instance_id=settings.instance_id,
         )
         self.settings = settings
         names = Topics(settings)

@@ -61,6 +61,10 @@ class Membership:
             )
         self._reset()
 
+    @property
+    def _has_name(self) -> bool:
+        return self.coordinator._group_instance_id is not None
+
     def _why(self, now: float) -> str:
         silent = now - self.heard_of
         session = self.session_seconds
@@ -73,4 +77,5 @@ class Membership:
         return (
             "Kafka does not know this instance any more: it took longer than "
             f"{rebalance:g} s to join again in a rebalance, or the broker has lost the group"
+            + (", or another instance has the same name" if self._has_name else "")
         )
