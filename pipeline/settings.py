@@ -281,6 +281,13 @@ class Settings:
         "a number of seconds from 6 to 1800",
         lambda value: 6 <= value <= 1800,
     )
+    otel: bool = _setting(
+        False,
+        "Export spans of labels with a traceparent header, by OpenTelemetry: true or false.",
+        "true or false",
+        lambda value: type(value) is bool,
+        _yes_or_no,
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info",
         "From which level on an instance logs: debug, info, warning or error.",

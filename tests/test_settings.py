@@ -45,6 +45,7 @@ FAST = {
     "web_port": "0",
     "instance_id": "sbic-0",
     "session_seconds": "45",
+    "otel": "true",
     "log_level": "warning",
     "log_format": "json",
 }
@@ -100,6 +101,7 @@ BAD = [
     ("web_port", "-1"),
     ("instance_id", "a b"),
     ("session_seconds", "5"),
+    ("otel", "maybe"),
     ("log_level", "loud"),
     ("log_format", "xml"),
 ]

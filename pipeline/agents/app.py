@@ -1,5 +1,6 @@
 """Puts an instance together: agents on topics, tables with changelogs, the task view, the web."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from time import monotonic, time
@@ -16,6 +17,7 @@ from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.gauges import add_gauges
 from pipeline.agents.metrics import Metrics
+from pipeline.agents.otel import exporter_of
 from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.policy_agent import PolicyAgent
 from pipeline.agents.project_watch import ProjectWatch
@@ -92,6 +94,7 @@ class PipelineApp(BatchedApp):
         self.task_stage = TaskStage(self.crowd, judge, rules)
         exchange = Exchange(self.task_stage)
         self.dead_letter_log = DeadLetterLog()
+        self.spans = exporter_of(settings)
         self.redirector = Redirector(names, self.metrics, self.dead_letter_log)
         self.rejects = Rejects(self.redirector, self._producer_of("rejects"))
         self.publisher = Publisher(
@@ -102,6 +105,7 @@ class PipelineApp(BatchedApp):
             self.metrics,
             self.redirector,
             self._is_overdue,
+            self.spans,
         )
         self.conveyors += [self.publisher.conveyor, self.rejects.conveyor]
         own = OwnEstimates(self.publisher, self.rejects, self._is_owner_now)
@@ -191,6 +195,11 @@ class PipelineApp(BatchedApp):
         if self.crowd.engine.is_settled:
             await self.add_runtime_dependency(self.settler)
         await self.add_runtime_dependency(self.connection)
+
+    async def leave(self) -> None:
+        """Leave the group, then send the spans that are left."""
+        await super().leave()
+        await asyncio.to_thread(self.spans.flush)
 
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""

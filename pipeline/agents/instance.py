@@ -100,4 +100,8 @@ def run(opened: Opened) -> NoReturn:
     """Run until SIGTERM or SIGINT, then exit 0; an unexpected error exits 70."""
     log_start(opened.settings)
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    Instance(PipelineApp(opened.settings, opened.revision)).execute_from_commandline()
+    try:
+        app = PipelineApp(opened.settings, opened.revision)
+    except CannotStart as error:
+        end(str(error), 1)
+    Instance(app).execute_from_commandline()

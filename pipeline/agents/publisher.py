@@ -21,8 +21,9 @@ from aiokafka import ConsumerRecord
 
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.redirector import Redirector
+from pipeline.agents.traces import Span, SpanExporter, Traces
 from pipeline.batched.conveyor import Conveyor, Parcel
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox, Row
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
@@ -82,6 +83,7 @@ class Publisher:
         metrics: Metrics,
         redirector: Redirector,
         is_overdue: Callable[[], bool],
+        spans: SpanExporter,
     ) -> None:
         self.stage = stage
         self.crowd = stage.crowd
@@ -90,6 +92,8 @@ class Publisher:
         self.metrics = metrics
         self.redirector = redirector
         self.is_overdue = is_overdue
+        self.traces = Traces(self.crowd)
+        self.spans = spans
         self.conveyor = Conveyor(producer, Group, self.pack, self.screen)
         self.changed = Changes()  # workers to publish
         self.workers_due = 0.0
@@ -110,6 +114,9 @@ class Publisher:
             self.redirector.forward(ahead, record, task, home)
         for partition, value in group.evidence:
             first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
+        spans: list[Span] = []
+        for home in list(self.traces.away):
+            spans += self.traces.mark_votes(home, then.get((self.topics.votes.name, home), []))
         tasks = self._tasks(group)
         workers = self._workers(group)
         self.stage.apply_rules(tasks)
@@ -117,10 +124,11 @@ class Publisher:
             value = encode_facts(facts)
             first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
         for partition, places in by_home(self.crowd.task.home[tasks]):
-            rows = [
+            rows: list[Row] = [
                 (key, value, None, NO_HEADERS)
                 for key, value in self.stage.posteriors(tasks[places])
             ]
+            spans += self.traces.mark_posteriors(tasks[places], rows)
             then.add(self.topics.posteriors.name, partition, *rows)
         if group.tells_all:
             self._add_estimates(then, self.exchange.tell_all())
@@ -139,6 +147,7 @@ class Publisher:
             self.metrics.fenced_votes.inc(group.fenced_votes)
             self.metrics.posteriors.inc(len(tasks))
             self.metrics.dated(group.timestamps)
+            self.spans.export(spans)
             self.check_budget()
 
         if not first:

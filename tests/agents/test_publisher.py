@@ -8,6 +8,7 @@ from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Group, Publisher
 from pipeline.agents.redirector import Redirector
+from pipeline.agents.traces import NoExport
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
@@ -55,6 +56,7 @@ class Joined:
             metrics,
             Redirector(TOPICS, metrics, DeadLetterLog()),
             lambda: self.is_overdue,
+            NoExport(),
         )
 
 
