@@ -58,10 +58,10 @@ lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	  --output-file deploy/requirements.lock pyproject.toml -
 
 audit: $(READY) ## look for known weaknesses in what is pinned; asks pypi.org and osv.dev
-	@$(BIN)/uv tool run --quiet pip-audit --require-hashes --disable-pip --requirement requirements.lock
+	@$(BIN)/uv tool run --quiet pip-audit@2.10.1 --strict --require-hashes --disable-pip --requirement requirements.lock
 
 sbom: $(READY) ## what the image has in it, as CycloneDX: sbom.json
-	@$(BIN)/uv tool run --quiet --from cyclonedx-bom cyclonedx-py requirements deploy/requirements.lock --output-file sbom.json
+	@$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements deploy/requirements.lock --output-file sbom.json
 	@echo sbom.json
 
 clean: ## remove .venv

@@ -15,7 +15,7 @@ class InstalledFolder(caching.InTreeCacheLocator):
 
     def ensure_cache_path(self) -> None:
         """Leave it as it is."""
-        if not os.path.isdir(self.get_cache_path()):
+        if not os.path.isdir(self._cache_path):
             raise NotADirectoryError
 
 
