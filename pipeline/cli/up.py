@@ -23,7 +23,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
     help="How many instances share the work.",
 )
 @broker_options
-@given_options(*(name for name in SPECS if name not in ("broker", "replication")))
+@given_options(*(name for name in SPECS if name not in ("broker", "replication", "instance_id")))
 def command(
     given: Given, instances: int, port: int, data_dir: Path | None, ephemeral: bool
 ) -> None:
