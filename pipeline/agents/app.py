@@ -26,11 +26,13 @@ from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.credentials import credentials_of
 from pipeline.batched.producer import BatchProducer
 from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
+from pipeline.kafka.clients import client_options
 from pipeline.project.revision import Revision
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
@@ -60,6 +62,7 @@ class PipelineApp(BatchedApp):
         super().__init__(
             settings.prefix,
             broker=[f"batched://{server}" for server in settings.bootstrap_servers],
+            broker_credentials=credentials_of(client_options(settings)),
             topic_partitions=settings.partitions,
         )
         self.settings = settings
@@ -159,7 +162,7 @@ class PipelineApp(BatchedApp):
 
     def _producer_of(self, agent: str) -> BatchProducer:
         settings = self.settings
-        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}")
+        return BatchProducer(client_options(settings), f"{settings.prefix}-{agent}")
 
     def _add_gauges(self) -> None:
         gauge = self.metrics.gauge

@@ -6,6 +6,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from mode import Service
 from numpy.typing import NDArray
 
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.stages.judge import Ends
 from pipeline.topics import Topics
@@ -31,7 +32,7 @@ class EndsAsker(Service):
     async def on_start(self) -> None:
         """Connect."""
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             client_id=f"{self.settings.prefix}-ends",
             enable_auto_commit=False,
         )

@@ -6,7 +6,7 @@ producer has one request under way for each broker, so agents that share one wai
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -37,13 +37,13 @@ class Outbox(dict[tuple[str, int], list[Row]]):
 
 
 class BatchProducer(Service):
-    """An idempotent producer, for one agent."""
+    """An idempotent producer, for one agent; `connection` has the options of every client."""
 
-    def __init__(self, bootstrap_servers: Sequence[str], client_id: str, **kwargs: Any) -> None:
+    def __init__(self, connection: Mapping[str, Any], client_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.in_flight = 0  # outboxes of which not all is acknowledged
         self.options = {
-            "bootstrap_servers": bootstrap_servers,
+            **connection,
             "client_id": client_id,
             "acks": "all",
             "enable_idempotence": True,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from pipeline.security.security import VARIABLES
 from pipeline.settings import SPECS, variable
 
 ELSEWHERE = ("SBIC_DATA",)  # the folder of crowds that the tests read
@@ -16,7 +17,7 @@ def misspelt(names: Iterable[str]) -> list[str]:
     >>> misspelt(["SBIC_COLOUR"])
     ['SBIC_COLOUR is not read by anything: sbic worker --help has all variables']
     """
-    known = [*map(variable, SPECS), *ELSEWHERE]
+    known = [*map(variable, SPECS), *VARIABLES, *ELSEWHERE]
     lines = []
     for name in sorted(names):
         if name.startswith("SBIC_") and name not in known:

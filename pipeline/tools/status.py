@@ -8,6 +8,7 @@ from time import time
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from pipeline.kafka.admin import Group, describe_group
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.progress import progress
 from pipeline.records.bad import BadRecord
@@ -195,6 +196,6 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
         for topic in (*from_start, topics.votes, topics.estimates):
             reader = reading(settings, topic.name, from_start=topic in from_start)
             readers[topic.name] = await stack.enter_async_context(reader)
-        asking = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+        asking = AIOKafkaConsumer(**client_options(settings))
         await stack.enter_async_context(connected(asking, settings))
         yield StatusReader(settings, readers, asking)

@@ -42,7 +42,7 @@ class Joined:
         tasks.ready(range(SETTINGS.partitions), generation=1)
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
-        producer = BatchProducer([], "crowd")
+        producer = BatchProducer({}, "crowd")
         self.is_overdue = False
         self.publisher = Publisher(
             tasks, Exchange(tasks), TOPICS, producer, Metrics(), lambda: self.is_overdue
