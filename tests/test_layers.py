@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {
         "agents",
+        "batched",
         "broker",
         "classes",
         "experiments",

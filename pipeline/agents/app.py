@@ -33,6 +33,8 @@ from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.kafka.clients import client_options
+from pipeline.kafka.errors import Denied
+from pipeline.kafka.probe import why_unreachable
 from pipeline.project.revision import Revision
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
@@ -114,7 +116,8 @@ class PipelineApp(BatchedApp):
         )
         self.readiness_log = ReadinessLog(self.why_not_ready)
         self.project_watch = ProjectWatch(settings, revision)
-        self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
+        servers = ", ".join(settings.bootstrap_servers)
+        self.connection = Connection(servers, self._kafka_consumer, self._why_denied)
         self._add_gauges()
 
     def _add(
@@ -237,6 +240,10 @@ class PipelineApp(BatchedApp):
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None
+
+    async def _why_denied(self) -> str | None:
+        why = await why_unreachable(self.settings)
+        return str(why) if isinstance(why, Denied) else None
 
     def lags(self) -> Iterator[Lag]:
         """How far each partition of labels and votes is behind."""
