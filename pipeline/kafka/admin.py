@@ -24,15 +24,15 @@ from aiokafka.errors import (
 from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import (
+    MayNotCreate,
     Mismatch,
     MissingTopic,
-    NotAllowed,
     Refused,
     Unreachable,
     WrongTopics,
 )
 from pipeline.kafka.granted import described
-from pipeline.kafka.rights import Operation, Right
+from pipeline.kafka.rights import Operation
 from pipeline.settings import Settings
 from pipeline.topics import Topic, Topics
 
@@ -320,7 +320,7 @@ async def _create(
         if error_code == TopicAlreadyExistsError.errno:
             there.add(name)
         elif error_code in NOT_AUTHORIZED:
-            raise NotAllowed(settings, [Right(Operation.CREATE, "topic")])
+            raise MayNotCreate(name, settings)
         elif error_code:
             raise Refused(f"Kafka does not create {name}: {why(error_code, message)}")
     return [topic for topic in topics if topic.name in there]

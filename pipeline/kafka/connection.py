@@ -1,11 +1,11 @@
 """Connects a client to Kafka; whatever is wrong comes out as a `ClusterError` of one line."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     KafkaConnectionError,
@@ -30,6 +30,13 @@ NOT_CONNECTED = (KafkaConnectionError, NodeNotReadyError)
 IMPOSTOR = (ValueError, AssertionError, KeyError)
 
 
+OPERATIONS: Mapping[type, Operation] = {
+    AIOKafkaProducer: Operation.WRITE,
+    AIOKafkaConsumer: Operation.READ,
+}
+"""What a client of a kind is not allowed to do, when Kafka does not let it do what it does."""
+
+
 class Startable(Protocol):
     """A client: aiokafka's own are such."""
 
@@ -46,7 +53,7 @@ Client = TypeVar("Client", bound=Startable)
 @asynccontextmanager
 async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]:
     """Start a client, stop it in the end, and translate what it raises in between."""
-    operation = Operation.WRITE if isinstance(client, AIOKafkaProducer) else Operation.READ
+    operation = OPERATIONS.get(type(client), Operation.DESCRIBE)
     try:
         await start(client, settings)
         yield client

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.hints import command, start_broker
-from pipeline.kafka.rights import Right, grant_line, in_words
+from pipeline.kafka.rights import Operation, Right, grant_line, in_words
 from pipeline.settings import Settings
 
 
@@ -30,7 +30,6 @@ class Denied(ClusterError):
 class NotAllowed(ClusterError):
     """Kafka knows who this is, and does not let them do it: ACLs are missing.
 
-    >>> from pipeline.kafka.rights import Operation
     >>> print(NotAllowed(Settings(), [Right(Operation.READ, "topic", "posteriors")]))
     this client may not read topic sbic.posteriors; an operator grants it with: kafka-acls.sh \
 --add --allow-principal User:NAME --operation Read --topic sbic.posteriors
@@ -41,9 +40,20 @@ class NotAllowed(ClusterError):
         named = [(right.operation, f"{right.resource} {right.target(prefix)}") for right in rights]
         line = grant_line(rights[0], user or "NAME", prefix)
         more = " and so on (docs/security.md has a table of roles)" if len(rights) > 1 else ""
+        self.who = f"user {user}" if user else "this client"
         super().__init__(
-            f"{f'user {user}' if user else 'this client'} may not {in_words(named)}; "
-            f"an operator grants it with: {line}{more}"
+            f"{self.who} may not {in_words(named)}; an operator grants it with: {line}{more}"
+        )
+
+
+class MayNotCreate(NotAllowed):
+    """Topics are missing, and this client may not create any: an operator has to."""
+
+    def __init__(self, topic: str, settings: Settings) -> None:
+        super().__init__(settings, [Right(Operation.CREATE, "topic")])
+        self.args = (
+            f"there is no topic {topic}, and {self.who} may not create it; an operator creates "
+            f"the project with: {command(settings, 'topics')}",
         )
 
 

@@ -55,8 +55,12 @@ def refuse_missing(settings: Settings, found: dict[str, Described], needs: Itera
 
 
 async def check_role(settings: Settings, role: str) -> None:
-    """Raise `NotAllowed` with all that the role needs and this client does not have."""
-    await described(settings, list(needs_of(role, settings)))
+    """Raise `NotAllowed` with all that the role needs and this client does not have.
+
+    Whether it may create topics is seen only when it does: that can be granted on the cluster too.
+    """
+    needs = [need for need in needs_of(role, settings) if need[1] is not Operation.CREATE]
+    await described(settings, needs)
     needed = [right for right in ROLES[role] if right.resource == "group"]
     async with connected(GroupOperations(settings), settings) as group:
         granted = await group.ask()

@@ -88,11 +88,8 @@ def _on(operation: Operation, *topics: str) -> tuple[Right, ...]:
 
 READ, WRITE = Operation.READ, Operation.WRITE
 
-PRODUCER = (*_on(READ, "project"), *_on(WRITE, "labels"))
-
-READER = (
-    *_on(READ, "labels", "posteriors", "workers", "assignments", "dead-letters"),
-    *_on(READ, "votes", "estimates", "project"),
+FOR_READING = (
+    *_on(READ, "labels", "posteriors", "workers", "dead-letters", "votes", "estimates", "project"),
     Right(Operation.DESCRIBE, "group"),
 )
 
@@ -107,9 +104,13 @@ ROLES: Mapping[str, tuple[Right, ...]] = {
         Right(Operation.DESCRIBE_CONFIGS, "topic"),
         Right(READ, "group"),
     ),
-    "producer": PRODUCER,
-    "reader": READER,
-    "gateway": (*READER, *_on(READ, "tasks"), *_on(WRITE, "labels", "tasks", "requests")),
+    "producer": (*_on(READ, "project"), *_on(WRITE, "labels")),
+    "reader": (*FOR_READING, *_on(Operation.DESCRIBE, "tasks", "requests")),
+    "gateway": (
+        *FOR_READING,
+        *_on(READ, "assignments"),
+        *_on(WRITE, "labels", "tasks", "requests"),
+    ),
     "operator": (
         Right(READ, "topic"),
         *_on(WRITE, "project", "labels", "tasks", "requests", "dead-letters"),
