@@ -27,10 +27,10 @@ async def opened_when_ready(given: Given) -> Opened:
 
     Raises what `open_project` does, `NotAllowed`, and `Unfinished` if the project is being deleted.
     """
+    await check_role(given.place, "pipeline")
     while True:
         opened = await open_project(given)
         if opened.revision.state == "ready":
-            await check_role(opened.settings, "pipeline")
             return opened
         why_not = Unfinished(opened.settings.prefix, opened.revision.state)
         if opened.revision.state == "deleting":

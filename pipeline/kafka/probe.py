@@ -206,6 +206,9 @@ class Probe:
             answer = await connection.send(MetadataRequest([]))
             return [f"{host}:{port}" for _, host, port, *_ in answer.brokers]
         except KafkaConnectionError:
+            if self.security.mechanism == "OAUTHBEARER":
+                # Kafka says so in the course of SASL already, where aiokafka 0.14 does not look
+                raise Denied(self._wrong_password()) from None
             if self.security.has_sasl:
                 raise
             other = "SASL_SSL" if self.security.has_tls else "SASL_PLAINTEXT"

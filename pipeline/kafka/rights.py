@@ -1,7 +1,8 @@
 """What each role has to be allowed on a cluster with ACLs: the docs and the checks read this.
 
-Whoever may read, write, alter or delete a topic may also describe it, and whoever may write to a
-topic may do so idempotently (Kafka 2.8 and later): neither is a row of its own.
+Whoever may read, write, alter or delete a topic may also describe it, whoever may alter its
+configuration may also describe that, and whoever may write to a topic may do so idempotently (Kafka
+2.8 and later): none of these is a row of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -116,7 +117,6 @@ ROLES: Mapping[str, tuple[Right, ...]] = {
         *_on(WRITE, "project", "labels", "tasks", "requests", "dead-letters"),
         Right(Operation.CREATE, "topic"),
         Right(Operation.DELETE, "topic"),
-        Right(Operation.DESCRIBE_CONFIGS, "topic"),
         Right(Operation.ALTER_CONFIGS, "topic"),
         Right(READ, "group"),
         Right(Operation.DELETE, "group"),

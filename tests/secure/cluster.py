@@ -43,6 +43,7 @@ class Cluster:
                 "sasl.username": ADMIN,
                 "sasl.password": folder.password(ADMIN),
                 "ssl.ca.location": str(folder.cafile),
+                "log_level": 0,
             }
         )
 
@@ -106,10 +107,11 @@ def binding(right: Right, user: str, prefix: str) -> AclBinding:
 
 
 class Crew:
-    """Users with the roles of one project."""
+    """Users with the roles of one project; `changes` are to the variables of all of them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, **changes: str) -> None:
         self.cluster = cluster
+        self.changes = changes
         self.prefix = f"secure-{uuid4().hex[:8]}"
 
     def grant(self, *roles: str) -> None:
@@ -126,7 +128,8 @@ class Crew:
         self.cluster.grant(lost)
 
     def environment(self, role: str, **changes: str) -> dict[str, str]:
-        variables = {"SBIC_PREFIX": self.prefix, "SBIC_PARTITIONS": "2", **changes}
+        project = {"SBIC_PREFIX": self.prefix, "SBIC_PARTITIONS": "2"}
+        variables = project | self.changes | changes
         return self.cluster.environment(role, **variables)
 
     def settings(self, role: str) -> Settings:
