@@ -166,7 +166,7 @@ class Probe:
                 f"{self.at} wants no password: set SBIC_SECURITY_PROTOCOL to {other}, or "
                 f"SBIC_BROKER to its port for SASL"
             ) from None
-        except SaslAuthenticationFailed:
+        except (SaslAuthenticationFailed, KafkaConnectionError):  # some only close the connection
             raise Denied(self._wrong_password()) from None
         except (ValueError, AssertionError, KeyError):  # so aiokafka's SCRAM ends
             raise Denied(
@@ -205,12 +205,9 @@ class Probe:
         try:
             answer = await connection.send(MetadataRequest([]))
             return [f"{host}:{port}" for _, host, port, *_ in answer.brokers]
-        except KafkaConnectionError:
-            if self.security.mechanism == "OAUTHBEARER":
-                # Kafka says so in the course of SASL already, where aiokafka 0.14 does not look
+        except (KafkaError, TimeoutError):
+            if self.security.has_sasl:  # aiokafka 0.14 does not see that a token is refused
                 raise Denied(self._wrong_password()) from None
-            if self.security.has_sasl:
-                raise
             other = "SASL_SSL" if self.security.has_tls else "SASL_PLAINTEXT"
             raise Denied(
                 f"{self.at} wants a user and a password: set SBIC_SECURITY_PROTOCOL to {other}, "

@@ -1,9 +1,11 @@
 """A secure Kafka as tests see it: users, rights that come and go, and commands of these users."""
 
+import csv
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from io import StringIO
 from uuid import uuid4
 
 from click.testing import CliRunner, Result
@@ -138,6 +140,12 @@ class Crew:
     def run(self, role: str, *arguments: str) -> Result:
         """Run `sbic` as this user, in this process."""
         return run_sbic(self.environment(role), *arguments)
+
+    def labels_by_task(self) -> dict[str, int]:
+        """How many labels each task has, as the reader sees it."""
+        done = self.run("reader", "export", "posteriors")
+        assert done.exit_code == 0, done.output
+        return {row["task"]: int(row["labels"]) for row in csv.DictReader(StringIO(done.stdout))}
 
 
 def run_sbic(environment: Mapping[str, str], *arguments: str) -> Result:
