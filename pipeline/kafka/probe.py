@@ -166,7 +166,8 @@ class Probe:
                 f"{self.at} wants no password: set SBIC_SECURITY_PROTOCOL to {other}, or "
                 f"SBIC_BROKER to its port for SASL"
             ) from None
-        except (SaslAuthenticationFailed, KafkaConnectionError):  # some only close the connection
+        except (SaslAuthenticationFailed, KafkaConnectionError, TimeoutError):
+            # it has just answered: of who this is, some brokers say nothing more
             raise Denied(self._wrong_password()) from None
         except (ValueError, AssertionError, KeyError):  # so aiokafka's SCRAM ends
             raise Denied(
@@ -204,10 +205,12 @@ class Probe:
         """Send a first request: a listener that wants SASL closes the connection only then."""
         try:
             answer = await connection.send(MetadataRequest([]))
+            if not answer.brokers:  # aiokafka 0.14 goes on with a token that is refused
+                raise Denied(self._wrong_password())
             return [f"{host}:{port}" for _, host, port, *_ in answer.brokers]
-        except (KafkaError, TimeoutError):
-            if self.security.has_sasl:  # aiokafka 0.14 does not see that a token is refused
-                raise Denied(self._wrong_password()) from None
+        except KafkaConnectionError:
+            if self.security.has_sasl:
+                raise
             other = "SASL_SSL" if self.security.has_tls else "SASL_PLAINTEXT"
             raise Denied(
                 f"{self.at} wants a user and a password: set SBIC_SECURITY_PROTOCOL to {other}, "

@@ -135,12 +135,6 @@ def needs_of(role: str, settings: Settings) -> Iterator[tuple[str, Operation]]:
                 yield name, right.operation
 
 
-def acl_lines(role: str, user: str, prefix: str) -> Iterator[str]:
-    """The commands that grant a role to a user, a line for each right."""
-    for right in ROLES[role]:
-        yield grant_line(right, user, prefix)
-
-
 def grant_line(right: Right, user: str, prefix: str) -> str:
     """The command that grants a right to a user; where Kafka is, is for the operator to say."""
     return f"kafka-acls.sh --add --allow-principal User:{user} {right.acl_options(prefix)}"

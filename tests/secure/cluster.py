@@ -74,6 +74,20 @@ class Cluster:
             future.result()
         self._wait_until(bindings, there=False)
 
+    def acls_of(self, user: str, prefix: str) -> list[str]:
+        """What a user may do with the topics and the group of a project."""
+        every = AclBindingFilter(
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]
+            ResourcePatternType.ANY,
+            f"User:{user}",
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        found = self.admin.describe_acls(every).result()
+        return sorted(repr(acl) for acl in found if acl.name.partition(".")[0] == prefix)
+
     def _wait_until(self, bindings: tuple[AclBinding, ...], there: bool) -> None:
         """A broker knows of a change a little later than the controller that has made it."""
         for binding in bindings:
