@@ -141,6 +141,7 @@ class Probe:
                 context = ssl.create_default_context()
                 _, writer = await asyncio.open_connection(self.host, self.port, ssl=context)
                 writer.close()
+                await writer.wait_closed()
         except ssl.SSLCertVerificationError:
             return True
         except (OSError, TimeoutError):
@@ -189,7 +190,7 @@ class Probe:
         }
         connection = await self._connect(options)
         answer = await connection.send(SaslHandShakeRequest(security.mechanism))
-        connection.close()
+        await connection.close()
         return list(answer.enabled_mechanisms)
 
     def _wrong_password(self) -> str:
@@ -217,4 +218,4 @@ class Probe:
                 f"and SBIC_SASL_MECHANISM, SBIC_SASL_USERNAME and SBIC_SASL_PASSWORD"
             ) from None
         finally:
-            connection.close()
+            await connection.close()
