@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from pipeline.security.security import VARIABLES
 from pipeline.settings import SPECS, variable
 
-ELSEWHERE = ("SBIC_DATA",)  # the folder of crowds that the tests read
+# the folder of crowds that the tests read; and what an instance tells itself: `batched.stop`
+ELSEWHERE = ("SBIC_DATA", "SBIC_GOES_ON")
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
@@ -16,7 +18,7 @@ def misspelt(names: Iterable[str]) -> list[str]:
     >>> misspelt(["SBIC_COLOUR"])
     ['SBIC_COLOUR is not read by anything: sbic worker --help has all variables']
     """
-    known = [*map(variable, SPECS), *ELSEWHERE]
+    known = [*map(variable, SPECS), *VARIABLES, *ELSEWHERE]
     lines = []
     for name in sorted(names):
         if name.startswith("SBIC_") and name not in known:

@@ -8,7 +8,10 @@ from time import time
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from pipeline.kafka.admin import Group, describe_group
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.granted import described
+from pipeline.kafka.rights import Operation
 from pipeline.progress import progress
 from pipeline.records.bad import BadRecord
 from pipeline.records.estimates import parse_rest
@@ -189,12 +192,14 @@ class StatusReader:
 async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
     """A reader of all that the status is made of."""
     topics = Topics(settings)
+    inputs = (topics.labels, topics.tasks, topics.requests)
+    await described(settings, [(topic.name, Operation.DESCRIBE) for topic in inputs])
     from_start = (topics.posteriors, topics.workers, topics.dead_letters)
     async with AsyncExitStack() as stack:
         readers = {}
         for topic in (*from_start, topics.votes, topics.estimates):
             reader = reading(settings, topic.name, from_start=topic in from_start)
             readers[topic.name] = await stack.enter_async_context(reader)
-        asking = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+        asking = AIOKafkaConsumer(**client_options(settings))
         await stack.enter_async_context(connected(asking, settings))
         yield StatusReader(settings, readers, asking)
