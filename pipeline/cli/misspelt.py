@@ -6,8 +6,18 @@ from difflib import get_close_matches
 from pipeline.security.security import VARIABLES
 from pipeline.settings import SPECS, variable
 
-# the folder of crowds that the tests read; and what an instance tells itself: `batched.stop`
-ELSEWHERE = ("SBIC_DATA", "SBIC_GOES_ON")
+ELSEWHERE = (
+    "SBIC_DATA",  # the folder of crowds that the tests read
+    "SBIC_GATEWAY_CONNECTIONS",
+    "SBIC_GATEWAY_CORS",
+    "SBIC_GATEWAY_HOST",
+    "SBIC_GATEWAY_PORT",
+    "SBIC_GATEWAY_PROJECTS",
+    "SBIC_GATEWAY_RATE",
+    "SBIC_GATEWAY_TOKEN",
+    "SBIC_GATEWAY_TOKEN_FILE",
+    "SBIC_GOES_ON",  # what an instance tells itself: `batched.stop`
+)
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
