@@ -14,33 +14,24 @@ export class NotFound extends Error {}
 export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 export const keepToken = (token) => sessionStorage.setItem(TOKEN, token);
 
-/** The gateway, asked about the project that `project` names; `abandon` ends what is under way. */
+/** The gateway, asked about the project that `project` names. */
 export class Api {
   #project;
-  #ending = new AbortController();
 
   constructor(project) {
     this.#project = project;
   }
 
-  get isAbandoned() {
-    return this.#ending.signal.aborted;
-  }
-
-  abandon() {
-    this.#ending.abort();
-  }
-
   /** The answer to a GET; `names` become parts of the path, whatever is in them. */
   async get(path, { names = [], parameters = {} } = {}) {
-    const response = await this.#fetch(address(path, names, this.#project(), parameters), this.#ending.signal);
+    const response = await this.#fetch(address(path, names, this.#project(), parameters));
     return response.json();
   }
 
-  /** Events with a name and data; ends, or fails, with the connection. */
-  async *events() {
+  /** Events with a name and data; ends, or fails, with the connection or by the signal. */
+  async *events(ending) {
     const silence = new AbortController();
-    const signal = AbortSignal.any([this.#ending.signal, silence.signal]);
+    const signal = AbortSignal.any([ending, silence.signal]);
     let timer;
     const heard = () => {
       clearTimeout(timer);
@@ -71,6 +62,9 @@ export class Api {
 function address(path, names, project, parameters = {}) {
   const query = new URLSearchParams(parameters);
   if (project) query.set("project", project);
+  if (names.some((name) => name === "." || name === "..")) {
+    throw new NotFound("A name of dots alone means something else in an address: it cannot be asked for.");
+  }
   const whole = [path, ...names.map(encodeURIComponent)].join("/");
   return query.size ? `${whole}?${query}` : whole;
 }

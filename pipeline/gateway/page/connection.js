@@ -6,19 +6,20 @@ const FIRST_DELAY_MS = 500;
 const LONGEST_DELAY_MS = 4000;
 
 /**
- * Follow the events of a project until the API is abandoned.
+ * Follow the events of a project until the signal `ending`.
  *
  * `connected` is awaited at every new connection, `heard` gets each event, `lost` gets the moment
  * since when nothing comes and why, and `askToken` is awaited where the gateway wants a token.
  */
-export async function follow(api, { connected, heard, lost, askToken }) {
+export async function follow(api, ending, { connected, heard, lost, askToken }) {
   let since = null;
   let delay = FIRST_DELAY_MS;
-  while (!api.isAbandoned) {
+  while (!ending.aborted) {
     let why = "the connection was closed";
     try {
       await connected();
-      for await (const event of api.events()) {
+      for await (const event of api.events(ending)) {
+        if (ending.aborted) return;
         since = null;
         delay = FIRST_DELAY_MS;
         heard(event);
@@ -30,7 +31,7 @@ export async function follow(api, { connected, heard, lost, askToken }) {
       }
       why = error instanceof TypeError ? "the gateway does not answer" : error.message;
     }
-    if (api.isAbandoned) return;
+    if (ending.aborted) return;
     since ??= Date.now();
     lost(since, why);
     await new Promise((resolve) => setTimeout(resolve, delay));

@@ -19,6 +19,7 @@ const REFRESH_MS = 2000; // at most this often the gateway is asked for the rest
 
 class Page {
   #api = null;
+  #ending = new AbortController();
   #blocking = null;
   #isDue = false;
   #isRefreshing = false;
@@ -34,31 +35,38 @@ class Page {
   );
 
   start() {
-    document.addEventListener("visibilitychange", () => this.#refreshSoon());
+    document.addEventListener("visibilitychange", () => this.#follow());
     this.#restart();
   }
 
-  /** Follow the project that is chosen, in place of the one before. */
+  /** Show the project that is chosen, in place of the one before. */
   #restart() {
-    this.#api?.abandon();
-    const api = new Api(() => this.#projects.prefix);
-    this.#use(api);
-    follow(api, {
-      connected: () => this.#connected(api),
+    this.#api = new Api(() => this.#projects.prefix);
+    for (const part of [this.#tasks, this.#workers, this.#details]) part.use(this.#api);
+    this.#follow();
+  }
+
+  /** Follow events while the page is seen: a browser has six connections for all of its tabs. */
+  #follow() {
+    this.#ending.abort();
+    if (document.hidden) return;
+    this.#ending = new AbortController();
+    const [api, { signal }] = [this.#api, this.#ending];
+    follow(api, signal, {
+      connected: () => this.#connected(api, signal),
       heard: (event) => this.#heard(event),
       lost: showLost,
       askToken,
     });
   }
 
-  #use(api) {
-    this.#api = api;
-    for (const part of [this.#tasks, this.#workers, this.#details]) part.use(api);
-  }
-
-  async #connected(api) {
-    this.#projects.learn(await api.get("projects"));
-    this.#showStatus(await api.get("status"));
+  async #connected(api, ending) {
+    const projects = await api.get("projects");
+    if (ending.aborted) return;
+    this.#projects.learn(projects);
+    const status = await api.get("status");
+    if (ending.aborted) return;
+    this.#showStatus(status);
     showLive();
   }
 
