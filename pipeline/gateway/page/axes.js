@@ -1,8 +1,8 @@
 // Where the ticks of an axis are.
 
-/** Round numbers from 0 or `from` to just `to` or beyond it: about `wanted` of them. */
-export function ticks(from, to, wanted) {
-  const step = niceStep((to - from) / wanted);
+/** Round numbers between two others: about `wanted` of them, and at least `least` apart. */
+export function ticks(from, to, wanted, least = 0) {
+  const step = Math.max(least, niceStep((to - from) / wanted));
   const found = [];
   for (let n = Math.ceil(from / step); n * step <= to + step * 1e-9; n += 1) found.push(n * step);
   return found;

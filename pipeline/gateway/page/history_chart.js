@@ -69,7 +69,7 @@ export class HistoryChart {
       column,
       place: (point) => `${x(point).toFixed(1)},${y(point.expected_wrong).toFixed(1)}`,
       rows: ticks(0, most, Y_TICKS),
-      columns: axis === "at" ? evenly(from, to, wanted) : ticks(from, to, wanted),
+      columns: axis === "at" ? evenly(from, to, wanted) : ticks(from, to, wanted, 1),
     };
   }
 
