@@ -3,10 +3,13 @@
 import { serverSentEvents } from "./server_sent_events.js";
 
 const TOKEN = "sbic-token";
-const SILENCE_MS = 40_000; // there is a heartbeat every 15 seconds
+const SILENCE_MS = 20_000; // there is an event every second while Kafka is there
 
 /** The gateway wants a token, or another one. */
 export class TokenWanted extends Error {}
+
+/** No event came for long: the gateway may say why when it is asked. */
+export class Silence extends Error {}
 
 /** The gateway has no such task or worker. */
 export class NotFound extends Error {}
@@ -35,12 +38,15 @@ export class Api {
     let timer;
     const heard = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(new Error("the gateway is silent")), SILENCE_MS);
+      timer = setTimeout(() => silence.abort(new Silence()), SILENCE_MS);
     };
     try {
       heard();
       const response = await this.#fetch(address("events", [], this.#project()), signal);
-      yield* serverSentEvents(response.body, heard);
+      for await (const event of serverSentEvents(response.body)) {
+        heard();
+        yield event;
+      }
     } finally {
       clearTimeout(timer);
       silence.abort();

@@ -1,6 +1,6 @@
 // Keeps the events coming: when the connection is lost it says since when, and tries again.
 
-import { TokenWanted } from "./api.js";
+import { Silence, TokenWanted } from "./api.js";
 
 const FIRST_DELAY_MS = 500;
 const LONGEST_DELAY_MS = 4000;
@@ -25,6 +25,7 @@ export async function follow(api, ending, { connected, heard, lost, askToken }) 
         heard(event);
       }
     } catch (error) {
+      if (error instanceof Silence) continue;
       if (error instanceof TokenWanted) {
         await askToken(error.message);
         continue;

@@ -4,6 +4,7 @@ import { byId, element, say, show } from "./dom.js";
 import { className } from "./format.js";
 
 const PARAMETER = "project";
+const MOST_CLASSES = 6;
 
 /** The project that is shown, and the chooser where there are several. */
 export class Projects {
@@ -40,8 +41,14 @@ export class Projects {
   }
 
   get #classes() {
-    const classes = this.#chosen?.classes ?? [];
-    return Array.isArray(classes) ? classes.map(String) : String(classes).split(",");
+    return (this.#chosen?.classes ?? []).map(String);
+  }
+
+  #facts() {
+    if (!this.#classes.length) return ""; // the gateway has not read the project yet
+    const few = this.#classes.slice(0, MOST_CLASSES).map(className).join(", ");
+    const more = this.#classes.length - MOST_CLASSES;
+    return `${this.#chosen.algorithm} · classes ${few}${more > 0 ? ` and ${more} more` : ""}`;
   }
 
   #choose(prefix) {
@@ -55,9 +62,7 @@ export class Projects {
     this.#chosen = this.#known.find((project) => project.prefix === prefix) ?? this.#known[0];
     byId("project").value = this.prefix;
     say(byId("project-name"), this.prefix);
-    const few = this.#classes.slice(0, 6).map(className).join(", ");
-    const more = this.#classes.length > 6 ? ` and ${this.#classes.length - 6} more` : "";
-    say(byId("facts"), `${this.#chosen.algorithm} · classes ${few}${more}`);
+    say(byId("facts"), this.#facts());
     document.title = `${this.prefix} · sbic`;
   }
 }

@@ -1,9 +1,9 @@
 // Reads a text/event-stream that comes by fetch: EventSource cannot send a token.
 
-/** Events with a name and parsed data; `heard` is called for anything, heartbeats too. */
-export async function* serverSentEvents(body, heard) {
+/** Events with a name and parsed data. */
+export async function* serverSentEvents(body) {
   let event = { name: "message", lines: [] };
-  for await (const line of linesOf(body, heard)) {
+  for await (const line of linesOf(body)) {
     if (line === "") {
       if (event.lines.length) yield { name: event.name, data: JSON.parse(event.lines.join("\n")) };
       event = { name: "message", lines: [] };
@@ -17,14 +17,13 @@ export async function* serverSentEvents(body, heard) {
 
 const valueOf = (line) => line.slice(line.indexOf(":") + 1).replace(/^ /, "");
 
-async function* linesOf(body, heard) {
+async function* linesOf(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      heard();
       const lines = (rest + value).split(/\r?\n/);
       rest = lines.pop();
       yield* lines;

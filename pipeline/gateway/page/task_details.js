@@ -9,7 +9,7 @@ const MOST_ANSWERS = 200;
 
 /** The parts of the dialog; `open` is called with a worker who is chosen. */
 export function taskDetails(posterior, open) {
-  const answers = posterior.answers ?? [];
+  const answers = posterior.answers ?? []; // null while the gateway reads the labels
   return [
     facts({
       Says: element("bdi", {}, prediction(posterior)),
@@ -19,8 +19,8 @@ export function taskDetails(posterior, open) {
       Updated: moment(posterior.updated_at),
     }),
     sharesTable("Probability of each class", "Class", probabilities(posterior)),
-    answersTable(answers.slice(0, MOST_ANSWERS), posterior, open),
-    ...(answers.length > MOST_ANSWERS ? [more(answers.length)] : []),
+    ...(answers.length ? [answersTable(answers.slice(0, MOST_ANSWERS), posterior, open)] : []),
+    ...remark(posterior.answers),
   ];
 }
 
@@ -44,14 +44,18 @@ function answersTable(answers, posterior, open) {
     element("th", { scope: "col" }, "Label"),
     element("th", { scope: "col", class: "count" }, "Worker's accuracy"),
   );
-  const title = rows.length ? "Labels that stand" : "No label stands";
   return element(
     "table",
     { class: "answers" },
-    element("caption", {}, title),
+    element("caption", {}, "Labels that stand"),
     element("thead", {}, head),
     element("tbody", {}, ...rows),
   );
 }
 
-const more = (all) => element("p", { class: "reading" }, `The first ${MOST_ANSWERS} of ${count(all)} labels.`);
+function remark(answers) {
+  const say = (text) => [element("p", { class: "reading" }, text)];
+  if (answers === null) return say("The gateway is still reading the labels.");
+  if (!answers.length) return say("No label stands.");
+  return answers.length > MOST_ANSWERS ? say(`The first ${MOST_ANSWERS} of ${count(answers.length)} labels.`) : [];
+}
