@@ -68,7 +68,7 @@ def command(
         shown = hints.command(project.settings, "status")
         say("up", f"in another terminal: {shown}")
         loudly("up", f"the page: {page_at(page_port)}")
-        gateway = gateway_of(broker.url, [project.settings.prefix], page_port)
+        gateway = gateway_of(given, [project.settings.prefix], page_port)
         commands = [*instances_of(given, ports), gateway]
         beside = opening(page_port, loudly) if is_opened else None
         run_connected(until_stopped(broker, commands, log=say, say=loudly, beside=beside))

@@ -124,7 +124,7 @@ class Demo:
     ) -> None:
         self.page_port = page_port
         self.opens_page = opens_page
-        self.broker = settings.broker
+        self.given = Given.of(settings)
         self.settings = {
             algorithm: replace(settings, algorithm=algorithm, prefix=f"{NAME}-{algorithm}")
             for algorithm in ALGORITHMS
@@ -147,7 +147,7 @@ class Demo:
             await open_project(given)
             commands += instances_of(given, self.ports[algorithm])
         prefixes = [settings.prefix for settings in self.settings.values()]
-        commands.append(gateway_of(self.broker, prefixes, self.page_port))
+        commands.append(gateway_of(self.given, prefixes, self.page_port))
 
         def keep(name: str, line: str) -> None:
             log.append(f"{name} | {line}")

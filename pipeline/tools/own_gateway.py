@@ -15,16 +15,15 @@ USUAL_PORT = 8080
 ASK_SECONDS = 0.2
 
 
-def gateway_of(broker: str, prefixes: Sequence[str], port: int) -> Command:
-    """The command of a gateway on loopback, for these projects on this broker.
+def gateway_of(given: Given, prefixes: Sequence[str], port: int) -> Command:
+    """The command of a gateway on loopback, for projects whose instances have these settings.
 
-    >>> command = gateway_of("kafka://127.0.0.1:9092", ["birds", "pets"], 8080)
+    >>> command = gateway_of(Given({"budget": 1000}), ["birds", "pets"], 8080)
     >>> command.environment["SBIC_GATEWAY_PROJECTS"], command.environment["SBIC_GATEWAY_PORT"]
     ('birds,pets', '8080')
     """
     # -P: a folder named pipeline where this was started is not ours
     arguments = [sys.executable, "-P", "-m", "pipeline", "gateway"]
-    given = Given({"broker": broker, "prefix": prefixes[0]})
     own = {
         "SBIC_GATEWAY_HOST": HOST,
         "SBIC_GATEWAY_PORT": str(port),

@@ -24,7 +24,7 @@ HOSTILE = (
 
 TASKS = 60
 WORKERS = 16
-ANSWERS = 9  # of each task
+ANSWERS = (6, 10)  # of a task, at least and at most
 
 
 def names_of(kind: str, count: int) -> list[str]:
@@ -40,7 +40,7 @@ def labels(classes: Iterable[int | str], seed: int = 0) -> list[Label]:
     given: list[Label] = []
     for task in names_of("task", TASKS):
         truth = random.choice(choices)
-        for worker in random.sample(workers, ANSWERS):
+        for worker in random.sample(workers, random.randint(*ANSWERS)):
             said = truth if random.random() < right[worker] else random.choice(choices)
             given.append((task, worker, said))
     return given

@@ -27,7 +27,7 @@ from tests.tools.projects import records_of, write
 
 CLASSES = ("cat", "dog", "bird")
 BUDGET = 2000
-ENOUGH = 10  # labels that close a task
+RULES = {"SBIC_BUDGET": str(BUDGET), "SBIC_STOP_LABELS": "9", "SBIC_BLOCK_BELOW": "0.68"}
 BAD_LABELS = (b"not JSON", b"{}", b'{"task": "t1", "worker": "w1", "label": "fish"}')
 PARTITIONS = 3
 
@@ -76,18 +76,20 @@ class Show:
         self._port = free_port()
         self._gateway: subprocess.Popen[bytes] | None = None
         self._log = log
+        self.token = uuid4().hex
         self.url = f"http://127.0.0.1:{self._port}/"
 
-    def start_gateway(self, token: str = "") -> None:
+    def start_gateway(self) -> None:
         """Start it, and wait until it answers."""
         settings = self.pets.settings
         inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
         own = {
+            **RULES,
             "SBIC_BROKER": settings.broker,
             "SBIC_PREFIX": settings.prefix,
             "SBIC_GATEWAY_PORT": str(self._port),
             "SBIC_GATEWAY_PROJECTS": f"{self.pets.prefix},{self.signs.prefix}",
-            "SBIC_GATEWAY_TOKEN": token,
+            "SBIC_GATEWAY_TOKEN": self.token,
         }
         self._gateway = subprocess.Popen(
             [sys.executable, "-c", LAUNCH, "-m", "pipeline", "gateway"],
@@ -126,17 +128,12 @@ class Show:
 def running_show(broker: EmbeddedBroker) -> Iterator[Show]:
     """The whole of it, with labels that are counted."""
     made = uuid4().hex[:8]
-    pets = {
-        "SBIC_CLASSES": ",".join(CLASSES),
-        "SBIC_BUDGET": str(BUDGET),
-        "SBIC_STOP_LABELS": str(ENOUGH),
-        "SBIC_BLOCK_BELOW": "0.5",
-    }
+    pets = {"SBIC_CLASSES": ",".join(CLASSES)}
     with ExitStack() as stack:
         projects = []
         for kind, given in (("pets", pets), ("signs", {"SBIC_ALGORITHM": "fast-sbic"})):
             prefix = f"page-{kind}-{made}"
-            env = {**given, "SBIC_PARTITIONS": str(PARTITIONS)}
+            env = {**given, **RULES, "SBIC_PARTITIONS": str(PARTITIONS)}
             started = stack.enter_context(instance(broker.url, prefix, **env))
             settings = Settings(broker=broker.url, prefix=prefix, partitions=PARTITIONS)
             projects.append((started, Shown(settings)))

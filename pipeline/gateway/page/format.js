@@ -2,17 +2,17 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
+const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export const count = (number) => whole.format(number);
 export const decimal = (number) => (number >= 1000 ? whole : tenths).format(number);
-export const compact = (number) => (Math.abs(number) < 10000 ? whole : short).format(number);
-export const rounded = (number) => Number(number.toPrecision(6)).toString();
+export const compact = (number) => (Math.abs(number) < 10_000 ? exact : short).format(number);
 
 /** A share in percent; one that is not quite everything, or not quite nothing, does not look so. */
 export function percent(share) {
-  if (share > 0.999 && share < 1) return "> 99.9 %";
-  if (share > 0 && share < 0.001) return "< 0.1 %";
+  if (share > 0.999 && share < 1) return ">99.9 %";
+  if (share > 0 && share < 0.001) return "<0.1 %";
   return `${tenths.format(100 * share)} %`;
 }
 

@@ -8,12 +8,12 @@ import { interval, shares } from "./marks.js";
 export function workerRow(worker, blocking, open) {
   const button = element("button", { type: "button", class: "link", "data-key": worker.worker });
   button.append(identity(worker.worker));
-  const name = element("th", { scope: "row" }, button);
-  if (isBlocked(worker, blocking)) name.append(blockedChip());
+  const who = element("span", { class: "who" }, button);
+  if (isBlocked(worker, blocking)) who.append(blockedChip());
   const row = element(
     "tr",
     {},
-    name,
+    element("th", { scope: "row" }, who),
     element("td", { class: "accuracy" }, interval(worker.accuracy, worker.interval), accuracyText(worker)),
     element("td", { class: "habits wide" }, ...habitMarks(worker)),
     element("td", { class: "count" }, count(worker.labels)),
