@@ -21,7 +21,7 @@ export class HistoryChart {
   }
 
   show(points) {
-    this.#points = points;
+    this.#points = points.filter((point) => point.open + point.closed > 0); // before, nothing is said
     if (!byId("history").matches(":hover")) this.#draw();
   }
 

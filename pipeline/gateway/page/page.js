@@ -80,7 +80,7 @@ class Page {
     this.#details.blocking = this.#blocking;
     showGlance(status);
     showMachinery(status);
-    showSettled(status.settled);
+    showSettled(status.settled, status.settings.algorithm === "settled");
     showBlocking(this.#blocking);
     say(byId("workers-known"), count(status.workers.known));
     say(byId("as-of"), moment(status.at));
@@ -130,9 +130,9 @@ function showLost(since, why) {
   show(byId("problem"), true);
 }
 
-function showSettled({ is_settled: isSettled, why, tasks_due: due }) {
+function showSettled({ is_settled: isSettled, why, tasks_due: due }, canSettle) {
   const chip = byId("settled");
-  show(chip, true);
+  show(chip, canSettle);
   chip.title = why;
   chip.dataset.state = isSettled ? "good" : "plain";
   const moving = due ? `Settling: ${count(due)} tasks due` : "Not settled";

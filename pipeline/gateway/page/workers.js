@@ -51,7 +51,7 @@ export function habitsOf(worker) {
 
 function habitMarks(worker) {
   const habits = habitsOf(worker);
-  if (!habits.length) return [element("span", { class: "aside" }, "not known")];
+  if (!habits.length) return [element("span", { class: "aside", title: "known under settled only" }, "–")];
   const [name, share] = habits[0];
   const most = element("span", { class: "most" }, element("bdi", { title: name }, className(name)), ` ${(100 * share).toFixed(0)} %`);
   return [shares(habits), most];
