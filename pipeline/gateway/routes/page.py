@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
+from pipeline.gateway.describing import STRING, operation
 from pipeline.gateway.routing import Handler, Route
 
 FOLDER = Path(__file__).parent.parent / "page"
@@ -23,20 +25,28 @@ class PageRoutes:
     def routes(self) -> Sequence[Route]:
         """A route for each file: no path from outside is looked up."""
         return [
-            Route(
-                "GET",
-                "/" if path.name == INDEX else f"/{path.name}",
-                served(path),
-                {"summary": f"The page: {path.name}."},
-                is_open=True,
-            )
-            for path in sorted(FOLDER.iterdir())
+            Route("GET", address(file), served(file), of_the_page(file), is_open=True)
+            for file in sorted(FOLDER.iterdir())
         ]
 
 
-def served(path: Path) -> Handler:
+def address(file: Path) -> str:
+    """The path of a file of the page.
+
+    >>> address(Path("page/index.html")), address(Path("page/page.css"))
+    ('/', '/page.css')
+    """
+    return "/" if file.name == INDEX else f"/{file.name}"
+
+
+def of_the_page(file: Path) -> dict[str, Any]:
+    """The operation that answers with a file of the page."""
+    return operation(f"The page: {file.name}.", STRING, kind=TYPES[file.suffix])
+
+
+def served(file: Path) -> Handler:
     """What answers with a file of the page."""
-    body, kind = path.read_bytes(), TYPES[path.suffix]
+    body, kind = file.read_bytes(), TYPES[file.suffix]
 
     async def serve(_request: web.Request) -> web.Response:
         return web.Response(body=body, content_type=kind, charset="utf-8")
