@@ -47,8 +47,11 @@ while (texts.nextNode()) {
 }
 if (checked < (dialog ? 3 : 30)) problems.push("hardly any text was found");
 
-const nameOf = (node) =>
-  (node.getAttribute("aria-label") ?? "") + [...(node.labels ?? [])].map((label) => label.textContent).join() + node.textContent;
+function nameOf(node) {
+  const labels = [...(node.labels ?? [])].map((label) => label.textContent);
+  const own = node.matches("select") ? "" : node.textContent; // options are no name
+  return [node.getAttribute("aria-label"), own, ...labels].join("");
+}
 for (const control of root.querySelectorAll("button, select, input, a[href], [tabindex='0']")) {
   if (isSeen(control) && !nameOf(control).trim()) problems.push(`no name: ${control.outerHTML.slice(0, 80)}`);
 }
@@ -60,7 +63,8 @@ for (const picture of root.querySelectorAll("img:not([alt]), svg:not([aria-hidde
   problems.push(`a picture without words: ${picture.outerHTML.slice(0, 60)}`);
 }
 for (const part of [...root.querySelectorAll("[aria-labelledby]")].filter(isSeen)) {
-  if (!document.getElementById(part.getAttribute("aria-labelledby"))?.textContent.trim()) problems.push(`nothing names ${part.id}`);
+  const title = document.getElementById(part.getAttribute("aria-labelledby"));
+  if (!title?.textContent.trim()) problems.push(`nothing names ${part.id}`);
 }
 const ids = [...document.querySelectorAll("[id]")].map((node) => node.id);
 if (new Set(ids).size !== ids.length) problems.push("an id is there twice");

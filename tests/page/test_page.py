@@ -167,6 +167,21 @@ def test_it_is_legible_and_accessible_at_every_width_in_light_and_dark(
     assert browser.overflow() <= 0
 
 
+def test_the_audit_finds_what_is_wrong(page: Browser) -> None:
+    page.run("document.querySelector('#labels').style.color = '#999'")
+    page.run("document.querySelector('#tasks caption').remove()")
+    page.run("document.querySelector('main').append(document.createElement('select'))")
+    page.run("document.querySelector('main').append(document.createElement('img'))")
+    contrast, *others = page.audit()
+    assert contrast.startswith("contrast 2.8")
+    wanted = (
+        "no name: <select></select>",
+        "a table without a caption",
+        "a picture without words: <img>",
+    )
+    assert tuple(others) == wanted
+
+
 def test_everything_can_be_done_with_the_keyboard(page: Browser) -> None:
     page.press(Keys.TAB)
     assert page.run("return document.activeElement.className") == "skip"

@@ -40,6 +40,7 @@ def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
         (in_words,) = re.findall(rf"{name} (?:got )?(\d+)[ ,]", text)
         assert int(in_words) == pytest.approx(1000 * float(errors[1]), abs=1)  # a tie is half wrong
     assert "all from the same 6,000 labels." in text
+    assert re.search(r"in a browser meanwhile: http://127\.0\.0\.1:\d+/\n", text)
     assert max(map(len, text.splitlines())) <= 80
     assert "sbic replay labels.csv --wait" in text
 

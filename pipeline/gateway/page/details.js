@@ -72,7 +72,8 @@ export class Details {
     const shown = this.#path.at(-1);
     try {
       const record = await this.#api.get(shown.path, { names: [shown.id] });
-      if (shown === this.#path.at(-1)) replaceKeepingFocus(byId("details-body"), ...this.#parts(shown, record));
+      if (shown !== this.#path.at(-1)) return;
+      replaceKeepingFocus(byId("details-body"), ...this.#parts(shown, record));
     } catch (error) {
       if (!(error instanceof NotFound)) throw error;
       this.#fail(error.message);

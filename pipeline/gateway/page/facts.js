@@ -25,6 +25,17 @@ export function sharesTable(title, heading, pairs) {
   );
   const rest = pairs.length - rows.length;
   const caption = rest > 0 ? `${title}: the first ${rows.length} of ${pairs.length}` : title;
-  const head = element("tr", {}, element("th", { scope: "col" }, heading), element("th", { scope: "col", class: "sure" }, "Share"));
-  return element("table", {}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...rows));
+  const head = element(
+    "tr",
+    {},
+    element("th", { scope: "col" }, heading),
+    element("th", { scope: "col", class: "sure" }, "Share"),
+  );
+  return element(
+    "table",
+    {},
+    element("caption", {}, caption),
+    element("thead", {}, head),
+    element("tbody", {}, ...rows),
+  );
 }

@@ -15,14 +15,16 @@ export function showGlance(status) {
   say(byId("of-note"), listed({ gold: tasks.gold, "without labels": tasks.without_labels }));
   say(byId("wrong"), decimal(status.expected_wrong));
   const share = tasks.known ? status.expected_wrong / tasks.known : 0;
-  say(byId("wrong-share"), tasks.known ? `${percent(share)} of ${count(tasks.known)} predictions` : "no task yet");
+  const shares = `${percent(share)} of ${count(tasks.known)} predictions`;
+  say(byId("wrong-share"), tasks.known ? shares : "no task yet");
   showBudget(status);
 }
 
 export function showLatency(latency) {
   const isKnown = typeof latency?.median_ms === "number";
   say(byId("median"), isKnown ? milliseconds(latency.median_ms) : "–");
-  say(byId("p99"), isKnown ? `${milliseconds(latency.p99_ms)} at the 99th percentile` : "no label since the gateway started");
+  const high = isKnown ? `${milliseconds(latency.p99_ms)} at the 99th percentile` : "no label of late";
+  say(byId("p99"), high);
 }
 
 /** Those that are not 0. */

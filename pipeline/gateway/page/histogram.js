@@ -64,6 +64,7 @@ export class Histogram {
   #summary(total) {
     const from = Math.round(SURE * this.#bins.length);
     const sure = this.#bins.slice(from).reduce((sum, bin) => sum + bin, 0);
-    return `${count(sure)} of ${count(total)} tasks (${percent(sure / total)}) are at least ${100 * SURE} % certain.`;
+    const share = percent(sure / total);
+    return `${count(sure)} of ${count(total)} tasks (${share}) are at least ${100 * SURE} % certain.`;
   }
 }

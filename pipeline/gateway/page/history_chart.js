@@ -38,17 +38,18 @@ export class HistoryChart {
     }
     const scale = this.#scale();
     const line = points.map((point, n) => `${n ? "L" : "M"}${scale.place(point)}`).join("");
-    const { left, bottom } = this.#frame.box;
-    const area = `${line}L${scale.x(points.at(-1)).toFixed(1)},${bottom}L${scale.x(points[0]).toFixed(1)},${bottom}Z`;
+    const { left, right, bottom } = this.#frame.box;
+    const last = points.at(-1);
+    const [from, to] = [scale.x(points[0]).toFixed(1), scale.x(last).toFixed(1)];
     const summary = this.#summary();
     this.#frame.draw(
       summary,
       ...this.#frame.rows(scale.rows, scale.y, compact),
       ...this.#frame.columns(scale.columns, scale.column, this.#axis === "at" ? clock : compact),
-      svg("path", { class: "area", d: area }),
+      svg("path", { class: "area", d: `${line}L${to},${bottom}L${from},${bottom}Z` }),
       svg("path", { class: "line", d: line }),
-      svg("circle", { class: "dot", cx: scale.x(points.at(-1)), cy: scale.y(points.at(-1).expected_wrong), r: 4 }),
-      svg("rect", { class: "base", x: left, y: bottom, width: this.#frame.box.right - left, height: 1 }),
+      svg("circle", { class: "dot", cx: scale.x(last), cy: scale.y(last.expected_wrong), r: 4 }),
+      svg("rect", { class: "base", x: left, y: bottom, width: right - left, height: 1 }),
     );
     say(byId("history-reading"), summary);
   }
@@ -75,7 +76,8 @@ export class HistoryChart {
 
   #summary() {
     const [first, last] = [this.#points[0], this.#points.at(-1)];
-    return `From ${decimal(first.expected_wrong)} at ${count(first.labels)} labels to ${decimal(last.expected_wrong)} at ${count(last.labels)}.`;
+    const said = ({ expected_wrong: wrong, labels }) => `${decimal(wrong)} at ${count(labels)} labels`;
+    return `From ${said(first)} to ${said(last)}.`;
   }
 
   /** Tell of the point that is nearest to the pointer. */
@@ -84,14 +86,18 @@ export class HistoryChart {
     const scale = this.#scale();
     const distance = (point) => Math.abs(scale.x(point) - offset);
     const nearest = this.#points.reduce((best, point) => (distance(point) < distance(best) ? point : best));
-    const [x, y] = [scale.x(nearest), scale.y(nearest.expected_wrong)];
+    const { at, labels, expected_wrong: wrong, open, closed } = nearest;
+    const [x, y] = [scale.x(nearest), scale.y(wrong)];
     const { top, bottom } = this.#frame.box;
     this.#frame.mark(
       svg("rect", { class: "cross", x: x - 0.5, y: top, width: 1, height: bottom - top }),
       svg("circle", { class: "dot", cx: x, cy: y, r: 4 }),
     );
-    say(byId("history-reading"), `${clock(nearest.at)}: ${decimal(nearest.expected_wrong)} at ${count(nearest.labels)} labels; ${count(nearest.open)} tasks open, ${count(nearest.closed)} closed.`);
+    const then = `${clock(at)}: ${decimal(wrong)} at ${count(labels)} labels`;
+    say(byId("history-reading"), `${then}; ${count(open)} tasks open, ${count(closed)} closed.`);
   }
 }
 
-const evenly = (from, to, parts) => Array.from({ length: parts }, (_, n) => from + ((to - from) * n) / (parts - 1 || 1));
+function evenly(from, to, parts) {
+  return Array.from({ length: parts }, (_, n) => from + ((to - from) * n) / (parts - 1));
+}

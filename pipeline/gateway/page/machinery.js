@@ -18,7 +18,12 @@ function showInstances({ group_state: state, lag, members }) {
     element(
       "tr",
       {},
-      element("th", { scope: "row" }, identity(member.host), element("span", { class: "aside id", title: member.id }, member.id)),
+      element(
+        "th",
+        { scope: "row" },
+        identity(member.host),
+        element("span", { class: "aside id", title: member.id }, member.id),
+      ),
       element("td", {}, ranges(member.partitions)),
       element("td", { class: "count" }, count(member.lag)),
       element("td", { class: "state" }, stateOf(member, state)),
@@ -61,7 +66,12 @@ function showSettings(settings) {
   list.dataset.shown = text;
   list.replaceChildren(
     ...shown.map(([name, value]) =>
-      element("div", {}, element("dt", {}, name.replaceAll("_", " ")), element("dd", {}, identity(String(value)))),
+      element(
+        "div",
+        {},
+        element("dt", {}, name.replaceAll("_", " ")),
+        element("dd", {}, identity(String(value))),
+      ),
     ),
   );
 }

@@ -17,7 +17,12 @@ export function interval(value, [low, high]) {
   const x = (share) => (WIDTH * share).toFixed(2);
   return svg(
     "svg",
-    { class: "interval", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    {
+      class: "interval",
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      preserveAspectRatio: "none",
+      "aria-hidden": "true",
+    },
     svg("rect", { class: "track", x: 0, y: 4, width: WIDTH, height: 2 }),
     svg("rect", { class: "half", x: WIDTH / 2 - 0.5, y: 2, width: 1, height: 6 }),
     svg("rect", { class: "range", x: x(low), y: 3, width: x(Math.max(high - low, 0.01)), height: 4 }),

@@ -125,8 +125,9 @@ function showLive() {
 function showLost(since, why) {
   const chip = byId("connection");
   chip.dataset.state = "warn";
-  say(chip, `Connection lost since ${clock(since)}`);
-  say(byId("problem"), `Connection lost since ${clock(since)}: ${why}. The figures are those of then; trying again.`);
+  const lost = `Connection lost since ${clock(since)}`;
+  say(byId("problem"), `${lost}: ${why}. The figures are those of then; trying again.`);
+  say(chip, lost);
   show(byId("problem"), true);
 }
 
@@ -142,7 +143,8 @@ function showSettled({ is_settled: isSettled, why, tasks_due: due }, canSettle) 
 function showBlocking(blocking) {
   show(byId("blocking"), blocking !== null);
   if (blocking === null) return;
-  say(byId("blocking"), `Blocked: accuracy below ${percent(blocking.below)} after ${count(blocking.after)} labels.`);
+  const { below, after } = blocking;
+  say(byId("blocking"), `Blocked: accuracy below ${percent(below)} after ${count(after)} labels.`);
 }
 
 new Page().start();

@@ -26,7 +26,8 @@ export function taskDetails(posterior, open) {
 
 function answersTable(answers, posterior, open) {
   const rows = answers.map(({ worker, label, accuracy }) => {
-    const button = element("button", { type: "button", class: "link", "data-key": worker }, identity(worker));
+    const button = element("button", { type: "button", class: "link", "data-key": worker });
+    button.append(identity(worker));
     button.addEventListener("click", () => open(worker));
     const isAgainst = posterior.prediction && String(label) !== String(posterior.prediction);
     return element(
@@ -57,5 +58,6 @@ function remark(answers) {
   const say = (text) => [element("p", { class: "reading" }, text)];
   if (answers === null) return say("The gateway is still reading the labels.");
   if (!answers.length) return say("No label stands.");
-  return answers.length > MOST_ANSWERS ? say(`The first ${MOST_ANSWERS} of ${count(answers.length)} labels.`) : [];
+  if (answers.length <= MOST_ANSWERS) return [];
+  return say(`The first ${MOST_ANSWERS} of ${count(answers.length)} labels.`);
 }

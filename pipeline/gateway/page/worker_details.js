@@ -18,7 +18,8 @@ export function workerDetails(worker, blocking) {
   };
   if (typeof worker.theta === "number") known["Knows the answer"] = percentSigned(worker.theta);
   const habits = habitsOf(worker);
-  return [facts(known), ...(habits.length ? [sharesTable("Says when they do not know", "Class", habits)] : [])];
+  if (!habits.length) return [facts(known)];
+  return [facts(known), sharesTable("Says when they do not know", "Class", habits)];
 }
 
 const percentSigned = (theta) => (theta < 0 ? `below chance (−${percent(-theta)})` : percent(theta));

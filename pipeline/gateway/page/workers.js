@@ -51,8 +51,8 @@ export function habitsOf(worker) {
 
 function habitMarks(worker) {
   const habits = habitsOf(worker);
-  if (!habits.length) return [element("span", { class: "aside", title: "known under settled only" }, "–")];
+  if (!habits.length) return ["–"]; // known under settled only
   const [name, share] = habits[0];
-  const most = element("span", { class: "most" }, element("bdi", { title: name }, className(name)), ` ${(100 * share).toFixed(0)} %`);
-  return [shares(habits), most];
+  const said = element("bdi", { title: name }, className(name));
+  return [shares(habits), element("span", { class: "most" }, said, ` ${(100 * share).toFixed(0)} %`)];
 }
