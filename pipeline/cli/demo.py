@@ -11,7 +11,7 @@ SPAMMERS = 0.2
 
 NEXT = """\
 Where to look next:
-  sbic up --open                  the same, kept running on this machine, with its page
+  sbic up --open                  the same, kept running, and its page
   sbic replay labels.csv --wait   your own labels (columns task, worker, label)
   sbic simulate --policy compare  this crowd, under both policies
   sbic watch --from-start         posteriors as they change
