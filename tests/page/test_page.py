@@ -17,6 +17,19 @@ NAMES = "return [...document.querySelectorAll(`${arguments[0]} bdi.id`)].map((ea
 CHOOSE = """
 [...document.querySelectorAll(`${arguments[0]} button`)]
   .find((each) => each.dataset.key === arguments[1]).click()"""
+WHILE_KAFKA_IS_AWAY = """
+const answer = arguments[0];
+const state = () => document.querySelector("#connection").textContent;
+import("./freshness.js").then(({ Freshness }) => {
+  let now = 0;
+  const freshness = new Freshness(() => now);
+  freshness.news(1);
+  now = 11000;
+  freshness.news(1);
+  const stale = state();
+  freshness.news(2);
+  answer([stale, state()]);
+});"""  # a status of the same moment again and again, with a clock of its own
 WIDER = """
 const wide = (each) => each.getBoundingClientRect().right > innerWidth + 0.5;
 const isCut = (each) => each.closest(".unseen, td, th, .id, .skip");
@@ -238,6 +251,12 @@ def test_a_token_is_asked_for_until_it_is_right(browser: Browser, show: Show) ->
     browser.driver.refresh()
     browser.wait(lambda: browser.text("#connection") == "Live")
     browser.complaints()  # the requests that were refused
+
+
+def test_figures_that_stay_as_they_were_are_not_called_live(page: Browser) -> None:
+    stale, fresh = page.driver.execute_async_script(WHILE_KAFKA_IS_AWAY)
+    assert stale.startswith("No news since ")
+    assert fresh == "Live"
 
 
 def test_a_restart_of_the_gateway_is_survived(browser: Browser, show: Show) -> None:

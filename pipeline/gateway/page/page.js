@@ -4,7 +4,8 @@ import { Api } from "./api.js";
 import { follow } from "./connection.js";
 import { Details } from "./details.js";
 import { byId, say, show } from "./dom.js";
-import { clock, count, moment, percent } from "./format.js";
+import { count, moment, percent } from "./format.js";
+import { Freshness } from "./freshness.js";
 import { showGlance, showLatency } from "./glance.js";
 import { Histogram } from "./histogram.js";
 import { HistoryChart } from "./history_chart.js";
@@ -24,6 +25,7 @@ class Page {
   #isDue = false;
   #isRefreshing = false;
   #projects = new Projects(() => this.#restart());
+  #freshness = new Freshness();
   #details = new Details();
   #history = new HistoryChart();
   #histogram = new Histogram();
@@ -55,7 +57,7 @@ class Page {
     follow(api, signal, {
       connected: () => this.#connected(api, signal),
       heard: (event) => this.#heard(event),
-      lost: showLost,
+      lost: (since, why) => this.#freshness.lost(since, why),
       askToken,
     });
   }
@@ -67,7 +69,6 @@ class Page {
     const status = await api.get("status");
     if (ending.aborted) return;
     this.#showStatus(status);
-    showLive();
   }
 
   #heard({ name, data }) {
@@ -78,6 +79,7 @@ class Page {
   #showStatus(status) {
     this.#blocking = blockingOf(status.settings);
     this.#details.blocking = this.#blocking;
+    this.#freshness.news(status.at);
     showGlance(status);
     showMachinery(status);
     showSettled(status.settled, status.settings.algorithm === "settled");
@@ -113,22 +115,6 @@ class Page {
     this.#histogram.show(confidence.bins, this.#projects.classes);
     showLatency(confidence.latency);
   }
-}
-
-function showLive() {
-  const chip = byId("connection");
-  chip.dataset.state = "good";
-  say(chip, "Live");
-  show(byId("problem"), false);
-}
-
-function showLost(since, why) {
-  const chip = byId("connection");
-  chip.dataset.state = "warn";
-  const lost = `Connection lost since ${clock(since)}`;
-  say(byId("problem"), `${lost}: ${why}. The figures are those of then; trying again.`);
-  say(chip, lost);
-  show(byId("problem"), true);
 }
 
 function showSettled({ is_settled: isSettled, why, tasks_due: due }, canSettle) {
