@@ -26,6 +26,7 @@ from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.fence import Fence
 from pipeline.batched.producer import BatchProducer
 from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
@@ -88,7 +89,7 @@ class PipelineApp(BatchedApp):
             names,
             self._producer_of("crowd"),
             self.metrics,
-            self._is_overdue,
+            lambda: self.fence.is_overdue,
         )
         self.conveyors += [self.publisher.conveyor, self.rejects.conveyor]
         own = OwnEstimates(self.publisher, self.rejects, self._is_owner_now)
@@ -145,9 +146,8 @@ class PipelineApp(BatchedApp):
             AssignmentStage(self.worker_stage, self.leases, rules, prior),
             self.assignments_follower,
             names,
-            self._producer_of("policy"),
+            self._producer_of("policy", self.fence),
             self.metrics,
-            self._is_overdue,
         )
 
         async def run(stream: StreamT[Any]) -> None:
@@ -157,9 +157,9 @@ class PipelineApp(BatchedApp):
         self.conveyors.append(agent.conveyor)
         return agent
 
-    def _producer_of(self, agent: str) -> BatchProducer:
+    def _producer_of(self, agent: str, fence: Fence | None = None) -> BatchProducer:
         settings = self.settings
-        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}")
+        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}", fence)
 
     def _add_gauges(self) -> None:
         gauge = self.metrics.gauge
@@ -226,11 +226,7 @@ class PipelineApp(BatchedApp):
 
     def _is_owner_now(self) -> bool:
         """Whether nobody else can have what this instance has."""
-        return not (self.rebalancing or self._is_overdue()) and self.tables.actives_ready
-
-    def _is_overdue(self) -> bool:
-        consumer = cast(BatchConsumer, self._consumer)
-        return consumer is not None and consumer.is_overdue
+        return not (self.rebalancing or self.fence.is_overdue) and self.tables.actives_ready
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None

@@ -53,12 +53,6 @@ class BatchConsumer(Consumer):
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return NoThread(self, loop=self.loop, beacon=self.beacon)
 
-    @property
-    def is_overdue(self) -> bool:
-        """Whether Kafka has heard nothing for so long that another may have taken the place."""
-        membership = cast(NoThread, self._thread).membership
-        return membership is not None and membership.is_overdue
-
     async def getmany(
         self,
         timeout: float,  # noqa: ASYNC109  # Faust calls it so
