@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo bench scale soak lint lock clean
+.PHONY: help setup test demo bench scale soak lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -58,6 +58,13 @@ lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --constraint requirements.lock \
 	  --output-file deploy/requirements.lock pyproject.toml -
+
+audit: $(READY) ## look for known weaknesses in what is pinned; asks pypi.org and osv.dev
+	@$(BIN)/uv tool run --quiet pip-audit@2.10.1 --strict --require-hashes --disable-pip --requirement requirements.lock
+
+sbom: $(READY) ## what the image has in it, as CycloneDX: sbom.json
+	@$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements deploy/requirements.lock --output-file sbom.json
+	@echo sbom.json
 
 clean: ## remove .venv
 	rm -rf .venv

@@ -267,6 +267,39 @@ class Settings:
         "a port from 0 to 65535",
         lambda value: 0 <= value <= 65535,
     )
+    instance_id: str | None = _setting(
+        None,
+        "Name of this instance in its group (group.instance.id): started again under the same name "
+        "within the session, it keeps its partitions.  [default: none, a restart is a rebalance]",
+        "1 to 200 letters, digits, dots, dashes or underscores, a letter or digit first",
+        lambda value: PREFIX.fullmatch(value) is not None,
+        str,
+    )
+    session_seconds: float = _setting(
+        10.0,
+        "After how long without a sign of it an instance's partitions go to others.",
+        "a number of seconds from 6 to 1800",
+        lambda value: 6 <= value <= 1800,
+    )
+    otel: bool = _setting(
+        False,
+        "Export spans of labels with a traceparent header, by OpenTelemetry: true or false.",
+        "true or false",
+        lambda value: type(value) is bool,
+        _yes_or_no,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info",
+        "From which level on an instance logs: debug, info, warning or error.",
+        "debug, info, warning or error",
+        lambda value: value in ("debug", "info", "warning", "error"),
+    )
+    log_format: Literal["text", "json"] = _setting(
+        "text",
+        "How an instance logs: text, or json with an object for each line.",
+        "text or json",
+        lambda value: value in ("text", "json"),
+    )
 
     def __post_init__(self) -> None:
         for spec in fields(self):

@@ -43,6 +43,11 @@ FAST = {
     "block_after": "20",
     "web_host": "0.0.0.0",
     "web_port": "0",
+    "instance_id": "sbic-0",
+    "session_seconds": "45",
+    "otel": "true",
+    "log_level": "warning",
+    "log_format": "json",
 }
 BAD = [
     ("broker", "http://one:1"),
@@ -94,6 +99,11 @@ BAD = [
     ("web_host", "http://here"),
     ("web_port", "65536"),
     ("web_port", "-1"),
+    ("instance_id", "a b"),
+    ("session_seconds", "5"),
+    ("otel", "maybe"),
+    ("log_level", "loud"),
+    ("log_format", "xml"),
 ]
 
 

@@ -12,6 +12,7 @@ from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
+from pipeline.agents.logs import log_start
 from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, begin_anew, end, stop_at_once
 from pipeline.project.opening import Opened
 
@@ -95,17 +96,12 @@ class Instance(faust.Worker):
         end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
 
 
-def set_up_logging() -> None:
-    """Say on standard error what happens."""
-    logging.basicConfig(
-        force=True,
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    log.setLevel(logging.INFO)
-
-
 def run(opened: Opened) -> NoReturn:
     """Run until SIGTERM or SIGINT, then exit 0; an unexpected error exits 70."""
+    log_start(opened.settings)
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    Instance(PipelineApp(opened.settings, opened.revision)).execute_from_commandline()
+    try:
+        app = PipelineApp(opened.settings, opened.revision)
+    except CannotStart as error:
+        end(str(error), 1)
+    Instance(app).execute_from_commandline()

@@ -1,11 +1,13 @@
 """How a process ends or begins anew: at once, and with nothing more acked."""
 
+import logging
 import os
 import sys
-import traceback
 from typing import NoReturn
 
 from aiokafka.errors import KafkaError
+
+log = logging.getLogger("sbic")
 
 SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
 RECOVERS = "Nothing is lost, the next start recovers"
@@ -22,7 +24,7 @@ def stop_at_once(error: BaseException) -> NoReturn:
     if isinstance(error, KafkaError):
         said = f"Kafka did not do what it was asked for: {error!r}. {RECOVERS}"
     else:
-        traceback.print_exception(error)
+        log.error("an unexpected error", exc_info=error)
         said = f"stopped by an unexpected error: {error!r}"
     end(said, SOFTWARE_ERROR)
 
@@ -36,5 +38,6 @@ def begin_anew() -> NoReturn:
 
 def end(message: str, status: int) -> NoReturn:
     """Say why, and end the process."""
-    print(f"sbic: {message}", file=sys.stderr, flush=True)
+    log.critical(message)
+    sys.stderr.flush()
     os._exit(status)

@@ -25,7 +25,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 )
 @page_options
 @broker_options
-@given_options(*(name for name in SPECS if name not in ("broker", "replication")))
+@given_options(*(name for name in SPECS if name not in ("broker", "replication", "instance_id")))
 def command(
     given: Given,
     instances: int,

@@ -6,6 +6,8 @@ from pipeline.cli.options import given_options
 from pipeline.project.given import Given
 from pipeline.settings import SPECS
 
+LOGGING = ("log_level", "log_format")
+
 
 @click.command("worker")
 @given_options(*SPECS)
@@ -31,11 +33,13 @@ def command(given: Given) -> None:
         signal.signal(ending, lambda *_: os._exit(0))
 
     from pipeline.agents.errors import CannotStart
-    from pipeline.agents.instance import run, set_up_logging
+    from pipeline.agents.instance import run
+    from pipeline.agents.logs import set_up_logging
     from pipeline.agents.waiting import opened_when_ready
     from pipeline.cli.connected import run_connected
 
-    set_up_logging()
+    level, style = (given.values.get(name, SPECS[name].default) for name in LOGGING)
+    set_up_logging(level, style)
     try:
         opened = run_connected(opened_when_ready(given))
     except CannotStart as error:
