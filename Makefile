@@ -28,12 +28,14 @@ lint: $(READY) ## formatting, lint and types
 test: lint .venv/tools ## lint, types and all tests
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal
 
-# Some tests need kcat, Prometheus and Kafka's console tools; where they cannot be had, these tests
-# say so and are skipped.
-.venv/tools: $(READY) tests/agents/kafka_tools.py
-	@{ command -v kcat && command -v promtool || { \
+# Some tests need kcat, Prometheus, Chromium and Kafka's console tools; where they cannot be had,
+# these tests say so and are skipped.
+.venv/tools: $(READY) Makefile tests/agents/kafka_tools.py
+	@{ command -v kcat && command -v promtool && command -v chromedriver || { \
 	  test -e /etc/debian_version && test "$$(id -u)" = 0 && apt-get update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends kafkacat prometheus; \
+	  for package in kafkacat prometheus chromium chromium-driver; do \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$package; \
+	  done; \
 	}; } >/dev/null 2>&1 || true
 	@$(BIN)/python -m tests.agents.kafka_tools >/dev/null 2>&1 || true
 	@touch $@

@@ -51,6 +51,11 @@ def is_ready(port: int) -> bool:
     return _page(port, "readyz") is not None
 
 
+def is_alive(port: int) -> bool:
+    """Whether the process with this web port answers."""
+    return _page(port, "healthz") is not None
+
+
 def are_settled(ports: Sequence[int]) -> bool:
     """Whether the instances with these web ports say that no task is to be weighed anew."""
     return all("\nsbic_settled 1.0\n" in (_page(port, "metrics") or "") for port in ports)
