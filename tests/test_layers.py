@@ -54,6 +54,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "status",
         "topics",
     },
+    "client": {
+        "kafka",
+        "partitioner",
+        "project",
+        "records",
+        "settings",
+        "tools",
+        "topics",
+    },
     "cli": {
         "agents",
         "broker",

@@ -37,6 +37,8 @@ class Answer(NamedTuple):
     reason: str | None
     policy: str | None
     seconds: float
+    id: str
+    expires_at: int | None
 
 
 @dataclass
@@ -104,8 +106,14 @@ class Asker:
         finally:
             del self._asked[worker]
         seconds = monotonic() - start
-        task, reason = assignment["task"], assignment.get("reason")
-        return Answer(task, reason, assignment.get("policy"), seconds)
+        return Answer(
+            assignment["task"],
+            assignment.get("reason"),
+            assignment.get("policy"),
+            seconds,
+            assignment["id"],
+            assignment.get("expires_at"),
+        )
 
     async def answer(self, worker: str, task: str, label: int | str) -> RecordMetadata:
         """Give a label, and learn where Kafka has put it."""
