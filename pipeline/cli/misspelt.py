@@ -5,7 +5,17 @@ from difflib import get_close_matches
 
 from pipeline.settings import SPECS, variable
 
-ELSEWHERE = ("SBIC_DATA",)  # the folder of crowds that the tests read
+ELSEWHERE = (
+    "SBIC_DATA",  # the folder of crowds that the tests read
+    "SBIC_GATEWAY_CONNECTIONS",
+    "SBIC_GATEWAY_CORS",
+    "SBIC_GATEWAY_HOST",
+    "SBIC_GATEWAY_PORT",
+    "SBIC_GATEWAY_PROJECTS",
+    "SBIC_GATEWAY_RATE",
+    "SBIC_GATEWAY_TOKEN",
+    "SBIC_GATEWAY_TOKEN_FILE",
+)
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
