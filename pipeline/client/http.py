@@ -94,7 +94,7 @@ class HttpTransport:
         again: bool = False,
         missing: bool = False,
     ) -> Any:
-        """The answer; while the gateway has no Kafka, or with `again` is away, it is asked again.
+        """The answer; a gateway that is busy, has no Kafka, or with `again` is away, is asked again.
 
         With `missing` the answer is None where there is no such thing.
         """
@@ -111,10 +111,10 @@ class HttpTransport:
                 ) as response:
                     if response.status == 200:
                         return loads(await response.read())
-                    if response.status == 404 and missing:
-                        return None
                     problem = await self._refusal(response)
-                    if response.status != 503:
+                    if response.status == 404 and missing and "no such task" in str(problem):
+                        return None
+                    if response.status not in (429, 503):
                         raise problem
             except (AiohttpError, TimeoutError, JSONDecodeError) as error:
                 problem = self._unreachable(error)

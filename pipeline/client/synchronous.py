@@ -11,6 +11,7 @@ from pipeline.client.asynchronous import AsyncClient
 from pipeline.client.transport import Assignment, Label, Place, Posterior
 
 T = TypeVar("T")
+Watch = AbstractAsyncContextManager[AsyncIterator[Posterior]]
 
 
 class Client:
@@ -31,6 +32,7 @@ class Client:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        self._watches: list[Watch] = []
 
     @overload
     def send(self, labels: Label) -> Place: ...
@@ -64,25 +66,29 @@ class Client:
 
         A gateway leaves some out where more change than a person can look at; Kafka none.
         """
-        watching = self._client.watching()
-        return self._iterate(watching, self._run(watching.__aenter__()))
+        watch = self._client.watching()
+        changes = self._run(_entered(watch))
+        self._watches.append(watch)
+        return self._iterate(watch, changes)
 
-    def _iterate(
-        self,
-        watching: AbstractAsyncContextManager[AsyncIterator[Posterior]],
-        changes: AsyncIterator[Posterior],
-    ) -> Iterator[Posterior]:
+    def _iterate(self, watch: Watch, changes: AsyncIterator[Posterior]) -> Iterator[Posterior]:
         try:
             while True:
                 yield self._run(_next(changes))
         finally:
-            if not self._loop.is_closed():
-                self._run(watching.__aexit__(None, None, None))
+            self._leave(watch)
+
+    def _leave(self, watch: Watch) -> None:
+        if watch in self._watches:
+            self._watches.remove(watch)
+            self._run(_left(watch))
 
     def close(self) -> None:
         """Close all connections, and end the thread; nothing happens if that is done."""
         if self._loop.is_closed():
             return
+        for watch in list(self._watches):
+            self._leave(watch)
         self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -117,6 +123,14 @@ class Client:
             return future.result()
         finally:
             future.cancel()
+
+
+async def _entered(watch: Watch) -> AsyncIterator[Posterior]:
+    return await watch.__aenter__()
+
+
+async def _left(watch: Watch) -> None:
+    await watch.__aexit__(None, None, None)
 
 
 async def _next(changes: AsyncIterator[T]) -> T:

@@ -12,10 +12,13 @@ Posterior = dict[str, Any]
 
 
 class Place(NamedTuple):
-    """Where a label is in its topic; posteriors that count it have it in their `sources`."""
+    """Where a label is in its topic; posteriors that count it have it in their `sources`.
+
+    Kafka may not say at which offset: then it cannot be told whether the label is counted.
+    """
 
     partition: int
-    offset: int
+    offset: int | None
 
     def is_counted(self, posterior: Posterior) -> bool:
         """Whether the posterior of the label's task has dealt with it.
@@ -23,7 +26,8 @@ class Place(NamedTuple):
         >>> Place(3, 17).is_counted({"sources": {"3": 17}})
         True
         """
-        return bool(posterior.get("sources", {}).get(str(self.partition), -1) >= self.offset)
+        counted = posterior.get("sources", {}).get(str(self.partition), -1)
+        return self.offset is None or bool(counted >= self.offset)
 
 
 class Assignment(NamedTuple):

@@ -1,0 +1,115 @@
+"""`/hooks/label-studio`: what is annotated in Label Studio becomes labels."""
+
+import logging
+from collections.abc import Sequence
+
+from aiohttp import web
+from aiokafka.errors import KafkaError
+from orjson import JSONDecodeError, dumps, loads
+
+from pipeline.gateway.errors import Problem, unavailable
+from pipeline.gateway.outbox import NotAcknowledged, Row
+from pipeline.gateway.projects import Projects
+from pipeline.gateway.routing import Route, json
+from pipeline.gateway.session import Session
+from pipeline.kafka.errors import ClusterError
+from pipeline.label_studio import choices as label_studio
+from pipeline.label_studio.annotations import Annotations
+from pipeline.label_studio.choices import Choices, label_map_of
+from pipeline.label_studio.events import Event, read_event
+from pipeline.label_studio.record import Record, encode_record
+from pipeline.topics import Topics
+
+log = logging.getLogger("sbic")
+
+MENDED_BY = "sbic import label-studio EXPORT.json mends it"
+
+
+class LabelStudioRoutes:
+    """The webhook. Label Studio posts once and never again, so what is lost is logged."""
+
+    def __init__(self, projects: Projects) -> None:
+        self.projects = projects
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return [Route("POST", "/hooks/label-studio", self.hook, OPERATION)]
+
+    async def hook(self, request: web.Request) -> web.Response:
+        """Answered when Kafka has acknowledged what the event comes to."""
+        session = self.projects.of(request).session
+        try:
+            event = read_event(await _body(request), _choices(request, session))
+        except label_studio.Problem as problem:
+            log.warning("a webhook of Label Studio is refused: %s; %s", problem, MENDED_BY)
+            raise Problem(422, str(problem), problems=[{"index": 0, "reason": str(problem)}]) from None
+        try:
+            return await self._take(session, event)
+        except (ClusterError, KafkaError, NotAcknowledged) as error:
+            log.warning("a webhook of Label Studio is lost: %s; %s", error, MENDED_BY)
+            raise unavailable(str(error)) from None
+
+    async def _take(self, session: Session, event: Event) -> web.Response:
+        if not event.updated and not event.deleted:  # what is new needs nothing that is known
+            return await _sent(session, [Record.of(created) for created in event.created])
+        async with session.annotations.up_to_date() as known:
+            records, unknown = _records(known, event)
+            return await _sent(session, records, unknown)
+
+
+def _choices(request: web.Request, session: Session) -> Choices:
+    classes = session.settings.crowd_classes
+    label_map = request.query.get("map")
+    labels = {} if label_map is None else label_map_of(label_map, classes)
+    return Choices(classes, request.query.get("control"), labels)
+
+
+async def _body(request: web.Request) -> object:
+    try:
+        return loads(await request.read())
+    except JSONDecodeError as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None
+
+
+def _records(known: Annotations, event: Event) -> tuple[list[Record], list[int]]:
+    """What to send, which is taken to be sent, and the ids of annotations that nobody knows."""
+    records: list[Record] = []
+    unknown: list[int] = []
+    for annotation in event.updated:
+        records += _learned(known, known.given(annotation))
+    for name in event.deleted:
+        found = known.deleted(name)
+        if found is None:
+            unknown.append(name)
+        else:
+            records += _learned(known, found)
+    return records, unknown
+
+
+def _learned(known: Annotations, records: list[Record]) -> list[Record]:
+    for record in records:
+        known.learn(record)
+    return records
+
+
+async def _sent(
+    session: Session, records: Sequence[Record], unknown: Sequence[int] = ()
+) -> web.Response:
+    rows = [Row(record.slot[1].encode(), encode_record(record)) for record in records]
+    places = await session.outbox.send(Topics(session.settings).labels.name, rows) if rows else []
+    answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
+    if unknown:
+        log.warning(
+            "Label Studio has deleted annotations that the labels topic does not have: %s",
+            ", ".join(map(str, unknown[:10])) + (", ..." if unknown[10:] else ""),
+        )
+        answer["unknown"] = list(unknown)
+    return json(dumps(answer))
+
+
+OPERATION = {
+    "summary": "A webhook of Label Studio: annotations become labels",
+    "description": "Created, updated and deleted annotations become labels, other answers and "
+    "labels taken back; other actions are accepted and ignored. `unknown` has the ids of deleted "
+    "annotations that the labels topic does not have.",
+}
