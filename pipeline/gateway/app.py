@@ -12,10 +12,12 @@ from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.projects import Projects
 from pipeline.gateway.routes.events import EventRoutes
 from pipeline.gateway.routes.health import HealthRoutes
+from pipeline.gateway.routes.next import NextRoutes
 from pipeline.gateway.routes.page import PageRoutes
 from pipeline.gateway.routes.status import StatusRoutes
 from pipeline.gateway.routes.tasks import TaskRoutes
 from pipeline.gateway.routes.workers import WorkerRoutes
+from pipeline.gateway.routes.writing import WritingRoutes
 from pipeline.gateway.routing import Routes
 
 MAX_BODY_BYTES = 1 << 20
@@ -24,6 +26,8 @@ MAX_BODY_BYTES = 1 << 20
 def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> Sequence[Routes]:
     """Everything that is answered: a new subject is a line here."""
     return [
+        WritingRoutes(projects, metrics),
+        NextRoutes(projects, metrics),
         TaskRoutes(projects),
         WorkerRoutes(projects),
         StatusRoutes(projects),

@@ -1,5 +1,6 @@
 """What is answered when something is not as it must be."""
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -19,10 +20,12 @@ class Problem(Exception):
         self.fields: dict[str, Any] = {"error": error, **fields}
 
 
-def unavailable(error: str, retry_after: int = 2, **fields: Any) -> Problem:
+def unavailable(
+    error: str, fields: Mapping[str, Any] | None = None, retry_after: int = 2
+) -> Problem:
     """Not now: whoever asks again in so many seconds may have more luck.
 
     >>> unavailable("Kafka is away").headers
     {'Retry-After': '2'}
     """
-    return Problem(503, error, {"Retry-After": str(retry_after)}, **fields)
+    return Problem(503, error, {"Retry-After": str(retry_after)}, **(fields or {}))

@@ -62,7 +62,8 @@ class Project:
         """Why this project cannot be served in full; None if it can."""
         if self.current is None:
             return self._why_none
-        return self.current.why_not_readable or self.current.trouble
+        now = self.current
+        return now.why_not_readable or now.trouble or now.outbox.why_not
 
 
 class Projects:

@@ -7,14 +7,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from pipeline.gateway.desk import Desk
 from pipeline.gateway.follower import Follower
+from pipeline.gateway.outbox import Outbox, Row
 from pipeline.gateway.view.project import ProjectView
+from pipeline.gateway.waiting import wait_for
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
 from pipeline.project.given import Given
 from pipeline.project.log import log_consumer, read_on
 from pipeline.project.opening import settings_in_project
 from pipeline.project.revision import Revision
+from pipeline.records.labels import label_parser
+from pipeline.records.tasks import task_parser
 from pipeline.settings import Settings
 from pipeline.tools.reading import reading
 from pipeline.tools.standing import Standing, compile_engine
@@ -23,6 +28,7 @@ from pipeline.tools.status_flow import FlowReader
 from pipeline.topics import Topics
 
 LOOK_SECONDS = 1.0
+LEAVE_SECONDS = 2.0
 
 
 class Session:
@@ -35,15 +41,32 @@ class Session:
         followers: dict[str, Follower],
         flow: FlowReader,
         log: AIOKafkaConsumer,
+        outbox: Outbox,
+        desk: Desk,
     ) -> None:
         self.settings = settings
+        self.topics = Topics(settings)
         self.view = view
+        self.outbox = outbox
+        self.desk = desk
         self.trouble: str | None = None
         self._followers = followers
         self._flow = flow
         self._log = log
-        self._log_place = TopicPartition(Topics(settings).project.name, 0)
+        self._log_place = TopicPartition(self.topics.project.name, 0)
         self._looked = False
+        self._ending = asyncio.Event()
+        self._parse_label = label_parser(settings.crowd_classes)
+        self._parse_task = task_parser(settings.crowd_classes)
+
+    def label_row(self, value: bytes) -> Row:
+        """The record of a label, or `BadRecord`."""
+        _, worker, _ = self._parse_label(value)
+        return Row(worker.encode(), value)
+
+    def task_row(self, value: bytes) -> Row:
+        """The record of what is said of a task, or `BadRecord`."""
+        return Row(self._parse_task(None, value)["task"].encode(), value)
 
     @property
     def why_not_readable(self) -> str | None:
@@ -55,24 +78,27 @@ class Session:
 
     async def run(self) -> None:
         """Read for ever, or until the project has other settings."""
-        followers = [
-            asyncio.create_task(follower.run())
-            for name, follower in self._followers.items()
-            if name != "labels"
-        ]
-        tasks = [
-            *followers,
-            asyncio.create_task(self._follow_labels()),
-            asyncio.create_task(self._look_for_ever()),
+        looking = asyncio.create_task(self._look_for_ever())
+        others = [
+            asyncio.create_task(work)
+            for work in (
+                *(each.run() for name, each in self._followers.items() if name != "labels"),
+                self._follow_labels(),
+                self.outbox.run(),
+                self.desk.run(),
+            )
         ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([looking, *others], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
+            self._ending.set()
+            # aiokafka 0.14 leaves a connection open if it is cancelled while it connects
+            await asyncio.wait([looking], timeout=LEAVE_SECONDS)
+            for task in (looking, *others):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(looking, *others, return_exceptions=True)
 
     async def _follow_labels(self) -> None:
         """Labels come last: nothing but the answers of a task is made of them."""
@@ -91,7 +117,7 @@ class Session:
         """Ask Kafka for the group and the flow; ends when the project has changed."""
         revision = await read_on(self._log, self._log_place, None)
         last: Revision | None = revision
-        while last == revision:
+        while last == revision and not self._ending.is_set():
             try:
                 await self._flow.tell(self.view.summary, await self._flow.group())
                 last = await read_on(self._log, self._log_place, last)
@@ -101,7 +127,7 @@ class Session:
             except KafkaError as error:
                 self.trouble = f"Kafka at {', '.join(self.settings.bootstrap_servers)}: {error}"
             self.view.refresh()
-            await asyncio.sleep(LOOK_SECONDS)
+            await wait_for(self._ending, LOOK_SECONDS)
 
 
 @asynccontextmanager
@@ -127,4 +153,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
         for name, (topic, take) in takes.items():
             reader = await enter(reading(settings, topic.name, from_start=True))
             followers[name] = Follower(name, reader, take)
-        yield Session(settings, view, followers, flow, log)
+        outbox = Outbox(settings, len(flow.votes.partitions))
+        assignments = await enter(reading(settings, topics.assignments.name, from_start=False))
+        desk = Desk(topics.requests.name, outbox, assignments)
+        yield Session(settings, view, followers, flow, log, outbox, desk)

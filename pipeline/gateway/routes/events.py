@@ -8,6 +8,7 @@ from aiohttp import web
 from pipeline.gateway.errors import unavailable
 from pipeline.gateway.projects import Project, Projects
 from pipeline.gateway.routing import Route
+from pipeline.gateway.waiting import wait_for
 
 TICK_SECONDS = 0.5
 HEARTBEAT_TICKS = 30
@@ -85,12 +86,3 @@ class Stream:
         if seen.values:
             events.append(b"event: posteriors\ndata: [%b]\n\n" % b",".join(seen.values))
         return events
-
-
-async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Wait until it is set, but not for longer."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
