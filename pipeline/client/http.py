@@ -94,7 +94,7 @@ class HttpTransport:
         again: bool = False,
         missing: bool = False,
     ) -> Any:
-        """The answer; a gateway that is busy, has no Kafka, or with `again` is away, is asked again.
+        """The answer; one that is busy, has no Kafka, or with `again` is away, is asked again.
 
         With `missing` the answer is None where there is no such thing.
         """
@@ -128,7 +128,7 @@ class HttpTransport:
         """What the gateway says, as an error."""
         try:
             said = loads(await response.read())
-            if problems := said.get("problems"):
+            if (problems := said.get("problems")) and response.url.path == "/labels":
                 return BadLabels([LabelProblem(each["index"], each["reason"]) for each in problems])
             text = str(said["error"])
         except (JSONDecodeError, AttributeError, KeyError, TypeError):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from weakref import WeakValueDictionary
 
 from aiokafka.errors import KafkaError
 from orjson import dumps
@@ -36,7 +35,6 @@ class KafkaTransport:
             raise ValueError(str(bad)) from None
         self._timeout = timeout
         self._connections = Connections(given, timeout)
-        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(self, labels: Sequence[Label]) -> list[Place]:
         """Check labels as the pipeline does, and put them on their topic, in portions."""
@@ -51,11 +49,10 @@ class KafkaTransport:
         return places
 
     async def next_task(self, worker: str) -> Assignment:
-        """Put a request on its topic, and wait for the assignment; one at a time for a worker."""
+        """Put a request on its topic, and wait for the assignment."""
         with self._translated():
             asker = await self._connections.asker()
-            turn = self._asking.setdefault(worker, asyncio.Lock())
-            async with turn, asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout):
                 answer = await asker.ask(worker)
         return Assignment(answer.task, answer.reason, answer.id, answer.expires_at)
 

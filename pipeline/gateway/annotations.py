@@ -4,9 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from aiokafka.errors import KafkaError
+
+from pipeline.kafka.errors import Refused
 from pipeline.label_studio.annotations import Annotations
 from pipeline.settings import Settings
 from pipeline.tools.annotations_follower import AnnotationsFollower, following_annotations
+
+PATIENCE_SECONDS = 10  # without any record, before Kafka is taken to be away
 
 
 class KnownAnnotations:
@@ -26,15 +31,14 @@ class KnownAnnotations:
         """All annotations that the topic has now; only one at a time may change them.
 
         Whoever takes them lets them learn what is sent. If that fails, they are read anew the next
-        time, for nobody knows what Kafka has of it. Raises `ClusterError` and `KafkaError`.
+        time, for nobody knows what Kafka has of it. Raises `ClusterError`.
         """
         async with self._turn:
             try:
                 if self._follower is None:
                     following = following_annotations(self._settings)
                     self._follower = await self._connection.enter_async_context(following)
-                async for _ in self._follower.catch_up():
-                    pass
+                await _catch_up(self._follower)
                 yield self._follower.known
             except BaseException:
                 await self.close()
@@ -45,3 +49,15 @@ class KnownAnnotations:
         self._follower = None
         connection, self._connection = self._connection, AsyncExitStack()
         await connection.aclose()
+
+
+async def _catch_up(follower: AnnotationsFollower) -> None:
+    """Read what there is; a Kafka that goes away meanwhile is not waited for."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS) as patience:
+            async for records in follower.catch_up():
+                if records:
+                    patience.reschedule(loop.time() + PATIENCE_SECONDS)
+    except (TimeoutError, KafkaError) as error:
+        raise Refused(f"Kafka does not answer: {error or 'no records'}") from None

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Sequence
 
 from aiohttp import web
-from aiokafka.errors import KafkaError
 from orjson import JSONDecodeError, dumps, loads
 
+from pipeline.gateway.body import JSON, read_body
 from pipeline.gateway.errors import Problem, unavailable
+from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.outbox import NotAcknowledged, Row
 from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
@@ -18,7 +19,6 @@ from pipeline.label_studio.annotations import Annotations
 from pipeline.label_studio.choices import Choices, label_map_of
 from pipeline.label_studio.events import Event, read_event
 from pipeline.label_studio.record import Record, encode_record
-from pipeline.topics import Topics
 
 log = logging.getLogger("sbic")
 
@@ -28,8 +28,9 @@ MENDED_BY = "sbic import label-studio EXPORT.json mends it"
 class LabelStudioRoutes:
     """The webhook. Label Studio posts once and never again, so what is lost is logged."""
 
-    def __init__(self, projects: Projects) -> None:
+    def __init__(self, projects: Projects, metrics: Metrics) -> None:
         self.projects = projects
+        self.metrics = metrics
 
     def routes(self) -> Sequence[Route]:
         """All of them."""
@@ -39,22 +40,39 @@ class LabelStudioRoutes:
         """Answered when Kafka has acknowledged what the event comes to."""
         session = self.projects.of(request).session
         try:
-            event = read_event(await _body(request), _choices(request, session))
+            event = read_event(loads(await read_body(request, JSON)), _choices(request, session))
+        except JSONDecodeError as error:
+            raise Problem(400, f"the body is not JSON: {error}") from None
         except label_studio.Problem as problem:
             log.warning("a webhook of Label Studio is refused: %s; %s", problem, MENDED_BY)
-            raise Problem(422, str(problem), problems=[{"index": 0, "reason": str(problem)}]) from None
+            raise Problem(
+                422, str(problem), problems=[{"index": 0, "reason": str(problem)}]
+            ) from None
         try:
             return await self._take(session, event)
-        except (ClusterError, KafkaError, NotAcknowledged) as error:
+        except (ClusterError, NotAcknowledged) as error:
             log.warning("a webhook of Label Studio is lost: %s; %s", error, MENDED_BY)
             raise unavailable(str(error)) from None
 
     async def _take(self, session: Session, event: Event) -> web.Response:
         if not event.updated and not event.deleted:  # what is new needs nothing that is known
-            return await _sent(session, [Record.of(created) for created in event.created])
+            return await self._send(session, [Record.of(created) for created in event.created])
         async with session.annotations.up_to_date() as known:
             records, unknown = _records(known, event)
-            return await _sent(session, records, unknown)
+            return await self._send(session, records, unknown)
+
+    async def _send(
+        self, session: Session, records: Sequence[Record], unknown: Sequence[int] = ()
+    ) -> web.Response:
+        rows = [Row(record.slot[1].encode(), encode_record(record)) for record in records]
+        places = await session.outbox.send(session.topics.labels.name, rows) if rows else []
+        self.metrics.sent("labels", len(places))
+        answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
+        if unknown:
+            listed = ", ".join(map(str, unknown[:10])) + (", ..." if unknown[10:] else "")
+            log.warning("Label Studio has deleted annotations that are not here: %s", listed)
+            answer["unknown"] = list(unknown)
+        return json(dumps(answer))
 
 
 def _choices(request: web.Request, session: Session) -> Choices:
@@ -62,13 +80,6 @@ def _choices(request: web.Request, session: Session) -> Choices:
     label_map = request.query.get("map")
     labels = {} if label_map is None else label_map_of(label_map, classes)
     return Choices(classes, request.query.get("control"), labels)
-
-
-async def _body(request: web.Request) -> object:
-    try:
-        return loads(await request.read())
-    except JSONDecodeError as error:
-        raise Problem(400, f"the body is not JSON: {error}") from None
 
 
 def _records(known: Annotations, event: Event) -> tuple[list[Record], list[int]]:
@@ -90,21 +101,6 @@ def _learned(known: Annotations, records: list[Record]) -> list[Record]:
     for record in records:
         known.learn(record)
     return records
-
-
-async def _sent(
-    session: Session, records: Sequence[Record], unknown: Sequence[int] = ()
-) -> web.Response:
-    rows = [Row(record.slot[1].encode(), encode_record(record)) for record in records]
-    places = await session.outbox.send(Topics(session.settings).labels.name, rows) if rows else []
-    answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
-    if unknown:
-        log.warning(
-            "Label Studio has deleted annotations that the labels topic does not have: %s",
-            ", ".join(map(str, unknown[:10])) + (", ..." if unknown[10:] else ""),
-        )
-        answer["unknown"] = list(unknown)
-    return json(dumps(answer))
 
 
 OPERATION = {
