@@ -10,6 +10,7 @@ from pipeline.gateway.gate import Gate
 from pipeline.gateway.guard import Guard
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.projects import Projects
+from pipeline.gateway.routes.description import DescriptionRoutes
 from pipeline.gateway.routes.events import EventRoutes
 from pipeline.gateway.routes.health import HealthRoutes
 from pipeline.gateway.routes.label_studio import LabelStudioRoutes
@@ -44,6 +45,7 @@ def gateway_app(
 ) -> web.Application:
     """An application that answers about these projects; `stopping` ends its streams."""
     every = [route for some in subjects(projects, metrics, stopping) for route in some.routes()]
+    every += DescriptionRoutes(every).routes()
     gate = Gate({route.handler: route for route in every}, Guard(config), metrics)
     app = web.Application(middlewares=[gate.pass_through], client_max_size=MAX_BODY_BYTES)
     app.on_response_prepare.append(gate.dress)

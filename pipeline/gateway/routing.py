@@ -1,7 +1,7 @@
 """A route: where it is, what answers it, and how `/openapi.json` describes it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -13,14 +13,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Route:
     """One method of one path.
 
-    `operation` is the OpenAPI operation, without what all have in common: see
-    `pipeline.gateway.openapi`. An open route needs no token.
+    `operation` is the OpenAPI operation, made by `pipeline.gateway.describing`. An open route needs
+    no token.
     """
 
     method: str
     path: str
     handler: Handler
-    operation: Mapping[str, Any] = field(default_factory=dict)
+    operation: Mapping[str, Any]
     is_open: bool = False
 
 

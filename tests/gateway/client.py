@@ -14,6 +14,7 @@ from pipeline.gateway.config import GatewayConfig
 from pipeline.gateway.server import serving
 from pipeline.project.given import Given
 from pipeline.settings import Settings
+from tests.gateway.contract import Contract
 
 TOKEN = "a-token-for-the-tests"
 
@@ -27,7 +28,10 @@ class Answer(NamedTuple):
 class Client:
     """Asks one gateway."""
 
-    def __init__(self, url: str, http: ClientSession, projects: Sequence[Settings]) -> None:
+    def __init__(
+        self, url: str, http: ClientSession, projects: Sequence[Settings], contract: Contract
+    ) -> None:
+        self.contract = contract
         self.url = url
         self.http = http
         self.projects = projects
@@ -49,8 +53,10 @@ class Client:
             method, self.url + path, data=body and BytesIO(body), headers=headers
         ) as found:
             text = await found.read()
-            is_json = found.content_type == "application/json"
-            return Answer(found.status, loads(text) if is_json else text, dict(found.headers))
+            kind = found.content_type
+            body = loads(text) if kind == "application/json" else text
+            self.contract.check(method, path, found.status, kind, body)
+            return Answer(found.status, body, dict(found.headers))
 
     async def until(
         self, path: str, is_so: Callable[[Answer], bool], deadline: float = 60
@@ -70,5 +76,9 @@ class Client:
 async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncIterator[Client]:
     """A gateway that serves these projects; it may not be ready yet."""
     given = [Given.of(settings) for settings in projects]
-    async with serving(GatewayConfig(port=0, **config), given) as url, ClientSession() as http:
-        yield Client(url, http, projects)
+    made = GatewayConfig(port=0, **config)
+    token = {"Authorization": f"Bearer {made.tokens[0]}"} if made.tokens else {}
+    async with serving(made, given) as url, ClientSession() as http:
+        async with http.get(f"{url}/openapi.json", headers=token) as document:
+            contract = Contract(await document.json())
+        yield Client(url, http, projects, contract)

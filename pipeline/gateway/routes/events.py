@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from pipeline.gateway.describing import PROJECT, STRING, operation
 from pipeline.gateway.errors import unavailable
 from pipeline.gateway.projects import Project, Projects
 from pipeline.gateway.routing import Route
@@ -13,6 +14,15 @@ from pipeline.gateway.waiting import wait_for
 TICK_SECONDS = 0.5
 HEARTBEAT_TICKS = 30
 MOST_STREAMS = 200
+
+EVENTS = operation(
+    "Server-sent events: `status` with the status when it has changed, and `posteriors` with the "
+    "last 20 that have, at most twice a second; a comment every 15 seconds.",
+    STRING,
+    PROJECT,
+    errors=(404, 503),
+    kind="text/event-stream",
+)
 
 
 class EventRoutes:
@@ -25,7 +35,7 @@ class EventRoutes:
 
     def routes(self) -> Sequence[Route]:
         """All of them."""
-        return [Route("GET", "/events", self.events)]
+        return [Route("GET", "/events", self.events, EVENTS)]
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """A stream that ends when the client leaves, or the gateway stops."""

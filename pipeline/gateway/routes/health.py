@@ -7,10 +7,16 @@ from aiohttp import web
 from orjson import dumps
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from pipeline.gateway.describing import STRING, operation, record
 from pipeline.gateway.errors import unavailable
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
+
+STATE = record(status=STRING)
+HEALTH = operation("The gateway runs.", STATE)
+READY = operation("Everything can be asked for.", STATE, errors=(503,))
+METRICS = operation("Metrics of this gateway, for Prometheus.", STRING, kind="text/plain")
 
 
 class HealthRoutes:
@@ -24,9 +30,9 @@ class HealthRoutes:
     def routes(self) -> Sequence[Route]:
         """All of them."""
         return [
-            Route("GET", "/healthz", self.healthz, is_open=True),
-            Route("GET", "/readyz", self.readyz, is_open=True),
-            Route("GET", "/metrics", self.serve_metrics),
+            Route("GET", "/healthz", self.healthz, HEALTH, is_open=True),
+            Route("GET", "/readyz", self.readyz, READY, is_open=True),
+            Route("GET", "/metrics", self.serve_metrics, METRICS),
         ]
 
     async def healthz(self, _request: web.Request) -> web.Response:

@@ -6,6 +6,7 @@ from aiohttp import web
 from orjson import dumps
 
 from pipeline.gateway.body import JSON, parsed, read_body
+from pipeline.gateway.describing import PROJECT, STRING, array, nullable, operation, record, ref
 from pipeline.gateway.errors import unavailable
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.outbox import NotAcknowledged
@@ -15,6 +16,14 @@ from pipeline.hints import command
 from pipeline.records.requests import encode_request, parse_request
 
 NOBODY = ("Empty", "Dead")  # states of a group without members, in Kafka's words
+
+NEXT = operation(
+    "Tasks for a worker; where there are fewer than asked for, `reason` says why.",
+    record(assignments=array(ref("Assignment")), reason=nullable(STRING)),
+    PROJECT,
+    body={JSON: ref("Request")},
+    errors=(404, 408, 413, 415, 422, 503),
+)
 
 
 class NextRoutes:
@@ -26,7 +35,7 @@ class NextRoutes:
 
     def routes(self) -> Sequence[Route]:
         """All of them."""
-        return [Route("POST", "/next", self.next)]
+        return [Route("POST", "/next", self.next, NEXT)]
 
     async def next(self, request: web.Request) -> web.Response:
         """The assignments of a worker, or why there are none."""

@@ -5,8 +5,52 @@ from collections.abc import Sequence
 from aiohttp import web
 from orjson import dumps
 
+from pipeline.gateway.describing import (
+    INTEGER,
+    NUMBER,
+    PROJECT,
+    STRING,
+    array,
+    nullable,
+    operation,
+    record,
+    ref,
+)
 from pipeline.gateway.projects import Project, Projects
 from pipeline.gateway.routing import Route, json
+
+STATUS = operation(
+    "How the project is doing, as `sbic status --json` prints it.",
+    ref("Status"),
+    PROJECT,
+    errors=(404, 503),
+)
+POINT = record(at=INTEGER, labels=INTEGER, expected_wrong=NUMBER, open=INTEGER, closed=INTEGER)
+HISTORY = operation(
+    "How it went since this gateway was started, in at most 500 points.",
+    record(points=array(POINT, maxItems=500)),
+    PROJECT,
+    errors=(404, 503),
+)
+CONFIDENCE = operation(
+    "How many predictions are how probable, in 20 bins from 0 to 1, of tasks with labels but gold; "
+    "and milliseconds from a label to its posterior, of the last ten minutes.",
+    record(
+        bins=array(INTEGER, minItems=20, maxItems=20),
+        latency=record(median_ms=nullable(NUMBER), p99_ms=nullable(NUMBER)),
+    ),
+    PROJECT,
+    errors=(404, 503),
+)
+LISTED = record(
+    prefix=STRING,
+    classes=nullable(array({"type": ["integer", "string"]})),
+    algorithm=nullable(STRING),
+)
+PROJECTS = operation(
+    "The projects that are served here; classes are null while Kafka is away.",
+    record(projects=array(LISTED), default=STRING),
+)
 
 
 class StatusRoutes:
@@ -18,10 +62,10 @@ class StatusRoutes:
     def routes(self) -> Sequence[Route]:
         """All of them."""
         return [
-            Route("GET", "/status", self.status),
-            Route("GET", "/history", self.history),
-            Route("GET", "/confidence", self.confidence),
-            Route("GET", "/projects", self.all_projects),
+            Route("GET", "/status", self.status, STATUS),
+            Route("GET", "/history", self.history, HISTORY),
+            Route("GET", "/confidence", self.confidence, CONFIDENCE),
+            Route("GET", "/projects", self.all_projects, PROJECTS),
         ]
 
     async def status(self, request: web.Request) -> web.Response:

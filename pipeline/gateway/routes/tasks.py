@@ -5,10 +5,42 @@ from collections.abc import Sequence
 from aiohttp import web
 from orjson import dumps
 
+from pipeline.gateway.describing import (
+    NUMBER,
+    PAGE,
+    PROJECT,
+    STRING,
+    array,
+    in_path,
+    nullable,
+    operation,
+    query,
+    record,
+    ref,
+)
 from pipeline.gateway.errors import Problem
 from pipeline.gateway.parameters import cursor_of, limit_of, order_of
 from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
+
+PAGE_OF_TASKS = operation(
+    "A page of tasks: the least certain first (disputed; of those with two labels or more), what "
+    "changed last (recent), or the surest predictions (confidence).",
+    record(tasks=array(ref("Posterior")), next=nullable(STRING)),
+    query("order", "Which first.", {"enum": ["disputed", "recent", "confidence"]}),
+    *PAGE,
+    PROJECT,
+    errors=(400, 404, 503),
+)
+ANSWER = record(worker=STRING, label={"type": ["integer", "string"]}, accuracy=nullable(NUMBER))
+ONE_TASK = operation(
+    "What is known of a task, and the labels that stand, each with its worker's accuracy; null "
+    "until the gateway has read all labels.",
+    {"allOf": [ref("Posterior"), record(answers=nullable(array(ANSWER)))]},
+    in_path("task", "The id of the task."),
+    PROJECT,
+    errors=(404, 503),
+)
 
 
 class TaskRoutes:
@@ -20,8 +52,8 @@ class TaskRoutes:
     def routes(self) -> Sequence[Route]:
         """All of them."""
         return [
-            Route("GET", "/tasks", self.page),
-            Route("GET", "/tasks/{task}", self.one),
+            Route("GET", "/tasks", self.page, PAGE_OF_TASKS),
+            Route("GET", "/tasks/{task}", self.one, ONE_TASK),
         ]
 
     async def page(self, request: web.Request) -> web.Response:

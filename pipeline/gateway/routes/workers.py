@@ -5,10 +5,39 @@ from collections.abc import Sequence
 from aiohttp import web
 from orjson import dumps
 
+from pipeline.gateway.describing import (
+    PAGE,
+    PROJECT,
+    STRING,
+    array,
+    in_path,
+    nullable,
+    operation,
+    query,
+    record,
+    ref,
+)
 from pipeline.gateway.errors import Problem
 from pipeline.gateway.parameters import cursor_of, limit_of, order_of
 from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
+
+PAGE_OF_WORKERS = operation(
+    "A page of workers: by the lower end of their interval (best), by the upper end (worst), or "
+    "by how many labels they have given (labels).",
+    record(workers=array(ref("Worker")), next=nullable(STRING)),
+    query("order", "Who first.", {"enum": ["best", "worst", "labels"]}),
+    *PAGE,
+    PROJECT,
+    errors=(400, 404, 503),
+)
+ONE_WORKER = operation(
+    "What is known of a worker.",
+    ref("Worker"),
+    in_path("worker", "The id of the worker."),
+    PROJECT,
+    errors=(404, 503),
+)
 
 
 class WorkerRoutes:
@@ -20,8 +49,8 @@ class WorkerRoutes:
     def routes(self) -> Sequence[Route]:
         """All of them."""
         return [
-            Route("GET", "/workers", self.page),
-            Route("GET", "/workers/{worker}", self.one),
+            Route("GET", "/workers", self.page, PAGE_OF_WORKERS),
+            Route("GET", "/workers/{worker}", self.one, ONE_WORKER),
         ]
 
     async def page(self, request: web.Request) -> web.Response:

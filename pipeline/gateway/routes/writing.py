@@ -5,6 +5,15 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from pipeline.gateway.body import JSON, LINES, parsed, read_body, values_in
+from pipeline.gateway.describing import (
+    PROJECT,
+    STRING,
+    Schema,
+    array,
+    operation,
+    record,
+    ref,
+)
 from pipeline.gateway.errors import Problem, unavailable
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.outbox import NotAcknowledged, Place, Row
@@ -12,6 +21,30 @@ from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
 from pipeline.gateway.session import Session
 from pipeline.topics import Topic
+
+PLACES = array(ref("Place"))
+WRITING_ERRORS = (400, 404, 408, 413, 415, 422, 503)
+
+
+def one_or_more(name: str) -> dict[str, Schema]:
+    """A body with records of a kind."""
+    return {JSON: {"anyOf": [ref(name), array(ref(name))]}, LINES: STRING}
+
+
+LABELS = operation(
+    "Send labels; answered when Kafka has all of them, with the place of each.",
+    record(labels=PLACES),
+    PROJECT,
+    body=one_or_more("Label"),
+    errors=WRITING_ERRORS,
+)
+TASKS = operation(
+    "Say something of tasks; answered when Kafka has all of it, with the place of each.",
+    record(tasks=PLACES),
+    PROJECT,
+    body=one_or_more("Task"),
+    errors=WRITING_ERRORS,
+)
 
 
 class WritingRoutes:
@@ -24,8 +57,8 @@ class WritingRoutes:
     def routes(self) -> Sequence[Route]:
         """All of them."""
         return [
-            Route("POST", "/labels", self.labels),
-            Route("POST", "/tasks", self.tasks),
+            Route("POST", "/labels", self.labels, LABELS),
+            Route("POST", "/tasks", self.tasks, TASKS),
         ]
 
     async def labels(self, request: web.Request) -> web.Response:
