@@ -7,6 +7,7 @@ from aiohttp import web
 from orjson import JSONDecodeError, dumps, loads
 
 from pipeline.gateway.body import JSON, read_body
+from pipeline.gateway.describing import INTEGER, PROJECT, STRING, array, operation, query, ref
 from pipeline.gateway.errors import Problem, unavailable
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.outbox import NotAcknowledged, Row
@@ -24,6 +25,22 @@ log = logging.getLogger("sbic")
 
 MENDED_BY = "sbic import label-studio EXPORT.json mends it"
 
+HOOK = operation(
+    "A webhook of Label Studio: annotations created, updated and deleted become labels; other "
+    "actions are accepted and ignored. `unknown` has the ids of deleted annotations that are not "
+    "in the labels topic.",
+    {
+        "type": "object",
+        "required": ["labels"],
+        "properties": {"labels": array(ref("Place")), "unknown": array(INTEGER)},
+    },
+    PROJECT,
+    query("control", "The control whose choices are labels; without it, the only one.", STRING),
+    query("map", "Labels that choices stand for, such as `Yes:1,No:-1,Unsure:0`.", STRING),
+    body={JSON: {"type": "object", "required": ["action"], "properties": {"action": STRING}}},
+    errors=(400, 404, 408, 413, 415, 422, 503),
+)
+
 
 class LabelStudioRoutes:
     """The webhook. Label Studio posts once and never again, so what is lost is logged."""
@@ -34,7 +51,7 @@ class LabelStudioRoutes:
 
     def routes(self) -> Sequence[Route]:
         """All of them."""
-        return [Route("POST", "/hooks/label-studio", self.hook, OPERATION)]
+        return [Route("POST", "/hooks/label-studio", self.hook, HOOK)]
 
     async def hook(self, request: web.Request) -> web.Response:
         """Answered when Kafka has acknowledged what the event comes to."""
@@ -101,11 +118,3 @@ def _learned(known: Annotations, records: list[Record]) -> list[Record]:
     for record in records:
         known.learn(record)
     return records
-
-
-OPERATION = {
-    "summary": "A webhook of Label Studio: annotations become labels",
-    "description": "Created, updated and deleted annotations become labels, other answers and "
-    "labels taken back; other actions are accepted and ignored. `unknown` has the ids of deleted "
-    "annotations that the labels topic does not have.",
-}
