@@ -144,10 +144,10 @@ async def test_what_cannot_be_a_label_is_refused(
 
 async def test_a_label_from_label_studio_is_counted_and_taken_back(gateway: Client) -> None:
     """Through the whole pipeline."""
-    hook = Hook(gateway, gateway.projects[1])
-    await hook.say(webhook("ANNOTATION_CREATED", hook.given(0, "cat")))
+    hook = Hook(gateway, gateway.projects[0])
+    await hook.say(webhook("ANNOTATION_CREATED", hook.given(0, "1")))
     path = f"/tasks/{hook.task}?project={hook.settings.prefix}"
     counted = await gateway.until(path, lambda answer: answer.status == 200)
-    assert (counted.json["prediction"], counted.json["labels"]) == ("cat", 1)
+    assert (counted.json["prediction"], counted.json["labels"]) == (1, 1)
     await hook.say(deletion(hook.id))
     await gateway.until(path, lambda answer: answer.json["labels"] == 0)
