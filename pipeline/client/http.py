@@ -12,6 +12,7 @@ from orjson import JSONDecodeError, dumps, loads
 from yarl import URL
 
 from pipeline.client.errors import BadLabels, ClientError, LabelProblem, NotAllowed, Unreachable
+from pipeline.client.events import events
 from pipeline.client.transport import Assignment, Label, Place, Posterior
 
 LABELS_AT_ONCE = 500
@@ -61,15 +62,10 @@ class HttpTransport:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[AsyncIterator[Posterior]]:
-        """GET /events."""
-        timeout = ClientTimeout(total=None, sock_connect=self._timeout, sock_read=SILENT_SECONDS)
-        try:
-            async with self._session().get(self._url("/events"), timeout=timeout) as response:
-                if response.status != 200:
-                    raise await self._refusal(response)
-                yield self._posteriors(response)
-        except (AiohttpError, TimeoutError) as error:
-            raise self._unreachable(error) from None
+        """GET /events; a gateway that is not ready yet is asked again."""
+        silent = ClientTimeout(total=None, sock_connect=self._timeout, sock_read=SILENT_SECONDS)
+        async with await self._open("GET", "/events", again=True, stream=silent) as response:
+            yield self._posteriors(response)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -78,8 +74,7 @@ class HttpTransport:
 
     def _session(self) -> ClientSession:
         if self._opened is None:  # here, since it belongs to the loop that is running
-            timeout = ClientTimeout(total=self._timeout)
-            self._opened = ClientSession(headers=self._headers, timeout=timeout)
+            self._opened = ClientSession(headers=self._headers)
         return self._opened
 
     def _url(self, path: str) -> URL:
@@ -94,32 +89,55 @@ class HttpTransport:
         again: bool = False,
         missing: bool = False,
     ) -> Any:
-        """The answer; one that is busy, has no Kafka, or with `again` is away, is asked again.
+        """The JSON that is answered; with `missing`, None where there is no such task."""
+        async with await self._open(method, path, body, again=again, missing=missing) as response:
+            if response.status == 404:
+                return None
+            try:
+                return loads(await response.read())
+            except JSONDecodeError as error:
+                raise self._unreachable(error) from None
 
-        With `missing` the answer is None where there is no such thing.
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        again: bool,
+        missing: bool = False,
+        stream: ClientTimeout | None = None,
+    ) -> ClientResponse:
+        """A good answer: read, but for a stream with such a timeout.
+
+        A gateway that is busy, or has no Kafka, is asked again until the time is over; with `again`
+        also one that has perhaps taken the request and not answered.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
         while True:
-            problem: ClientError
             try:
-                async with self._session().request(
+                response = await self._session().request(
                     method,
                     self._url(path),
                     data=body,
                     headers={"Content-Type": "application/json"} if body else None,
                     allow_redirects=False,
-                ) as response:
-                    if response.status == 200:
-                        return loads(await response.read())
-                    problem = await self._refusal(response)
-                    if response.status == 404 and missing and "no such task" in str(problem):
-                        return None
-                    if response.status not in (429, 503):
-                        raise problem
-            except (AiohttpError, TimeoutError, JSONDecodeError) as error:
-                problem = self._unreachable(error)
+                    timeout=stream or ClientTimeout(total=self._timeout),
+                )
+                if not stream or response.status != 200:
+                    await response.read()
+            except (AiohttpError, TimeoutError) as error:
+                problem: ClientError = self._unreachable(error)
                 if not again and not isinstance(error, ClientConnectorError):
                     raise problem from None
+            else:
+                if response.status == 200:
+                    return response
+                problem = await self._refusal(response)
+                if response.status == 404 and missing and "no such task" in str(problem):
+                    return response
+                if response.status not in (429, 503):
+                    raise problem
             if asyncio.get_running_loop().time() + WAIT_SECONDS > deadline:
                 raise problem
             await asyncio.sleep(WAIT_SECONDS)
@@ -128,7 +146,7 @@ class HttpTransport:
         """What the gateway says, as an error."""
         try:
             said = loads(await response.read())
-            if (problems := said.get("problems")) and response.url.path == "/labels":
+            if (problems := said.get("problems")) and response.url.path.endswith("/labels"):
                 return BadLabels([LabelProblem(each["index"], each["reason"]) for each in problems])
             text = str(said["error"])
         except (JSONDecodeError, AttributeError, KeyError, TypeError):
@@ -143,14 +161,13 @@ class HttpTransport:
         return Unreachable(f"no answer of a gateway at {self._address} ({reason}); is it running?")
 
     async def _posteriors(self, response: ClientResponse) -> AsyncIterator[Posterior]:
-        kind = ""
-        async for line in response.content:
-            name, _, value = line.decode().rstrip("\r\n").partition(": ")
-            if name == "event":
-                kind = value
-            elif name == "data" and kind == "posteriors":
-                for posterior in loads(value):
-                    yield posterior
+        try:
+            async for event in events(response.content.iter_any()):
+                if event.kind == "posteriors":
+                    for posterior in loads(event.data):
+                        yield posterior
+        except (AiohttpError, TimeoutError, ValueError) as error:
+            raise self._unreachable(error) from None
         raise Unreachable(f"the gateway at {self._address} has ended the stream of events")
 
 

@@ -34,7 +34,7 @@ class KafkaTransport:
         except BadSetting as bad:
             raise ValueError(str(bad)) from None
         self._timeout = timeout
-        self._connections = Connections(given, timeout)
+        self._connections = Connections(given)
 
     async def send(self, labels: Sequence[Label]) -> list[Place]:
         """Check labels as the pipeline does, and put them on their topic, in portions."""
@@ -43,10 +43,22 @@ class KafkaTransport:
             sending = await self._connections.sending()
             for start in range(0, len(labels), LABELS_AT_ONCE):
                 portion = checked(sending, labels[start : start + LABELS_AT_ONCE], start)
+                places += await self._acknowledged(sending, portion)
+        return places
+
+    async def _acknowledged(
+        self, sending: Sending, portion: Sequence[tuple[str, bytes]]
+    ) -> list[Place]:
+        try:
+            async with asyncio.timeout(self._timeout):
                 on_their_way = [await sending.send(*each) for each in portion]
                 acknowledged = await asyncio.gather(*on_their_way)
-                places += [Place(sent.partition, sent.offset) for sent in acknowledged]
-        return places
+        except TimeoutError:
+            raise Unreachable(
+                f"Kafka at {self._address} has not acknowledged the labels in {self._timeout:g} "
+                "seconds; to send them again is safe"
+            ) from None
+        return [Place(sent.partition, sent.offset) for sent in acknowledged]
 
     async def next_task(self, worker: str) -> Assignment:
         """Put a request on its topic, and wait for the assignment."""

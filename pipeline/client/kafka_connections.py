@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import RecordMetadata
 
 from pipeline.client.kafka_posteriors import PartitionPosteriors
@@ -19,6 +19,7 @@ from pipeline.records.labels import CodedLabel, label_parser
 from pipeline.settings import Settings
 from pipeline.tools.asking import Asker, asking
 from pipeline.tools.reading import reading
+from pipeline.tools.sending import LabelSender, sending
 from pipeline.topics import Topics
 
 T = TypeVar("T")
@@ -28,25 +29,22 @@ T = TypeVar("T")
 class Sending:
     """What it takes to check labels and to put them on their topic."""
 
-    producer: AIOKafkaProducer
+    sender: LabelSender
     parse: Callable[[bytes], CodedLabel]
-    topic: str
-    partitions: int
 
     async def send(self, worker: str, value: bytes) -> "asyncio.Future[RecordMetadata]":
         """Put a label on its way; the result is Kafka's acknowledgement."""
         key = worker.encode()
-        place = partition_of(key, self.partitions)
-        sent = await self.producer.send(self.topic, value, key=key, partition=place)
+        place = partition_of(key, self.sender.partitions)
+        sent = await self.sender.producer.send(self.sender.topic, value, key=key, partition=place)
         return cast("asyncio.Future[RecordMetadata]", sent)
 
 
 class Connections:
     """Whatever a client has opened; what failed to open is tried again the next time."""
 
-    def __init__(self, given: Given, timeout: float) -> None:
+    def __init__(self, given: Given) -> None:
         self._given = given
-        self._timeout = timeout
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._opened: dict[object, object] = {}
@@ -63,18 +61,11 @@ class Connections:
 
     async def sending(self) -> Sending:
         """A producer of labels."""
-        settings, partitions = await self.settings(), await self.partitions()
+        settings = await self.settings()
 
         async def opened() -> Sending:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=settings.bootstrap_servers,
-                enable_idempotence=True,
-                acks="all",
-                request_timeout_ms=int(self._timeout * 1000),
-            )
-            await self._stack.enter_async_context(connected(producer, settings))
-            parse = label_parser(settings.crowd_classes)
-            return Sending(producer, parse, Topics(settings).labels.name, partitions)
+            sender = await self._stack.enter_async_context(sending(settings))
+            return Sending(sender, label_parser(settings.crowd_classes))
 
         return await self._once("sending", opened)
 

@@ -1,16 +1,11 @@
 """Brings the labels topic to what an export of Label Studio says; what it has is not sent again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from aiokafka import AIOKafkaProducer
-
-from pipeline.kafka.admin import partitions_of
-from pipeline.kafka.connection import connected
 from pipeline.label_studio.annotation import Annotation
 from pipeline.label_studio.annotations import Annotations
 from pipeline.label_studio.choices import Choices
@@ -20,7 +15,7 @@ from pipeline.partitioner import partition_of
 from pipeline.progress import progress
 from pipeline.settings import Settings
 from pipeline.tools.annotations_follower import AnnotationsFollower, following_annotations
-from pipeline.topics import Topics
+from pipeline.tools.sending import LabelSender, sending
 
 AT_ONCE = 5000
 
@@ -72,9 +67,9 @@ async def import_annotations(
             for _ in changes:
                 pass
             return
-        async with _sending(settings) as sender:
+        async with sending(settings) as sender:
             while portion := list(islice(changes, AT_ONCE)):
-                await sender.send(portion)
+                await _send(sender, portion)
                 done.labels += len(portion)
 
 
@@ -112,36 +107,13 @@ def _learned(known: Annotations, records: Iterable[Record]) -> Iterator[Record]:
         yield record
 
 
-class _Sender:
-    """An idempotent producer: Kafka has each record once, each worker's in the order sent."""
-
-    def __init__(self, producer: AIOKafkaProducer, topic: str, partitions: int) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._partitions = partitions
-
-    async def send(self, records: Iterable[Record]) -> None:
-        """Send records, and return when Kafka has them."""
-        acknowledgements = []
-        for record in records:
-            key = record.slot[1].encode()
-            place = partition_of(key, self._partitions)
-            value = encode_record(record)
-            sent = await self._producer.send(self._topic, value, key=key, partition=place)
-            acknowledgements.append(sent)
-        await asyncio.gather(*acknowledgements)
-
-
-@asynccontextmanager
-async def _sending(settings: Settings) -> AsyncIterator[_Sender]:
-    topic = Topics(settings).labels.name
-    partitions = await partitions_of(settings, topic)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
-        enable_idempotence=True,
-        acks="all",
-        linger_ms=5,
-        max_batch_size=1 << 18,
-    )
-    async with connected(producer, settings):
-        yield _Sender(producer, topic, partitions)
+async def _send(sender: LabelSender, records: Iterable[Record]) -> None:
+    """Send records, each worker's in this order, and return when Kafka has them."""
+    acknowledgements = []
+    for record in records:
+        key = record.slot[1].encode()
+        place = partition_of(key, sender.partitions)
+        value = encode_record(record)
+        sent = await sender.producer.send(sender.topic, value, key=key, partition=place)
+        acknowledgements.append(sent)
+    await asyncio.gather(*acknowledgements)
