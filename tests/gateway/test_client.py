@@ -18,6 +18,9 @@ from pipeline.client import (
     TimedOut,
     Unreachable,
 )
+from pipeline.gateway.config import GatewayConfig
+from pipeline.gateway.server import serving
+from pipeline.project.given import Given
 from tests.gateway import client as gateways
 
 Way = dict[str, Any]
@@ -156,6 +159,19 @@ async def test_without_the_token_nothing_is_answered(gateway: gateways.Client) -
                 pass
         # a gateway that is not ready yet is asked again
         assert await client.posterior(unique("none")) is None
+
+
+async def test_labels_wait_for_a_gateway_that_starts(gateway: gateways.Client) -> None:
+    settings, task, port = gateway.projects[0], unique("early"), free_port()
+    async with AsyncClient(f"http://127.0.0.1:{port}") as client:
+        sending = asyncio.create_task(client.send(label(task, "ann")))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await asyncio.shield(sending)
+        async with serving(GatewayConfig(port=port), [Given.of(settings)]):
+            posterior = await client.posterior(task, counting=await sending)
+    assert posterior
+    assert posterior["labels"] == 1
 
 
 async def test_a_project_that_the_gateway_does_not_serve_is_not_an_unknown_task(

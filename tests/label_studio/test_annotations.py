@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -50,33 +51,34 @@ class LabelStudio:
         return {each.slot: each.label for each in by_age if each.label != 0}
 
 
-names = some.integers(1, 5)
+kinds = some.sampled_from(["create", "update", "change hands", "delete", "post again"])
 workers = some.sampled_from(["ann", "bob"])
 labels = some.sampled_from(["cat", "dog", "bird", 0])
 repeats_of = some.sampled_from(["first", "last"])
 changes = some.lists(
-    some.tuples(some.sampled_from(["write", "delete", "touch"]), names, workers, labels),
+    some.tuples(kinds, some.integers(0, 5), workers, labels),
     max_size=25,
 )
 
 
 def happens(studio: LabelStudio, change: Change, *, heard: bool = True) -> None:
     """One change in Label Studio; ids are given in order and never again."""
-    what, name, worker, label = change
-    if what == "write":
-        if name not in studio.exists:
-            name = 100 + studio.clock
-        written = studio.write(name, worker, label)
+    what, which, worker, label = change
+    if what == "create" or not studio.exists:
+        name = 1 + studio.clock
+    else:
+        name = sorted(studio.exists)[which % len(studio.exists)]
+    if what == "delete":
+        studio.exists.pop(name, None)
         if heard:
-            studio.send(studio.known.given(written))
-    elif studio.exists:
-        name = sorted(studio.exists)[name % len(studio.exists)]
-        if what == "delete":
-            del studio.exists[name]
-            if heard:
-                studio.send(studio.known.deleted(name) or [])
-        elif heard:  # posted again, as it is
-            studio.send(studio.known.given(studio.exists[name]))
+            studio.send(studio.known.deleted(name) or [])
+        return
+    if what == "update":
+        worker = studio.exists[name].slot[1] if name in studio.exists else worker
+    if what != "post again" or name not in studio.exists:
+        studio.write(name, worker, label)
+    if heard:
+        studio.send(studio.known.given(studio.exists[name]))
 
 
 @given(changes, repeats_of)
@@ -137,6 +139,17 @@ def test_the_topic_says_it_all_whichever_partition_is_read_first(
         assert restored.given(annotation) == []
     for name in restored.ids():
         assert restored.deleted(name) == studio.known.deleted(name)
+
+
+@pytest.mark.parametrize("repeats", ["first", "last"])
+def test_annotations_without_a_time_are_not_sent_again_either(repeats: Repeats) -> None:
+    known = Annotations(repeats)
+    both = [Annotation(name, ("5", "ann"), label, 0) for name, label in ((1, "cat"), (2, "dog"))]
+    for _ in range(2):
+        sent = [record for annotation in both for record in known.given(annotation)]
+        for record in sent:
+            known.learn(record)
+    assert sent == []
 
 
 def test_what_is_older_than_the_topic_changes_nothing() -> None:
