@@ -2,7 +2,8 @@
 
 import asyncio
 
-from pipeline.gateway.outbox import NotAcknowledged, Outbox, Row
+from pipeline.gateway.lane import Row
+from pipeline.gateway.outbox import NotAcknowledged, Outbox
 from pipeline.tools.open_requests import At, OpenRequests, Record
 from pipeline.tools.reading import Reader
 

@@ -39,6 +39,9 @@ class Project:
                 if str(error) != self._why_none:
                     log.warning("%s: %s", self.prefix, error)
                 self._why_none = str(error)
+            except Exception:
+                log.exception("%s: following the project failed", self.prefix)
+                self._why_none = "following the project failed; the gateway's log says why"
             self.current = None
             await asyncio.sleep(RETRY_SECONDS)
 

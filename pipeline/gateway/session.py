@@ -10,7 +10,8 @@ from aiokafka.errors import KafkaError
 from pipeline.gateway.annotations import KnownAnnotations
 from pipeline.gateway.desk import Desk
 from pipeline.gateway.follower import Follower
-from pipeline.gateway.outbox import Outbox, Row
+from pipeline.gateway.lane import Row
+from pipeline.gateway.outbox import Outbox
 from pipeline.gateway.view.project import ProjectView
 from pipeline.gateway.waiting import wait_for
 from pipeline.kafka.connection import connected

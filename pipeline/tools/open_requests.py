@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orjson import JSONDecodeError, loads
+from orjson import loads
 
-from pipeline.records.assignments import place_of
+from pipeline.records.assignments import parse_assignment, place_of
 
 Record = dict[str, Any]
 
@@ -55,10 +55,10 @@ class OpenRequests:
     >>> async def example():
     ...     requests = OpenRequests()
     ...     first, second = requests.begin("ann", 1), requests.begin("ann", 1)
-    ...     requests.learn(b'{"worker": "ann", "task": "t2", "id": "3-42-0"}')
+    ...     requests.learn(b'{"worker":"ann","task":"t2","id":"3-42-0","expires_at":9}')
     ...     requests.placed(first, At(3, 41))
     ...     requests.placed(second, At(3, 42))
-    ...     requests.learn(b'{"worker": "ann", "task": "t1", "id": "3-41-0"}')
+    ...     requests.learn(b'{"worker":"ann","task":"t1","id":"3-41-0","expires_at":9}')
     ...     return [(await asked.answered)[0]["task"] for asked in (first, second)]
     >>> asyncio.run(example())
     ['t1', 't2']
@@ -98,17 +98,16 @@ class OpenRequests:
     def learn(self, value: bytes | None) -> None:
         """Take the value of a record of the assignments topic."""
         try:
-            record = loads(value)  # type: ignore[arg-type]  # None is not JSON either
-            if "ended" in record:
-                return
-            source, partition, offset, number = place_of(record["id"])
-            worker, _ = record["worker"], record["task"]
-        except (JSONDecodeError, TypeError, KeyError, ValueError, AttributeError):
+            assignment = parse_assignment(value)
+            source, partition, offset, number = place_of(assignment.id)
+        except ValueError:
             return  # not an sbic record: ignore
-        if source:
-            return  # a label was the request
         at = At(partition, offset)
+        is_known = at in self._placed or assignment.worker in self._unplaced
+        if assignment.ended or source or not is_known:  # or a label was the request
+            return
+        record = loads(value)  # type: ignore[arg-type]  # it was just parsed
         if at in self._placed:
             self._placed[at].add(number, record)
-        elif worker in self._unplaced:
-            self._unplaced[worker].early.append((at, number, record))
+        else:
+            self._unplaced[assignment.worker].early.append((at, number, record))

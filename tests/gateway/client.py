@@ -75,7 +75,7 @@ class Client:
 @asynccontextmanager
 async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncIterator[Client]:
     """A gateway that serves these projects; it may not be ready yet."""
-    given = [Given.of(settings) for settings in projects]
+    given = [Given({"broker": each.broker, "prefix": each.prefix}) for each in projects]
     made = GatewayConfig(port=0, **config)
     token = {"Authorization": f"Bearer {made.tokens[0]}"} if made.tokens else {}
     async with serving(made, given) as url, ClientSession() as http:

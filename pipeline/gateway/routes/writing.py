@@ -15,8 +15,9 @@ from pipeline.gateway.describing import (
     ref,
 )
 from pipeline.gateway.errors import Problem, unavailable
+from pipeline.gateway.lane import Place, Row
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.outbox import NotAcknowledged, Place, Row
+from pipeline.gateway.outbox import NotAcknowledged
 from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
 from pipeline.gateway.session import Session

@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 
 FRESH_SECONDS = 0.5
 SHARE = 10  # times as long as it took to sort, an order is not sorted again
+QUICK_SECONDS = 0.02  # to wait for a sort that takes longer is worse than an order
+LATE_SECONDS = 5.0  # that is older by so much
 
 
 class Cursor(NamedTuple):
@@ -90,20 +92,25 @@ class LiveRanking:
         self._columns = columns
         self._clock = clock
         self._ranking = Ranking(np.empty(0, np.int64), np.empty(0))
-        self._stale_at = 0.0
-        self._sorting = asyncio.Lock()
+        self._stale_at = self._useless_at = 0.0
+        self._sorting: asyncio.Task[None] | None = None
 
     async def page(self, after: Cursor | None, limit: int) -> Page:
         """So many from the beginning, or after a cursor."""
         if self._clock() >= self._stale_at:
-            async with self._sorting:
-                if self._clock() >= self._stale_at:
-                    await self._sort()
+            if self._sorting is None:
+                self._sorting = asyncio.create_task(self._sort())
+            if self._clock() >= self._useless_at:
+                await asyncio.shield(self._sorting)
         return self._ranking.page(after, limit)
 
     async def _sort(self) -> None:
-        started = self._clock()
-        numbers, keys = self._columns()
-        self._ranking = await asyncio.to_thread(Ranking, numbers, keys)
-        now = self._clock()
-        self._stale_at = now + max(FRESH_SECONDS, SHARE * (now - started))
+        try:
+            started = self._clock()
+            numbers, keys = self._columns()
+            self._ranking = await asyncio.to_thread(Ranking, numbers, keys)
+            took = self._clock() - started
+            self._stale_at = self._clock() + max(FRESH_SECONDS, SHARE * took)
+            self._useless_at = self._stale_at + (0.0 if took < QUICK_SECONDS else LATE_SECONDS)
+        finally:
+            self._sorting = None
