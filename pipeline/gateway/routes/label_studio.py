@@ -9,8 +9,9 @@ from orjson import JSONDecodeError, dumps, loads
 from pipeline.gateway.body import JSON, read_body
 from pipeline.gateway.describing import INTEGER, PROJECT, STRING, array, operation, query, ref
 from pipeline.gateway.errors import Problem, unavailable
+from pipeline.gateway.lane import Row
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.outbox import NotAcknowledged, Row
+from pipeline.gateway.outbox import NotAcknowledged
 from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
 from pipeline.gateway.session import Session
