@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from pipeline.gateway.annotations import KnownAnnotations
 from pipeline.gateway.desk import Desk
 from pipeline.gateway.follower import Follower
 from pipeline.gateway.lane import Row
@@ -45,12 +46,14 @@ class Session:
         log: AIOKafkaConsumer,
         outbox: Outbox,
         desk: Desk,
+        annotations: KnownAnnotations,
     ) -> None:
         self.settings = settings
         self.topics = Topics(settings)
         self.view = view
         self.outbox = outbox
         self.desk = desk
+        self.annotations = annotations
         self.trouble: str | None = None
         self._followers = followers
         self._flow = flow
@@ -158,4 +161,6 @@ async def session(given: Given) -> AsyncIterator[Session]:
         outbox = Outbox(settings, len(flow.votes.partitions))
         assignments = await enter(reading(settings, topics.assignments.name, from_start=False))
         desk = Desk(topics.requests.name, outbox, assignments)
-        yield Session(settings, view, followers, flow, log, outbox, desk)
+        annotations = KnownAnnotations(settings)
+        stack.push_async_callback(annotations.close)
+        yield Session(settings, view, followers, flow, log, outbox, desk, annotations)

@@ -39,6 +39,8 @@ class Answer(NamedTuple):
     reason: str | None
     policy: str | None
     seconds: float
+    id: str
+    expires_at: int | None
 
 
 class Asker:
@@ -82,8 +84,14 @@ class Asker:
         finally:
             self._requests.close(at)
         seconds = monotonic() - start
-        task, reason = assignment["task"], assignment.get("reason")
-        return Answer(task, reason, assignment.get("policy"), seconds)
+        return Answer(
+            assignment["task"],
+            assignment.get("reason"),
+            assignment.get("policy"),
+            seconds,
+            assignment["id"],
+            assignment.get("expires_at"),
+        )
 
     async def answer(self, worker: str, task: str, label: int | str) -> RecordMetadata:
         """Give a label, and learn where Kafka has put it."""
