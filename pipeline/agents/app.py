@@ -32,6 +32,7 @@ from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.fence import Fence
 from pipeline.batched.kafka_errors import KafkaErrors
 from pipeline.batched.producer import BatchProducer
 from pipeline.batched.recovery import BatchRecovery, BatchTableManager
@@ -104,7 +105,7 @@ class PipelineApp(BatchedApp):
             self._producer_of("crowd"),
             self.metrics,
             self.redirector,
-            self._is_overdue,
+            lambda: self.fence.is_overdue,
             self.spans,
         )
         self.conveyors += [self.publisher.conveyor, self.rejects.conveyor]
@@ -164,10 +165,9 @@ class PipelineApp(BatchedApp):
             AssignmentStage(self.worker_stage, self.leases, rules, prior),
             self.assignments_follower,
             names,
-            self._producer_of("policy"),
+            self._producer_of("policy", self.fence),
             self.metrics,
             self.redirector,
-            self._is_overdue,
         )
 
         async def run(stream: StreamT[Any]) -> None:
@@ -177,9 +177,9 @@ class PipelineApp(BatchedApp):
         self.conveyors.append(agent.conveyor)
         return agent
 
-    def _producer_of(self, agent: str) -> BatchProducer:
+    def _producer_of(self, agent: str, fence: Fence | None = None) -> BatchProducer:
         settings = self.settings
-        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}")
+        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}", fence)
 
     async def on_first_start(self) -> None:
         """Serve the web port, then learn of tasks and leases; only then join the group."""
@@ -225,11 +225,7 @@ class PipelineApp(BatchedApp):
 
     def _is_owner_now(self) -> bool:
         """Whether nobody else can have what this instance has."""
-        return not (self.rebalancing or self._is_overdue()) and self.tables.actives_ready
-
-    def _is_overdue(self) -> bool:
-        consumer = cast(BatchConsumer, self._consumer)
-        return consumer is not None and consumer.is_overdue
+        return not (self.rebalancing or self.fence.is_overdue) and self.tables.actives_ready
 
     @property
     def expulsions(self) -> int:

@@ -191,7 +191,7 @@ class Publisher:
         self.conveyor.filling.told.append(told)
         self.conveyor.load()
 
-    async def screen(self, outbox: Outbox) -> None:
+    def screen(self, outbox: Outbox) -> None:
         """Keep back posteriors and workers while another instance may have taken the place.
 
         Readers take the last record: one that was stalled would overwrite what is newer. What it

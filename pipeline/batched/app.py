@@ -11,6 +11,7 @@ import faust
 from faust.types import AgentT
 
 from pipeline.batched.conveyor import Conveyor
+from pipeline.batched.fence import Fence
 from pipeline.batched.recovery import BatchTableManager
 from pipeline.batched.stop import stop_at_once
 from pipeline.batched.transport import BatchTopic
@@ -44,6 +45,7 @@ class BatchedApp(faust.App):
             **options,
         )
         self.conveyors: list[Conveyor[Any]] = []
+        self.fence = Fence(session_seconds)
 
     async def on_first_start(self) -> None:
         """Start the conveyors."""

@@ -54,12 +54,6 @@ class BatchConsumer(Consumer):
         return NoThread(self, loop=self.loop, beacon=self.beacon)
 
     @property
-    def is_overdue(self) -> bool:
-        """Whether Kafka has heard nothing for so long that another may have taken the place."""
-        membership = cast(NoThread, self._thread).membership
-        return membership is not None and membership.is_overdue
-
-    @property
     def expulsions(self) -> int:
         """How often Kafka has put this instance out of the group."""
         membership = cast(NoThread, self._thread).membership

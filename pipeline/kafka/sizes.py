@@ -45,3 +45,8 @@ async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
 async def records_in(settings: Settings, topic: str) -> int:
     """How many records a topic has, or a few less; none if it is missing."""
     return sum(end - begin for begin, end in (await extents(settings, [topic])).values())
+
+
+async def expired_from(settings: Settings, topic: str) -> int:
+    """How many records a topic had at its start that Kafka does not keep any more."""
+    return sum(begin for begin, _ in (await extents(settings, [topic])).values())

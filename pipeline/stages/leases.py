@@ -98,6 +98,42 @@ class Leases:
             if task is not None:
                 self._add(worker, task, Lease(name, partition, expires_at), now)
 
+    def take_back(self, assignment: Assignment) -> None:
+        """An assignment that was made here is not published: its request is open again.
+
+        >>> leases = Leases()
+        >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
+        >>> leases.learn(given, partition=3, now=0)
+        >>> leases.take_back(given)
+        >>> leases.in_flight("t1"), leases.numbers_out(Request("", 3, 42, "w1"), count=1)
+        (0, 0)
+        """
+        worker, task, name, *_ = assignment
+        if task is not None:
+            self.end(worker, task, name)
+        source, place, offset, number = place_of(name)
+        self._answered[source, place].reopen(offset, worker, number)
+
+    def give_way(self, published: Assignment) -> None:
+        """The topic has this of an id: another task that was chosen here for it never gets there.
+
+        >>> leases = Leases()
+        >>> leases.learn(Assignment("w1", "t1", "3-42-0", 600, ended=False), partition=3, now=0)
+        >>> published = Assignment("w1", "t2", "3-42-0", 600, ended=False)
+        >>> leases.give_way(published)
+        >>> leases.learn(published, partition=3, now=0)
+        >>> list(leases.of("w1"))
+        ['t2']
+        """
+        worker, task, name, *_ = published
+        source, place, offset, number = place_of(name)
+        chosen = [own for own, lease in self.of(worker).items() if lease.id == name]
+        refused = self._answered[source, place].is_refused(offset, worker, number)
+        if (chosen and chosen != [task]) or (refused and task is not None):
+            for own in chosen:
+                self.end(worker, own, name)
+            self._answered[source, place].reopen(offset, worker, number)
+
     def numbers_out(self, request: Request, count: int) -> int:
         """How many of the `count` assignments that a request asks for are out already."""
         source, partition, offset, worker = request

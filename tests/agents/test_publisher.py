@@ -104,13 +104,13 @@ async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is
     owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
     late = owner.publisher.pack(group).then
     owner.is_overdue = True
-    await owner.publisher.screen(late)
+    owner.publisher.screen(late)
     home = partition_of(b"t1", 2)
     assert list(late) == [(TOPICS.votes.name, home)]
     owner.is_overdue = False
     owner.publisher.workers_due = 0.0
     again = owner.publisher.pack(Group()).first
-    await owner.publisher.screen(again)
+    owner.publisher.screen(again)
     assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}
 
 
