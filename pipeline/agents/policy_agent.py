@@ -116,9 +116,10 @@ class PolicyAgent:
                 if assignment.ended:
                     ended = self.conveyor.filling.given.setdefault(partition, [])
                     ended.append(Given(assignment.worker, value or b""))
-                elif not self.follower.is_published(assignment):
-                    self.stage.take_back(assignment, partition)
+                else:
                     self.metrics.withheld.labels("assignments").inc()
+                    if not self.follower.is_published(assignment):
+                        self.stage.take_back(assignment, partition)
 
 
 def now() -> int:

@@ -17,6 +17,7 @@ COMMANDS = (
     "broker",
     "topics",
     "worker",
+    "gateway",
     "project",
     "tasks",
     "replay",
