@@ -5,6 +5,7 @@ python -m pipeline.warm_up
 
 import numpy as np
 
+from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Labels
@@ -14,12 +15,16 @@ from pipeline.policies.answers import AnswerSet
 from pipeline.policies.progress import WORTH
 from pipeline.policies.scan import Scan
 from pipeline.policies.uniform import Uniform
+from pipeline.records.many_votes import VotesReader
+from pipeline.stages.crowd import Crowd
+from pipeline.stages.judge import Ends, Judge
 
 
 def warm_up() -> None:
     """Run every compiled function once, on very little."""
     warm_up_inference()
     warm_up_policies()
+    warm_up_judging()
 
 
 def warm_up_inference() -> None:
@@ -65,6 +70,12 @@ def warm_up_policies() -> None:
         policy.update(1, 1, 0.0)
     policy.remove(0)
     Scan(np.zeros(2)).choose([0])
+
+
+def warm_up_judging() -> None:
+    """What is done to records of votes."""
+    judge = Judge(Crowd(Engine("fast-sbic"), SIGNS, partitions=1), Ends(1))
+    judge.problems_of(VotesReader(len(SIGNS)).read(), *np.zeros((2, 0), np.int64))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "classes": set(),
     "inference": set(),
     "policies": {"inference"},
-    "warm_up": {"inference", "policies"},
+    "warm_up": {"classes", "inference", "policies", "records", "stages"},
     "status": {"inference", "records"},
     "files": {"inference"},
     "progress": set(),

@@ -52,7 +52,7 @@ class TaskAgent:
         """Apply records of the evidence topic; those that are not ours go to the dead letters."""
         values = [(record.timestamp, record.value) for record in records]
         restored = self.stage.restore(partition, values, sure=sure)
-        for place, why in restored.rejected:
+        for place, why in restored.rejected.items():
             self.rejects.add(records[place], why)
         return restored.records
 
@@ -116,11 +116,11 @@ class TaskAgent:
         values = [record.value for record in records]
         counted = self.stage.count(partition, values, sure=sure)
         group.took(votes=counted.votes)
-        group.rejected += [(records[place], bad) for place, bad in counted.rejected]
+        group.rejected += [(records[place], bad) for place, bad in counted.outcome.rejected.items()]
         group.evidence += [(partition, records[place].value) for place in counted.new]
         group.timestamps.append(counted.timestamps)
         group.tasks.update(counted.tasks.tolist())
-        return counted.records
+        return counted.outcome.records
 
     def _describe(self, record: ConsumerRecord, group: Group) -> None:
         group.took()

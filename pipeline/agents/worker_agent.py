@@ -62,7 +62,7 @@ class WorkerAgent:
         """Apply records of the answers topic; those that are not ours go to the dead letters."""
         values = [record.value for record in records]
         restored = self.stage.restore(partition, values, sure=sure)
-        for place, why in restored.rejected:
+        for place, why in restored.rejected.items():
             self.rejects.add(records[place], why)
         return restored.records
 
@@ -80,7 +80,7 @@ class WorkerAgent:
                 self.publisher.add_votes(again, answers.votes)
             await conveyor.producer.publish(again)
             state.last.clear()
-            names = state.restored_of_late()
+            names = state.restored.take()
             conveyor.filling.workers.update(self.stage.crowd.number_workers(names).tolist())
         conveyor.load()
 

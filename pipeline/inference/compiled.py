@@ -63,9 +63,12 @@ def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
 @cache
 def _digest_of_sources() -> str:
     digest = sha256()
-    for package in ("inference", "policies"):
-        for path in sorted((Path(__file__).parents[1] / package).rglob("*.py")):
+    root = Path(__file__).parents[1]
+    for package in ("inference", "policies", "records", "stages"):
+        for path in sorted((root / package).rglob("*.py")):
             digest.update(path.read_bytes())
+    for module in ("classes.py", "partitioner.py"):
+        digest.update((root / module).read_bytes())
     return digest.hexdigest()
 
 

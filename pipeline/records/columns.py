@@ -15,6 +15,7 @@ from orjson import JSONDecodeError, dumps, loads
 from pipeline.records.bad import ID_MAX_BYTES, ID_SURELY_SHORT, BadRecord, Reason
 
 MOST = 1 << 62  # of offsets, times and epochs: sums of two fit into a column
+ROUNDING = 1e-6  # that sums of many labels may leave
 FORMAT = 3  # records of another one are not read: see `agents.continuity`
 
 
@@ -102,7 +103,7 @@ def is_number(value: object, least: int = 0) -> bool:
 
 def are_counts(numbers: NDArray[np.float64]) -> bool:
     """Whether none is negative, but for what rounding may leave."""
-    return bool((numbers > -1e-6).all())
+    return bool((numbers > -ROUNDING).all())
 
 
 SURELY_GOOD_LENGTHS = set(range(1, ID_SURELY_SHORT + 1))  # in characters

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.inference.labels import Floats, Ints
-from pipeline.records.columns import MOST, NOT_OURS, Columns, are_counts, encode_columns
+from pipeline.records.columns import encode_columns
 
 REPEAT = -3
 """In place of a class: an answer given before, which changes nothing and yet is dealt with."""
@@ -46,13 +46,7 @@ class Votes(NamedTuple):
 
 
 def encode_votes(votes: Votes) -> bytes:
-    """The value of a record.
-
-    >>> one = np.array([1], "<i2"), np.array([42]), np.array([1700000000000]), np.array([0.5])
-    >>> votes = Votes(3, ["t1"], ["w1"], *one, counts=np.empty((1, 0)))
-    >>> parse_votes(encode_votes(votes), classes=2)[:4]
-    (3, ['t1'], ['w1'], array([1], dtype=int16))
-    """
+    """The value of a record; `many_votes` reads it."""
     return encode_columns(
         "votes",
         {
@@ -63,37 +57,3 @@ def encode_votes(votes: Votes) -> bytes:
         },
         (votes.answers, votes.offsets, votes.timestamps, votes.votes, votes.counts),
     )
-
-
-def parse_votes(value: bytes | None, classes: int) -> Votes:
-    """The votes in a record's value, or `BadRecord`."""
-    return read_votes(Columns(value), classes)
-
-
-def read_votes(record: Columns, classes: int) -> Votes:
-    """The votes in a record, or `BadRecord`."""
-    tasks, workers = record.names("task"), record.names("worker")
-    rows, width = len(tasks), record.number("width")
-    if record.kind != "votes" or len(workers) != rows or width not in (0, 2 + classes):
-        raise NOT_OURS
-    votes = Votes(
-        record.number("source"),
-        tasks,
-        workers,
-        record.column("<i2", rows),
-        record.column("<i8", rows),
-        record.column("<i8", rows),
-        record.numbers(rows),
-        record.numbers(rows, width),
-    )
-    record.end()
-    if rows and not (
-        NOTHING <= votes.answers.min() <= votes.answers.max() < classes
-        and np.abs(votes.votes).max() <= MOST_VOTE
-        and are_counts(votes.counts)
-        and votes.offsets[0] >= 0
-        and votes.offsets[-1] < MOST
-        and (votes.offsets[1:] > votes.offsets[:-1]).all()
-    ):
-        raise NOT_OURS
-    return votes

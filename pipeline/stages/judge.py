@@ -9,20 +9,33 @@ from collections.abc import Sequence
 from math import log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.classes import SKIP
-from pipeline.inference.labels import Floats
+from pipeline.inference.compiled import kernel
+from pipeline.inference.labels import Floats, Ints
 from pipeline.records.answers import Answers
 from pipeline.records.assignments import LABEL, Assignment, place_of
 from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.columns import MOST
+from pipeline.records.columns import MOST, NOT_OURS, ROUNDING
 from pipeline.records.facts import Facts
+from pipeline.records.many_votes import ManyVotes
 from pipeline.records.requests import MAX_COUNT
-from pipeline.records.votes import NOBODY, NOTHING, Votes
+from pipeline.records.votes import NOBODY, NOTHING
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.homes import homes_of
 
-ROUNDING = 1e-6  # that sums of many labels may leave
+PROBLEMS = (
+    "",
+    "there is no such partition",
+    "labels that go to nobody are among those that go to tasks",
+    "no label weighs as much",
+    "a task is not of its partition",
+    "a worker is not of its partition",
+    "votes of labels that were not taken",
+)
+NO_PARTITION, MIXED, TOO_HEAVY, NOT_HIS_TASK, NOT_HIS_WORKER, NOT_TAKEN = range(1, 7)
+BEYOND = 7
 
 
 class Beyond(BadRecord):
@@ -52,43 +65,57 @@ class Judge:
         # of a worker with as many labels as there can be; another answer counts twice as much
         self.most_vote = 2 * log((MOST + alpha + beta) / min(alpha, beta))
 
-    def check_votes(self, votes: Votes, home: int) -> None:
-        """Votes for the partition of tasks `home`, or for nobody."""
-        if votes.source >= self.crowd.partitions:
-            raise _not_ours(f"there is no partition {votes.source}")
-        if not len(votes.offsets):
-            return
-        is_for_nobody = (votes.answers == SKIP) | (votes.answers == NOTHING)
-        if (is_for_nobody != (home == NOBODY)).any():
-            raise _not_ours("labels that go to nobody are among those that go to tasks")
-        if np.abs(votes.votes).max() > self.most_vote:
-            raise _not_ours("no label weighs as much")
-        self.check_counts(votes.counts)
-        if home != NOBODY and not self._are_of(home, votes.tasks):
-            raise _not_ours(f"a task is not of partition {home}")
-        if not self._are_of(votes.source, votes.workers):
-            raise _not_ours(f"a worker is not of partition {votes.source}")
-        self._check_end(votes.source, int(votes.offsets[-1]))
+    def problems_of(self, votes: ManyVotes, homes: Ints, before: Ints) -> dict[int, BadRecord]:
+        """Which of these records cannot be ours, and why.
 
-    def check_answers(self, partition: int, answers: Answers, parts: Sequence[Votes]) -> None:
-        """Answers of a partition of workers, and the votes in them."""
-        for (home, _), votes in zip(answers.votes, parts, strict=True):
-            if home >= self.crowd.partitions or votes.source != partition:
-                raise _not_ours("votes of or for another partition")
-            self.check_votes(votes, home)
-            if len(votes.offsets) and votes.offsets[-1] > answers.upto:
-                raise _not_ours("votes of labels that were not taken")
-        self._check_end(partition, answers.upto)
+        Each is for a partition of tasks, or for nobody, and of labels before an offset.
+        """
+        codes = np.zeros(len(votes.lengths), np.int8)
+        partitions = self.crowd.partitions
+        _judge_each(
+            votes.lengths,
+            votes.sources,
+            homes,
+            before,
+            votes.answers,
+            votes.offsets,
+            votes.votes,
+            homes_of(votes.tasks, partitions),
+            homes_of(votes.workers, partitions),
+            self.ends.labels,
+            self.most_vote,
+            codes,
+        )
+        found = {
+            record: self._problem(votes, record, int(codes[record]))
+            for record in np.flatnonzero(codes).tolist()
+        }
+        for record in np.flatnonzero(~votes.are_well_formed(len(self.crowd.classes))).tolist():
+            found[record] = NOT_OURS
+        if len(votes.counts):
+            told = np.repeat(np.flatnonzero(votes.tells), votes.lengths[votes.tells])
+            for record in told[~_are_possible(votes.counts)].tolist():
+                found.setdefault(record, NO_SUCH_COUNTS)
+        return found
+
+    def _problem(self, votes: ManyVotes, record: int, code: int) -> BadRecord:
+        if code != BEYOND:
+            return _not_ours(PROBLEMS[code])
+        source, last = int(votes.sources[record]), int(votes.offsets[votes.ends[record] - 1])
+        return Beyond("labels", source, last, int(self.ends.labels[source]))
+
+    def check_answers(self, partition: int, answers: Answers) -> None:
+        """Answers of a partition of workers, but for the votes in them."""
+        if any(home >= self.crowd.partitions for home, _ in answers.votes):
+            raise _not_ours("votes for a partition that there is not")
+        end = int(self.ends.labels[partition])
+        if answers.upto >= end:
+            raise Beyond("labels", partition, answers.upto, end)
 
     def check_counts(self, counts: Floats) -> None:
         """What is known of workers: n, a and F, a row for each."""
-        if counts.size:
-            given, right = counts[:, 0], counts[:, 1]
-            slack = ROUNDING * (1 + given)
-            if (right > given + slack).any() or (
-                np.abs(counts[:, 2:].sum(axis=1) - given) > slack
-            ).any():
-                raise _not_ours("a worker has not as many labels")
+        if not _are_possible(counts).all():
+            raise NO_SUCH_COUNTS
 
     def check_facts(self, partition: int, facts: Facts) -> None:
         """Facts of a partition of tasks."""
@@ -119,15 +146,62 @@ class Judge:
                 "labels" if place.source else "requests", place.partition, place.offset, end
             )
 
-    def _check_end(self, partition: int, offset: int) -> None:
-        end = int(self.ends.labels[partition])
-        if offset >= end:
-            raise Beyond("labels", partition, offset, end)
-
     def _are_of(self, partition: int, names: Sequence[str]) -> bool:
         """Whether all of these names are of a partition: to compute it is quicker than a lookup."""
         return bool((homes_of(names, self.crowd.partitions) == partition).all())
 
 
+def _are_possible(counts: Floats) -> NDArray[np.bool_]:
+    """Of which workers n is the sum of F, and a is not more."""
+    given, right = counts[:, 0], counts[:, 1]
+    slack = ROUNDING * (1 + given)
+    possible: NDArray[np.bool_] = (right <= given + slack) & (
+        np.abs(counts[:, 2:].sum(axis=1) - given) <= slack
+    )
+    return possible
+
+
+@kernel
+def _judge_each(
+    lengths: Ints,
+    sources: Ints,
+    homes: Ints,
+    before: Ints,
+    answers: NDArray[np.int16],
+    offsets: Ints,
+    votes: Floats,
+    task_homes: NDArray[np.int32],
+    worker_homes: NDArray[np.int32],
+    label_ends: Ints,
+    most_vote: float,
+    codes: NDArray[np.int8],
+) -> None:
+    """What is wrong with each record, if anything is: the last that is found."""
+    start = 0
+    for record in range(len(lengths)):
+        home, source = homes[record], sources[record]
+        if source >= len(label_ends):
+            codes[record] = NO_PARTITION
+        end = start + lengths[record]
+        for row in range(start, end):
+            is_for_nobody = answers[row] == SKIP or answers[row] == NOTHING
+            if is_for_nobody != (home == NOBODY):
+                codes[record] = MIXED
+            if abs(votes[row]) > most_vote:
+                codes[record] = TOO_HEAVY
+            if home != NOBODY and task_homes[row] != home:
+                codes[record] = NOT_HIS_TASK
+            if worker_homes[row] != source:
+                codes[record] = NOT_HIS_WORKER
+            if offsets[row] >= before[record]:
+                codes[record] = NOT_TAKEN
+        if codes[record] == 0 and end > start and offsets[end - 1] >= label_ends[source]:
+            codes[record] = BEYOND
+        start = end
+
+
 def _not_ours(problem: str) -> BadRecord:
     return BadRecord(Reason.NOT_OURS, f"not a record of sbic: {problem}")
+
+
+NO_SUCH_COUNTS = _not_ours("a worker has not as many labels")

@@ -21,7 +21,9 @@ class CountedOffsets:
     [True, True, True]
     >>> counted.add(np.array([4, 5, 9000])).tolist(), counted.last
     ([True, False, False], 9000)
-    >>> 4 in counted, 6 in counted
+    >>> counted.add(np.array([7, 6, 7])).tolist()
+    [True, True, False]
+    >>> 4 in counted, 8 in counted
     (True, False)
     """
 
@@ -37,7 +39,7 @@ class CountedOffsets:
         return bool(bits[place >> 3] >> (7 - (place & 7)) & 1)
 
     def add(self, offsets: Ints) -> NDArray[np.bool_]:
-        """Add offsets; which of them are new."""
+        """Add offsets; which of them are new: of those that are there twice, the first."""
         new = np.ones(len(offsets), np.bool_)
         if not len(offsets):
             return new
@@ -50,6 +52,10 @@ class CountedOffsets:
                 which = numbers == number
                 self._add(number, offsets, new, which, is_old=first <= self.last)
         self.last = max(self.last, last)
+        if (offsets[1:] <= offsets[:-1]).any():
+            is_first = np.zeros(len(offsets), np.bool_)
+            is_first[np.unique(offsets, return_index=True)[1]] = True
+            new &= is_first
         return new
 
     def _add(

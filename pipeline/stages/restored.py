@@ -9,4 +9,4 @@ class Restored(NamedTuple):
     """How many records were dealt with, and which of them are not ours, by their place."""
 
     records: int
-    rejected: list[tuple[int, BadRecord]]
+    rejected: dict[int, BadRecord]

@@ -1,6 +1,5 @@
 """The task agent's step: votes and descriptions in, posteriors out; holds this instance's tasks."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,14 +11,16 @@ from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.columns import Columns
 from pipeline.records.facts import Fact, Facts, read_facts
+from pipeline.records.many_votes import ManyVotes
 from pipeline.records.posterior_columns import PosteriorColumns, encode_posteriors
 from pipeline.records.tasks import ParsedDescription
-from pipeline.records.votes import Votes, parse_votes, read_votes
 from pipeline.stages.crowd import OPEN, REASONS, Crowd
-from pipeline.stages.judge import Beyond, Judge
+from pipeline.stages.judge import Judge
+from pipeline.stages.lately import Lately
 from pipeline.stages.offsets import CountedOffsets
 from pipeline.stages.restored import Restored
-from pipeline.stages.rows import JoinedVotes, Rows
+from pipeline.stages.rows import Rows, rows_of
+from pipeline.stages.screening import Screened, Screening
 from pipeline.stages.stop_rules import StopRules
 
 NO_RULES = StopRules()
@@ -43,22 +44,20 @@ class TaskPartition:
         # while it is restored: the offset and epoch of the last fact of each task
         self.described: dict[int, tuple[int, int]] = {}
         self.is_restored = False
-        self.restored: deque[tuple[int, list[str]]] = deque()  # time and tasks of late
+        self.restored = Lately(LATELY_MS)  # tasks
 
-    def count(self, votes: Votes) -> NDArray[np.bool_]:
+    def count(self, votes: ManyVotes) -> NDArray[np.bool_]:
         """Which of these votes are new; from now on they are counted."""
-        return self.counted[votes.source].add(votes.offsets)
-
-    def restoring(self, time: int, tasks: list[str]) -> None:
-        """Evidence of these tasks, written then, is being restored."""
-        self.is_restored = False
-        self.restored.append((time, tasks))
-        while self.restored[0][0] < time - LATELY_MS:
-            self.restored.popleft()
+        new = np.zeros(len(votes.offsets), np.bool_)
+        sources = votes.by_vote(votes.sources)
+        for source in set(votes.sources.tolist()):
+            which = sources == source
+            new[which] = self.counted[source].add(votes.offsets[which])
+        return new
 
 
 class Counted(NamedTuple):
-    """How many records and votes there were, which had new ones, and which cannot be used.
+    """What came of records, how many votes were in them, and which had new ones.
 
     `timestamps` are those of the labels that were new here; labels of own workers were counted
     when they were taken. `tasks` are to be published, whether they moved or not: of labels that
@@ -66,10 +65,9 @@ class Counted(NamedTuple):
     missing.
     """
 
-    records: int
+    outcome: Restored
     votes: int
     new: list[int]
-    rejected: list[tuple[int, BadRecord]]
     timestamps: Ints
     tasks: Ints
 
@@ -124,50 +122,55 @@ class TaskStage:
         Unless the ends of partitions are known for `sure`, this stops before the first record that
         is beyond them.
         """
-        joined, done, rejected = JoinedVotes(), len(values), []
-        for place, (time, value) in enumerate(values):
-            try:
-                self._restore(partition, time, Columns(value), joined)
-            except BadRecord as bad:
-                if isinstance(bad, Beyond) and not sure:
-                    done = place
-                    break
-                rejected.append((place, bad))
-        self._put(joined)
-        return Restored(done, rejected)
-
-    def _restore(self, partition: int, time: int, record: Columns, joined: JoinedVotes) -> None:
-        """Restore the votes or the facts in a record."""
         state, classes = self.partitions[partition], len(self.crowd.classes)
-        if record.kind == "votes":
-            votes = read_votes(record, classes)
-            self.judge.check_votes(votes, partition)
-            new = state.count(votes)
-            # else the answers that are being restored have all of it
-            if not self.crowd.restores[votes.source, partition]:
-                joined.add(votes, new)
-            state.restoring(time, votes.tasks)
-        else:
-            facts = read_facts(record, classes)
-            self.judge.check_facts(partition, facts)
-            self._restore_facts(partition, facts)
-            state.restoring(time, [fact.task for fact in facts.rows])
+        state.is_restored = False
+        screening, found = Screening(self.judge), []
+        for place, (_, value) in enumerate(values):
+            try:
+                record = Columns(value)
+                if record.kind == "votes":
+                    screening.add(place, partition, record)
+                else:
+                    facts = read_facts(record, classes)
+                    self.judge.check_facts(partition, facts)
+                    found.append((place, facts))
+            except BadRecord as bad:
+                screening.problems[place] = bad
+        screened = screening.finish(len(values), sure=sure)
+        self._restore_votes(state, partition, screened)
+        times = [values[place][0] for place in screened.places.tolist()]
+        state.restored.add(times, screened.votes.ends, screened.votes.tasks)
+        for place, facts in found:
+            if screened.has(place):
+                self._restore_facts(partition, facts)
+                names = [fact.task for fact in facts.rows]
+                state.restored.add([values[place][0]], np.array([len(names)]), names)
+        return screened.outcome
 
-    def _put(self, joined: JoinedVotes) -> Rows:
-        """Count votes; labels of own workers are known from answers."""
-        if not joined:
+    def _restore_votes(self, state: TaskPartition, partition: int, screened: Screened) -> None:
+        """Restore votes, unless the answers that are being restored have all of them."""
+        votes = screened.votes
+        new = state.count(votes)
+        self._put(votes, new & ~votes.by_vote(self.crowd.restores[votes.sources, partition]))
+
+    def _put(self, votes: ManyVotes, which: NDArray[np.bool_]) -> Rows:
+        """Count some votes; labels of own workers are known from answers."""
+        votes, which = votes.having(which)
+        if not len(which):
             return NO_ROWS
         crowd = self.crowd
-        rows, votes = joined.rows(crowd.number_tasks, crowd.number_workers)
-        sources = joined.sources()
-        is_new = ~crowd.has_workers_of[sources]
-        is_told, counts = joined.counts()
-        if is_told.any():
-            is_of_use = is_new[is_told]
-            crowd.engine.hear_of_workers(rows.workers[is_told][is_of_use], counts[is_of_use])
+        rows = rows_of(votes, crowd.number_tasks, crowd.number_workers)
+        sources, tells = votes.by_vote(votes.sources), votes.by_vote(votes.tells)
+        is_new = which & ~crowd.has_workers_of[sources]
+        if tells.any():
+            is_of_use = is_new[tells]
+            crowd.engine.hear_of_workers(rows.workers[tells][is_of_use], votes.counts[is_of_use])
         some = is_new & (rows.answers >= RETRACT)
-        crowd.engine.put(rows.tasks[some], rows.workers[some], rows.answers[some], votes[some])
-        crowd.counted(sources, rows)
+        crowd.engine.put(
+            rows.tasks[some], rows.workers[some], rows.answers[some], votes.votes[some]
+        )
+        rows = rows.only(which)
+        crowd.counted(sources[which], rows)
         return rows
 
     def _restore_facts(self, partition: int, facts: Facts) -> None:
@@ -197,31 +200,22 @@ class TaskStage:
         self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
     ) -> Counted:
         """Count the votes in records of a partition; as far as `restore` would."""
-        crowd, state = self.crowd, self.partitions[partition]
-        others, known = JoinedVotes(), JoinedVotes()
-        done, number, new, rejected = len(values), 0, [], []
+        screening = Screening(self.judge)
         for place, value in enumerate(values):
             try:
-                votes = parse_votes(value, len(crowd.classes))
-                self.judge.check_votes(votes, partition)
+                screening.add(place, partition, Columns(value))
             except BadRecord as bad:
-                if isinstance(bad, Beyond) and not sure:
-                    done = place
-                    break
-                rejected.append((place, bad))
-                continue
-            number += len(votes.tasks)
-            which = state.count(votes)
-            if not which.any():
-                continue
-            new.append(place)
-            if not crowd.has_workers_of[votes.source]:
-                others.add(votes, which)
-            elif votes.offsets[0] <= crowd.taken_before[votes.source]:
-                known.add(votes, which)  # the tasks may have been elsewhere then
-        counted = self._put(others)
-        tasks = np.concatenate((counted.tasks, self._put(known).tasks))
-        return Counted(done, number, new, rejected, counted.timestamps, tasks)
+                screening.problems[place] = bad
+        votes, places, outcome = screening.finish(len(values), sure=sure)
+        new = self.partitions[partition].count(votes)
+        sources = votes.by_vote(votes.sources)
+        is_own = self.crowd.has_workers_of[sources]
+        counted = self._put(votes, new & ~is_own)
+        # the tasks may have been elsewhere then
+        known = new & is_own & (votes.offsets <= self.crowd.taken_before[sources])
+        tasks = np.concatenate((counted.tasks, self._put(votes, known).tasks))
+        with_new = np.unique(votes.by_vote(places)[new]).tolist()
+        return Counted(outcome, len(new), with_new, counted.timestamps, tasks)
 
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int
@@ -306,8 +300,7 @@ class TaskStage:
                 self.unwritten.setdefault(partition, {})  # the next owner is to know of the epoch
                 if not self.crowd.engine.is_settled:
                     missing = missing[self.crowd.task.home[missing] != partition]
-                names.update(name for _, names in state.restored for name in names)
-                state.restored.clear()
+                names.update(state.restored.take())
                 state.described.clear()
         known = [self.crowd.tasks.known(name) for name in names]
         late = np.array(sorted(i for i in known if i is not None), np.int64)

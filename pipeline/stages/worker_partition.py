@@ -3,6 +3,7 @@
 from collections import deque
 
 from pipeline.records.answers import Answers
+from pipeline.stages.lately import Lately
 from pipeline.stages.offsets import CountedOffsets
 
 LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
@@ -24,23 +25,22 @@ class WorkerPartition:
         self.is_ready = False
         self.last: deque[list[Answers]] = deque(maxlen=LAST_GROUPS)
         self.is_continued = False
-        self.restored: deque[tuple[int, list[str]]] = deque()  # time and workers of late
+        self.restored = Lately(LATELY_NS)  # workers
 
     @property
     def last_answers(self) -> list[Answers]:
         """The records of the last groups."""
         return [answers for group in self.last for answers in group]
 
-    def restoring(self, answers: Answers, workers: list[str]) -> None:
-        """Answers of these workers are being restored."""
+    def restoring(self, answers: Answers) -> None:
+        """A record of answers is being restored."""
         if not self.is_continued:
             self.last.append([])
         self.last[-1].append(answers)
         self.is_continued = answers.more
-        time = answers.pieces[-1][0]
-        self.restored.append((time, workers))
-        while self.restored[0][0] < time - LATELY_NS:
-            self.restored.popleft()
+        for mark in answers.marks:
+            self.is_marked(mark)
+        self.taken = max(self.taken, answers.upto)
 
     def is_marked(self, mark: int) -> bool:
         """Whether a label was forwarded before; from now on it is."""
@@ -50,9 +50,3 @@ class WorkerPartition:
         if len(self.marks) > MARKS:
             del self.marks[next(iter(self.marks))]
         return False
-
-    def restored_of_late(self) -> list[str]:
-        """The workers in the answers of the last seconds that were restored, once."""
-        workers = {name for _, names in self.restored for name in names}
-        self.restored.clear()
-        return sorted(workers)

@@ -14,13 +14,16 @@ from pipeline.inference.engine.steps import ABSENT, ADDED, REPEATED, REPLACED, R
 from pipeline.inference.labels import Floats, Ints
 from pipeline.records.answers import Answers, encode_answers, parse_answers
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord
+from pipeline.records.columns import NOT_OURS, Columns
 from pipeline.records.labels import label_parser
+from pipeline.records.many_votes import parse_votes
 from pipeline.records.origin import Header, mark_of, origin_of
-from pipeline.records.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes, parse_votes
+from pipeline.records.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes
 from pipeline.stages.crowd import Crowd
-from pipeline.stages.judge import Beyond, Judge
+from pipeline.stages.judge import Judge
 from pipeline.stages.restored import Restored
-from pipeline.stages.rows import JoinedVotes, Rows, by_home
+from pipeline.stages.rows import Rows, by_home, rows_of
+from pipeline.stages.screening import Screened, Screening
 from pipeline.stages.worker_partition import WorkerPartition
 
 LABELS_AT_ONCE = 1000  # of a partition
@@ -57,7 +60,6 @@ OUTCOMES = {
 }
 
 R = TypeVar("R", bound=Record)
-NONE = np.zeros(0, np.bool_)
 
 
 class Rejected(NamedTuple, Generic[R]):
@@ -169,41 +171,40 @@ class WorkerStage:
         has taken its place. The first time counts. Unless the ends of partitions are known for
         `sure`, this stops before the first record that is beyond them.
         """
-        classes = len(self.crowd.classes)
-        joined, done, rejected = JoinedVotes(), len(values), []
+        screening, records = Screening(self.judge), []
         for place, value in enumerate(values):
             try:
                 answers = parse_answers(value)
-                parts = [parse_votes(votes, classes) for _, votes in answers.votes]
-                self.judge.check_answers(partition, answers, parts)
+                self.judge.check_answers(partition, answers)
+                for home, part in answers.votes:
+                    votes = Columns(part)
+                    if votes.number("source") != partition:
+                        raise NOT_OURS
+                    screening.add(place, home, votes, before=answers.upto + 1)
+                records.append((place, answers))
             except BadRecord as bad:
-                if isinstance(bad, Beyond) and not sure:
-                    done = place
-                    break
-                rejected.append((place, bad))
-            else:
-                self._restore(partition, answers, parts, joined)
-        if joined:
-            self._put(partition, *joined.rows(self.crowd.number_tasks, self.crowd.number_workers))
-        return Restored(done, rejected)
+                screening.problems[place] = bad
+        screened = screening.finish(len(values), sure=sure)
+        self._restore(partition, [one for one in records if screened.has(one[0])], screened)
+        return screened.outcome
 
     def _restore(
-        self, partition: int, answers: Answers, parts: list[Votes], joined: JoinedVotes
+        self, partition: int, records: list[tuple[int, Answers]], screened: Screened
     ) -> None:
-        """Restore the labels of a record that are not known yet."""
-        state = self.partitions[partition]
-        offsets = [votes.offsets for votes in parts]
-        new = state.offsets.add(np.concatenate(offsets)) if offsets else NONE
-        if answers.upto <= state.taken and not new.any():
-            return
-        start = 0
-        for votes in parts:
-            joined.add(votes, new[start : start + len(votes.offsets)])
-            start += len(votes.offsets)
-        for mark in answers.marks:
-            state.is_marked(mark)
-        state.taken = max(state.taken, answers.upto)
-        state.restoring(answers, [name for votes in parts for name in votes.workers])
+        """Restore the labels in records that are not known yet."""
+        state, votes = self.partitions[partition], screened.votes
+        new = state.offsets.add(votes.offsets)
+        by_vote = votes.by_vote(screened.places)
+        have_new = set(by_vote[new].tolist())
+        for place, answers in records:
+            if answers.upto > state.taken or place in have_new:
+                state.restoring(answers)
+        times = [answers.pieces[-1][0] for _, answers in records]
+        ends = np.searchsorted(by_vote, [place for place, _ in records], "right")
+        state.restored.add(times, ends, votes.workers)
+        if new.any():
+            rows = rows_of(votes, self.crowd.number_tasks, self.crowd.number_workers)
+            self._put(partition, rows.only(new), votes.votes[new])
 
     def _put(self, partition: int, rows: Rows, votes: Floats) -> None:
         crowd = self.crowd

@@ -7,7 +7,8 @@ from aiokafka import ConsumerRecord
 
 from pipeline.records.answers import parse_answers
 from pipeline.records.bad import BadRecord
-from pipeline.records.votes import REPEAT, parse_votes
+from pipeline.records.many_votes import parse_votes
+from pipeline.records.votes import REPEAT
 from pipeline.tools.sending import Sent
 
 

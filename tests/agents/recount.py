@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from pipeline.classes import RETRACT
-from pipeline.records.votes import REPEAT, parse_votes
+from pipeline.records.many_votes import parse_votes
+from pipeline.records.votes import REPEAT
 from tests.agents.kafka import Project, Triple
 
 

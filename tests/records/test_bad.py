@@ -14,11 +14,11 @@ from pipeline.records.assignments import parse_assignment
 from pipeline.records.bad import BadRecord
 from pipeline.records.estimates import parse_estimates
 from pipeline.records.labels import label_parser
+from pipeline.records.many_votes import parse_votes
 from pipeline.records.named_posteriors import parse_any_posterior
 from pipeline.records.posteriors import parse_posterior
 from pipeline.records.requests import parse_request
 from pipeline.records.tasks import task_parser
-from pipeline.records.votes import parse_votes
 
 PETS = Classes(("t1", "task"))
 PARSERS = [

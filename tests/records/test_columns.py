@@ -25,8 +25,9 @@ from pipeline.records.estimates import (
     parse_estimates,
 )
 from pipeline.records.facts import Fact, Facts, encode_facts, read_facts
+from pipeline.records.many_votes import parse_votes
 from pipeline.records.posteriors import CLOSE_REASONS
-from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes, parse_votes
+from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes
 from tests.records.reasons import reason_of
 from tests.stages.simulated_kafka import Instance, Log, OneInstance, Project, Record
 

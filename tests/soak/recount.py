@@ -18,8 +18,8 @@ from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.ids import Ids
 from pipeline.partitioner import partition_of
+from pipeline.records.many_votes import parse_votes
 from pipeline.records.tasks import task_parser
-from pipeline.records.votes import parse_votes
 from tests.agents.kafka import Project
 from tests.soak.histories import MOST_TASKS, Histories
 from tests.soak.workers import WorkerRecords

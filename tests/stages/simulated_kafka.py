@@ -22,6 +22,7 @@ from pipeline.records.votes import NOBODY
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange, Told
 from pipeline.stages.judge import Ends, Judge
+from pipeline.stages.restored import Restored
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import NO_RULES, TaskStage
 from pipeline.stages.worker_records import encode_workers
@@ -191,8 +192,8 @@ class Instance:
                 Write("evidence", partition, values[new]) for new in counted.new
             ]
             self.group.tasks.update(counted.tasks.tolist())
-            self._reject("votes", partition, counted.rejected)
-            values = values[counted.records :]
+            self._reject("votes", partition, counted.outcome)
+            values = values[counted.outcome.records :]
             self.ask()
             sure = True
 
@@ -201,8 +202,8 @@ class Instance:
         self.ends.labels[:] = list(map(len, self.log["labels"]))
         self.ends.tasks[:] = list(map(len, self.log["tasks"]))
 
-    def _reject(self, topic: str, partition: int, rejected: list[tuple[int, BadRecord]]) -> None:
-        self.rejected += [(topic, partition, why) for _, why in rejected]
+    def _reject(self, topic: str, partition: int, outcome: Restored) -> None:
+        self.rejected += [(topic, partition, why) for why in outcome.rejected.values()]
 
     def heed(self, partition: int, most: int | None = None) -> None:
         """Heed the next descriptions of a partition."""
@@ -382,7 +383,7 @@ class Instance:
             else:
                 pairs = [(record.timestamp, record.value) for record in records]
                 restored = self.tasks.restore(partition, pairs, sure=sure)
-            self._reject(topic, partition, restored.rejected)
+            self._reject(topic, partition, restored)
             records = records[restored.records :]
             self.ask()
             sure = True

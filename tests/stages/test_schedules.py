@@ -21,8 +21,8 @@ from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.records.labels import label_parser
+from pipeline.records.many_votes import parse_votes
 from pipeline.records.tasks import ParsedDescription, task_parser
-from pipeline.records.votes import parse_votes
 from tests.stages.simulated_kafka import PRIOR, Cluster, Instance, Log, OneInstance, Project, Write
 
 PARTITIONS = 4

@@ -206,6 +206,6 @@ def test_votes_of_a_partition_that_there_is_not_are_refused(source: int) -> None
     instance.ask()
     value = one_vote("t1", "ann", source, vote=9.0)
     counted = instance.tasks.count(home, [value, one_vote("t1", "ann", there, vote=9.0), value])
-    assert (counted.new, [place for place, _ in counted.rejected]) == ([1], [0, 2])
-    assert [place for place, _ in instance.tasks.restore(home, [(0, value)]).rejected] == [0]
+    assert (counted.new, [*counted.outcome.rejected]) == ([1], [0, 2])
+    assert [*instance.tasks.restore(home, [(0, value)]).rejected] == [0]
     assert instance.tasks.tasks == 0

@@ -1,0 +1,174 @@
+"""The votes of many records, read and checked together.
+
+A call of numpy costs as much as many rows, and a record of votes may have few: what can be done for
+all rows of all records is done once.
+"""
+
+from itertools import compress
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.inference.compiled import kernel
+from pipeline.inference.labels import Floats, Ints
+from pipeline.records.columns import MOST, NOT_OURS, ROUNDING, Columns
+from pipeline.records.votes import MOST_VOTE, NOTHING, Votes
+
+Bools = NDArray[np.bool_]
+Entry = TypeVar("Entry", np.int64, np.bool_)
+
+
+class ManyVotes(NamedTuple):
+    """The votes of records, one record after the other.
+
+    `sources`, `lengths` and `tells` have an entry for each record: its labels partition, how many
+    votes it has, and whether it tells what was known of the workers. `counts` has only the rows of
+    records that do. All else has an entry for each vote, as `votes.Votes` has.
+    """
+
+    sources: Ints
+    lengths: Ints
+    tells: Bools
+    tasks: list[str]
+    workers: list[str]
+    answers: NDArray[np.int16]
+    offsets: Ints
+    timestamps: Ints
+    votes: Floats
+    counts: Floats
+
+    @property
+    def ends(self) -> Ints:
+        """The place after the last vote of each record."""
+        return np.cumsum(self.lengths)
+
+    def by_vote(self, column: NDArray[Entry]) -> NDArray[Entry]:
+        """What a column says of records, for each of their votes."""
+        return np.repeat(column, self.lengths)
+
+    def only(self, records: Bools) -> "ManyVotes":
+        """Some of the records."""
+        if records.all():
+            return self
+        rows = self.by_vote(records)
+        told = np.repeat(records[self.tells], self.lengths[self.tells])
+        return ManyVotes(
+            self.sources[records],
+            self.lengths[records],
+            self.tells[records],
+            list(compress(self.tasks, rows.tolist())),
+            list(compress(self.workers, rows.tolist())),
+            self.answers[rows],
+            self.offsets[rows],
+            self.timestamps[rows],
+            self.votes[rows],
+            self.counts[told],
+        )
+
+    def having(self, which: Bools) -> tuple["ManyVotes", Bools]:
+        """The records that have some of these votes, and which of their votes these are."""
+        records = np.zeros(len(self.lengths), np.bool_)
+        records[self.by_vote(np.arange(len(records)))[which]] = True
+        return self.only(records), which[self.by_vote(records)]
+
+    def are_well_formed(self, classes: int) -> Bools:
+        """Which of the records have numbers that votes can have."""
+        good = np.ones(len(self.lengths), np.bool_)
+        _find_malformed(self.lengths, self.answers, self.offsets, self.votes, classes, good)
+        if len(self.counts):
+            bad = ~(np.isfinite(self.counts) & (self.counts > -ROUNDING)).all(axis=1)
+            if bad.any():
+                records = np.repeat(np.flatnonzero(self.tells), self.lengths[self.tells])
+                good[records[bad]] = False
+        return good
+
+
+class VotesReader:
+    """Collects the votes of records one by one."""
+
+    def __init__(self, classes: int) -> None:
+        self.width = 2 + classes
+        self.sources: list[int] = []
+        self.lengths: list[int] = []
+        self.tells: list[bool] = []
+        self.tasks: list[str] = []
+        self.workers: list[str] = []
+        self.columns: tuple[list[bytes], ...] = [], [], [], [], []
+
+    def add(self, record: Columns) -> None:
+        """Add the votes of a record, or raise `BadRecord` if it has not the form of one."""
+        tasks, workers = record.names("task"), record.names("worker")
+        source, width = record.number("source"), record.number("width")
+        rows, rest = len(tasks), record.rest
+        is_whole = len(workers) == rows and len(rest) == rows * (26 + 8 * width)
+        if record.kind != "votes" or not is_whole or width not in (0, self.width):
+            raise NOT_OURS
+        self.sources.append(source)
+        self.lengths.append(rows)
+        self.tells.append(width > 0)
+        self.tasks += tasks
+        self.workers += workers
+        answers, offsets, timestamps, votes, counts = self.columns
+        answers.append(rest[: 2 * rows])
+        offsets.append(rest[2 * rows : 10 * rows])
+        timestamps.append(rest[10 * rows : 18 * rows])
+        votes.append(rest[18 * rows : 26 * rows])
+        counts.append(rest[26 * rows :])
+
+    def read(self) -> ManyVotes:
+        """All votes that were added."""
+        joined = (bytearray().join(column) for column in self.columns)
+        kinds = ("<i2", "<i8", "<i8", "<f8", "<f8")
+        answers, offsets, timestamps, votes, counts = map(np.frombuffer, joined, kinds)
+        return ManyVotes(
+            np.array(self.sources, np.int64),
+            np.array(self.lengths, np.int64),
+            np.array(self.tells, np.bool_),
+            self.tasks,
+            self.workers,
+            answers,
+            offsets,
+            timestamps,
+            votes,
+            counts.reshape(-1, self.width),
+        )
+
+
+def parse_votes(value: bytes | None, classes: int) -> Votes:
+    """The votes in one record's value, or `BadRecord`.
+
+    >>> from pipeline.records.votes import encode_votes
+    >>> one = np.array([1], "<i2"), np.array([42]), np.array([1700000000000]), np.array([0.5])
+    >>> votes = Votes(3, ["t1"], ["w1"], *one, counts=np.empty((1, 0)))
+    >>> parse_votes(encode_votes(votes), classes=2)[:4]
+    (3, ['t1'], ['w1'], array([1], dtype=int16))
+    """
+    reader = VotesReader(classes)
+    reader.add(Columns(value))
+    many = reader.read()
+    if not many.are_well_formed(classes).all():
+        raise NOT_OURS
+    counts = many.counts if many.tells[0] else np.empty((len(many.tasks), 0))
+    return Votes(int(many.sources[0]), *many[3:9], counts)
+
+
+@kernel
+def _find_malformed(
+    lengths: Ints,
+    answers: NDArray[np.int16],
+    offsets: Ints,
+    votes: Floats,
+    classes: int,
+    good: Bools,
+) -> None:
+    start = 0
+    for record in range(len(lengths)):
+        last = -1
+        for row in range(start, start + lengths[record]):
+            is_answer = NOTHING <= answers[row] < classes
+            is_vote = abs(votes[row]) <= MOST_VOTE  # not so if it is no number
+            if not (is_answer and is_vote and last < offsets[row] < MOST):
+                good[record] = False
+            last = offsets[row]
+        start += lengths[record]
