@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from orjson import JSONDecodeError, loads
 
 from pipeline.records.bad import BadRecord
-from pipeline.records.votes import parse_votes
+from pipeline.records.many_votes import parse_votes
 from tests.agents.kafka import Project
 
 MOST_TASKS = 10
