@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
-from time import monotonic, time
+from time import time
 from typing import Any
 
 from aiokafka import ConsumerRecord, TopicPartition
@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.follower import Follower
+from pipeline.agents.patience import patiently
 from pipeline.agents.rejects import Rejects
 from pipeline.records.assignments import Assignment, parse_assignment, place_of
 from pipeline.records.bad import BadRecord
@@ -19,8 +20,6 @@ from pipeline.stages.answered_requests import AnsweredRequests, Out
 from pipeline.stages.judge import Beyond, Judge
 from pipeline.stages.leases import Leases, Source
 from pipeline.topics import Topics
-
-PATIENCE_SECONDS = 120  # as long as a broker may be away
 
 
 class AssignmentsFollower(Follower):
@@ -63,40 +62,30 @@ class AssignmentsFollower(Follower):
                     await self.asker.ask()
                     sure = True  # all of these records were read before
                     self.judge.check_assignment(partition, assignment)
+                if not assignment.ended and not self.is_published(assignment):
+                    self.leases.give_way(assignment)
+                    self._note(assignment)
                 self.leases.learn(assignment, partition, now)
-                self._note(assignment)
             except BadRecord as bad:
                 self.rejects.add(record, bad)
 
     def _note(self, assignment: Assignment) -> None:
-        if not assignment.ended:
-            source, place, offset, number = place_of(assignment.id)
-            out = Out(number + 1, assignment.task is None)
-            self.answered[source, place].add(offset, assignment.worker, out)
+        source, place, offset, number = place_of(assignment.id)
+        out = Out(number + 1, assignment.task is None)
+        self.answered[source, place].add(offset, assignment.worker, out)
 
-    def is_answered(self, value: bytes | None) -> bool:
-        """Whether the topic has an assignment of this record's id, or of a later number."""
-        assignment = parse_assignment(value)
-        if assignment.ended:
-            return False
+    def is_published(self, assignment: Assignment) -> bool:
+        """Whether the topic has an assignment of this id, or of a later number, by whomever."""
         source, place, offset, number = place_of(assignment.id)
         out = self.answered[source, place].numbers_out(offset, assignment.worker, number + 1)
         return out > number
 
     async def catch_up(self, partitions: Iterable[int]) -> None:
         """Wait until all is known that these partitions have now."""
-        ends = await self._ends([self.partitions[p] for p in partitions])
+        places = [self.partitions[partition] for partition in partitions]
+        ends: dict[TopicPartition, int] = await patiently(
+            lambda: self.consumer.end_offsets(places), away=KafkaError
+        )
         while any(self.positions[tp.partition] < end for tp, end in ends.items()):
             self.advanced.clear()
             await self.advanced.wait()
-
-    async def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends of partitions; aiokafka asks for less long than a broker may be away."""
-        last = monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                ends: dict[TopicPartition, int] = await self.consumer.end_offsets(partitions)
-                return ends
-            except KafkaError:
-                if monotonic() > last:
-                    raise

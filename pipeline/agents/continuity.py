@@ -5,18 +5,13 @@ has deleted the internal topics. To go on would count the labels to come as if t
 never been.
 """
 
-import asyncio
-from time import monotonic
-
 from pipeline.agents.errors import CannotStart
+from pipeline.agents.patience import patiently
 from pipeline.kafka.admin import committed_offsets
 from pipeline.kafka.errors import ClusterError
 from pipeline.settings import Settings
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
-
-PATIENCE_SECONDS = 120  # as long as a broker may be away
-AGAIN_SECONDS = 0.5
 
 
 async def check_continuity(settings: Settings, stage: WorkerStage, partitions: set[int]) -> None:
@@ -25,7 +20,9 @@ async def check_continuity(settings: Settings, stage: WorkerStage, partitions: s
     if not new:
         return
     topic = Topics(settings).labels.name
-    committed = await _committed(settings, topic)
+    committed = await patiently(
+        lambda: committed_offsets(settings, settings.prefix, topic), away=ClusterError
+    )
     for partition in sorted(new):
         taken, before = stage.partitions[partition].taken, committed.get(partition, 0)
         if before > taken + 1:
@@ -35,15 +32,3 @@ async def check_continuity(settings: Settings, stage: WorkerStage, partitions: s
                 "was written by another version of sbic, or deleted. No label is lost: count all "
                 f"of them again with: sbic project recount --prefix {settings.prefix}"
             )
-
-
-async def _committed(settings: Settings, topic: str) -> dict[int, int]:
-    """What was committed; if the broker goes away just now, once it is back."""
-    last = monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return await committed_offsets(settings, settings.prefix, topic)
-        except ClusterError:
-            if monotonic() > last:
-                raise
-        await asyncio.sleep(AGAIN_SECONDS)

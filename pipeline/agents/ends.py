@@ -3,9 +3,12 @@
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
 from mode import Service
 from numpy.typing import NDArray
 
+from pipeline.agents.patience import patiently
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.stages.judge import Ends
 from pipeline.topics import Topics
@@ -31,7 +34,7 @@ class EndsAsker(Service):
     async def on_start(self) -> None:
         """Connect."""
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             client_id=f"{self.settings.prefix}-ends",
             enable_auto_commit=False,
         )
@@ -42,8 +45,11 @@ class EndsAsker(Service):
         await self.consumer.stop()
 
     async def ask(self) -> None:
-        """Know the ends as they are now."""
+        """Know the ends as they are now; if the broker goes away, as they are once it is back."""
         partitions = range(self.settings.partitions)
         places = [TopicPartition(topic, number) for topic in self.known for number in partitions]
-        for (topic, partition), end in (await self.consumer.end_offsets(places)).items():
+        ends: dict[TopicPartition, int] = await patiently(
+            lambda: self.consumer.end_offsets(places), away=KafkaError
+        )
+        for (topic, partition), end in ends.items():
             self.known[topic][partition] = end

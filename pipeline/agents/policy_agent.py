@@ -1,7 +1,6 @@
 """Requests to assignments: reads who is free, publishes which task each of them gets."""
 
 import asyncio
-from collections.abc import Callable
 from time import time
 
 from aiokafka import ConsumerRecord
@@ -14,7 +13,7 @@ from pipeline.batched.batch import Batch
 from pipeline.batched.conveyor import Conveyor, Parcel
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
 from pipeline.records.assignments import parse_assignment
-from pipeline.stages.assignment_stage import Answered, AssignmentStage
+from pipeline.stages.assignment_stage import Answered, AssignmentStage, Given
 from pipeline.stages.rows import Rows
 from pipeline.topics import Topics
 
@@ -33,7 +32,9 @@ class PolicyAgent:
     """The loop around `AssignmentStage`; hears from the worker agent which labels were taken.
 
     An assignment is known here as soon as it is made, and to the others once it is published; the
-    one who owns a worker's partition is the only one who gives tasks to that worker.
+    one who owns a worker's partition is the only one who gives tasks to that worker. So the
+    producer has a fence: an instance that was stalled, and put out of the group, publishes none of
+    those that it had made before.
     """
 
     name = "policy"
@@ -45,15 +46,14 @@ class PolicyAgent:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
-        is_overdue: Callable[[], bool],
+        redirector: Redirector,
     ) -> None:
         self.stage = stage
         self.follower = follower
         self.topics = topics
         self.metrics = metrics
-        self.redirector = Redirector(topics, metrics)
-        self.is_overdue = is_overdue
-        self.conveyor = Conveyor(producer, RequestGroup, self.pack, self.screen)
+        self.redirector = redirector
+        self.conveyor = Conveyor(producer, RequestGroup, self.pack, drop=self.drop)
 
     async def take_over(self, partitions: set[int]) -> None:
         """Know all leases before the first choice, and finish what the last owner left."""
@@ -102,27 +102,24 @@ class PolicyAgent:
 
         return Parcel(outbox, published)
 
-    async def screen(self, outbox: Outbox) -> None:
-        """Leave out what another instance has answered, while it may have taken the place.
+    def drop(self, outbox: Outbox) -> None:
+        """Take back what was not published, since this instance has lost its place.
 
-        The lease of what is left out ends here: the worker was given another task.
+        Whoever owns the partitions next reads the requests again. Leases that have ended are told
+        of later; it is true whoever says so.
         """
-        if not self.is_overdue():
-            return
-        topic = self.topics.assignments.name
-        places = [(name, partition) for name, partition in outbox if name == topic]
-        await self.follower.catch_up([partition for _, partition in places])
-        for place in places:
-            for row in [row for row in outbox[place] if self.follower.is_answered(row[1])]:
-                outbox[place].remove(row)
-                self._take_back(row[1])
-            if not outbox[place]:
-                del outbox[place]
-
-    def _take_back(self, value: bytes | None) -> None:
-        worker, task, name, *_ = parse_assignment(value)
-        if task is not None:
-            self.stage.leases.end(worker, task, name)
+        for (topic, partition), rows in outbox.items():
+            if topic != self.topics.assignments.name:
+                continue
+            for _, value, *_ in rows:
+                assignment = parse_assignment(value)
+                if assignment.ended:
+                    ended = self.conveyor.filling.given.setdefault(partition, [])
+                    ended.append(Given(assignment.worker, value or b""))
+                else:
+                    self.metrics.withheld.labels("assignments").inc()
+                    if not self.follower.is_published(assignment):
+                        self.stage.take_back(assignment, partition)
 
 
 def now() -> int:

@@ -54,10 +54,10 @@ class BatchConsumer(Consumer):
         return NoThread(self, loop=self.loop, beacon=self.beacon)
 
     @property
-    def is_overdue(self) -> bool:
-        """Whether Kafka has heard nothing for so long that another may have taken the place."""
+    def expulsions(self) -> int:
+        """How often Kafka has put this instance out of the group."""
         membership = cast(NoThread, self._thread).membership
-        return membership is not None and membership.is_overdue
+        return 0 if membership is None else membership.expulsions
 
     async def getmany(
         self,

@@ -5,13 +5,14 @@ An agent that waited for each of its batches would wait once for every partition
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mode import Service
 
 from pipeline.batched.batch import Batch
+from pipeline.batched.fence import PutOut
 from pipeline.batched.producer import BatchProducer, Offsets, Outbox
 from pipeline.batched.stop import stop_at_once
 
@@ -19,8 +20,8 @@ TURN_SECONDS = 0.005
 NOTHING = Outbox()
 
 
-async def _pass_all(_outbox: Outbox) -> None:
-    """Publish everything."""
+def _leave_it(_outbox: Outbox) -> None:
+    """Nothing is to be done with it."""
 
 
 class Group(Protocol):
@@ -54,7 +55,8 @@ class Conveyor(Service, Generic[G]):
         producer: BatchProducer,
         new_group: Callable[[], G],
         pack: Callable[[G], Parcel],
-        screen: Callable[[Outbox], Awaitable[None]] = _pass_all,
+        screen: Callable[[Outbox], None] = _leave_it,
+        drop: Callable[[Outbox], None] = _leave_it,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -62,6 +64,7 @@ class Conveyor(Service, Generic[G]):
         self.new_group = new_group
         self.pack = pack
         self.screen = screen  # takes out what must not be published any more
+        self.drop = drop  # takes what a fenced producer has not published
         self.writers: list[Callable[[Outbox, Offsets], None]] = []
         self.filling = new_group()
         self.batches: list[Batch] = []
@@ -134,8 +137,13 @@ class Conveyor(Service, Generic[G]):
         if owed:
             outbox.add_all(owed[0].then)  # it is older: in each partition it comes before
         outbox.add_all(parcel.first)
-        await self.screen(outbox)
-        offsets = await self.producer.publish(outbox)
+        self.screen(outbox)
+        try:
+            offsets = await self.producer.publish(outbox)
+        except PutOut:  # nothing is finished: the next owner reads the batches again
+            self.drop(outbox)
+            self._rest()
+            return
         for wrote in self.writers:
             wrote(outbox, offsets)
         if owed:
@@ -144,8 +152,11 @@ class Conveyor(Service, Generic[G]):
             self.owed = parcel, batches, begun
         else:
             self._finish(parcel, batches, begun, offsets)
-            if not self.loaded.is_set():
-                self.idle.set()
+            self._rest()
+
+    def _rest(self) -> None:
+        if not self.loaded.is_set():
+            self.idle.set()
 
     def _finish(self, parcel: Parcel, batches: list[Batch], begun: float, offsets: Offsets) -> None:
         parcel.published(offsets, monotonic() - begun)

@@ -6,11 +6,13 @@ producer has one request under way for each broker, so agents that share one wai
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from mode import Service
+
+from pipeline.batched.fence import Fence, FencedProducer, PutOut
 
 MAX_BATCH_BYTES = 1 << 20
 REQUEST_TIMEOUT_MS = 120_000  # as long as a broker may be away
@@ -21,6 +23,14 @@ Row = tuple[bytes | None, bytes | None, int | None, list[Header]]
 """Key, value, timestamp (`None`: the time of publication) and headers of a record."""
 Offsets = dict[tuple[str, int], int]
 """The offset of the last record published, by topic and partition."""
+
+
+class Sent(NamedTuple):
+    """So many records for a partition, given to aiokafka."""
+
+    place: tuple[str, int]
+    records: int
+    acknowledgement: "asyncio.Future[Any]"
 
 
 class Outbox(dict[tuple[str, int], list[Row]]):
@@ -37,13 +47,25 @@ class Outbox(dict[tuple[str, int], list[Row]]):
 
 
 class BatchProducer(Service):
-    """An idempotent producer, for one agent."""
+    """An idempotent producer, for one agent; with a fence it publishes only behind that.
 
-    def __init__(self, bootstrap_servers: Sequence[str], client_id: str, **kwargs: Any) -> None:
+    `connection` has the options of every client.
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        client_id: str,
+        fence: Fence | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.fence = fence
+        self.fenced: FencedProducer | None = None
         self.in_flight = 0  # outboxes of which not all is acknowledged
+        self.retries = 0  # batches that had to be sent again
         self.options = {
-            "bootstrap_servers": bootstrap_servers,
+            **connection,
             "client_id": client_id,
             "acks": "all",
             "enable_idempotence": True,
@@ -54,7 +76,20 @@ class BatchProducer(Service):
     async def on_start(self) -> None:
         """Connect."""
         self.kafka = AIOKafkaProducer(**self.options)
+        if self.fence is not None:
+            self.fenced = FencedProducer(self.kafka, self.fence)
+        self._count_retries(self.kafka._message_accumulator)
         await self.kafka.start()
+
+    def _count_retries(self, accumulator: Any) -> None:
+        """Count what aiokafka 0.14 sends again, of which it says nothing but in its log."""
+        reenqueue = accumulator.reenqueue
+
+        def count(batch: Any) -> None:
+            self.retries += 1
+            reenqueue(batch)
+
+        accumulator.reenqueue = count
 
     async def on_stop(self) -> None:
         """Leave."""
@@ -63,36 +98,40 @@ class BatchProducer(Service):
     async def publish(self, outbox: Outbox) -> Offsets:
         """Publish all and wait for all acknowledgements.
 
-        Raises what Kafka raises: then nothing of the batch may be committed.
+        Raises what Kafka raises: then nothing of the batch may be committed. `PutOut` is raised
+        when nothing is under way any more, and the next batch can be published.
         """
+        sent: list[Sent] = []
         self.in_flight += 1
-        sent = {place: await self._send(*place, rows) for place, rows in outbox.items()}
-        offsets = {}
-        for place, parts in sent.items():
-            for count, acknowledgement in parts:
-                offsets[place] = (await acknowledgement).offset + count - 1
-        self.in_flight -= 1
-        return offsets
+        try:
+            if self.fenced is not None:
+                self.fenced.begin()
+            for place, rows in outbox.items():
+                await self._send(*place, rows, sent)
+            return {
+                part.place: (await part.acknowledgement).offset + part.records - 1 for part in sent
+            }
+        except PutOut:
+            await asyncio.gather(*(part.acknowledgement for part in sent), return_exceptions=True)
+            if self.fenced is not None:
+                self.fenced.forget()
+            raise
+        finally:
+            self.in_flight -= 1
 
-    async def _send(
-        self, topic: str, partition: int, rows: list[Row]
-    ) -> list[tuple[int, "asyncio.Future[Any]"]]:
-        parts = []
+    async def _send(self, topic: str, partition: int, rows: list[Row], sent: list[Sent]) -> None:
         builder = self.kafka.create_batch()
         for key, value, timestamp, headers in rows:
             if builder.append(key=key, value=value, timestamp=timestamp, headers=headers) is None:
-                parts.append(await self._send_batch(builder, topic, partition))
+                sent.append(await self._send_batch(builder, topic, partition))
                 builder = self.kafka.create_batch()
                 again = builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
                 if again is None:
                     size = len(key or b"") + len(value or b"")
                     raise ValueError(f"a record of {size:,} bytes for {topic} fits into no batch")
-        parts.append(await self._send_batch(builder, topic, partition))
-        return parts
+        sent.append(await self._send_batch(builder, topic, partition))
 
-    async def _send_batch(
-        self, builder: Any, topic: str, partition: int
-    ) -> tuple[int, "asyncio.Future[Any]"]:
+    async def _send_batch(self, builder: Any, topic: str, partition: int) -> Sent:
         builder.close()
-        future = await self.kafka.send_batch(builder, topic, partition=partition)
-        return builder.record_count(), future
+        acknowledgement = await self.kafka.send_batch(builder, topic, partition=partition)
+        return Sent((topic, partition), builder.record_count(), acknowledgement)

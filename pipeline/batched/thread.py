@@ -10,7 +10,7 @@ waits for the end of a rebalance, in which Kafka may be waiting for somebody els
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
@@ -24,6 +24,7 @@ from pipeline.batched.fetching import ends_of_all, fetch_soon
 from pipeline.batched.membership import Membership
 
 if TYPE_CHECKING:
+    from pipeline.batched.app import BatchedApp
     from pipeline.batched.consumer import BatchConsumer
 
 LEAVING = "leaving"  # a connection of its own, as aiokafka has others for groups and for records
@@ -59,7 +60,11 @@ class NoThread(AIOKafkaConsumerThread):
         """Connect."""
         await super().on_start()
         fetch_soon(self._consumer)
-        self.membership = Membership(self._consumer, is_leaving=lambda: self.should_stop)
+        self.membership = Membership(
+            self._consumer,
+            is_leaving=lambda: self.should_stop,
+            fence=cast("BatchedApp", self.app).fence,
+        )
 
     async def start(self) -> None:
         """Start like any service."""
@@ -101,6 +106,8 @@ class NoThread(AIOKafkaConsumerThread):
             return  # it has not been started
         coordinator._coordination_task.cancel()
         await asyncio.wait([coordinator._coordination_task])
+        if self.app.conf.consumer_group_instance_id is not None:
+            return  # whoever starts under this name within the session has its place
         while coordinator.member_id:
             await coordinator.ensure_coordinator_known()
             request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)

@@ -10,6 +10,8 @@ from pipeline.cli.options import given_options
 from pipeline.project.given import Given
 from pipeline.settings import Settings
 
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
 
 @click.command(short_help="Write the labels that stand, posteriors or workers.")
 @click.argument("what", type=click.Choice(("labels", "posteriors", "workers")))
@@ -17,8 +19,9 @@ from pipeline.settings import Settings
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(("csv", "jsonl")),
-    help="CSV, or JSON Lines with the records as they are.  [default: by the name of FILE, or csv]",
+    type=click.Choice(("csv", "jsonl", "parquet")),
+    help="CSV, JSON Lines with the records as they are, or Parquet with the columns of CSV, which "
+    "needs pip install 'sbic[parquet]'.  [default: by the name of FILE, or csv]",
 )
 @given_options("broker", "prefix")
 def command(given: Given, what: str, output: str | None, file_format: str | None) -> None:
@@ -73,21 +76,26 @@ def command(given: Given, what: str, output: str | None, file_format: str | None
       sbic export labels -o labels.csv && sbic infer labels.csv --algorithm settled
       sbic export posteriors --format jsonl | jq .task
       sbic export workers -o workers.jsonl
+      sbic export posteriors -o posteriors.parquet
     """
     from pipeline.cli.connected import in_project
     from pipeline.files.atomic import check_writable, write_parts_atomically
-    from pipeline.files.errors import BadFile
+    from pipeline.files.errors import BadFile, MissingExtra
+    from pipeline.files.parquet import check_parquet
 
     target = None if output in (None, "-") else Path(str(output))
     try:
         if target:
             check_writable(target)
-        parts = exported(in_project(given), what, file_format or format_of(target))
+        file_format = file_format or format_of(target)
+        if file_format == "parquet":
+            check_parquet()
+        parts = exported(in_project(given), what, file_format)
         if target:
             write_parts_atomically(target, parts)
         else:
             click.get_binary_stream("stdout").writelines(parts)
-    except BadFile as error:
+    except (BadFile, MissingExtra) as error:
         raise BadInput(str(error)) from None
 
 
@@ -97,13 +105,14 @@ def format_of(target: Path | None) -> str:
     >>> format_of(Path("labels.jsonl")), format_of(Path("labels.txt")), format_of(None)
     ('jsonl', 'csv', 'csv')
     """
-    return "jsonl" if target and target.suffix in (".jsonl", ".ndjson") else "csv"
+    return FORMATS.get(target.suffix, "csv") if target else "csv"
 
 
 def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]:
     """The content of the file, a part at a time; all of it has been read before the first."""
     from pipeline.cli.connected import run_connected
     from pipeline.files.lines import csv_parts, jsonl_parts
+    from pipeline.files.parquet import parquet_parts
     from pipeline.tools.export import EXPORTS, current_records
 
     columns = ("task", "worker", "label")
@@ -113,8 +122,14 @@ def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]
         labels = run_connected(standing_labels(settings))
         if file_format == "csv":
             return csv_parts(columns, labels)
+        if file_format == "parquet":
+            label = int if settings.crowd_classes.is_signs else str
+            return parquet_parts(columns, (str, str, label), labels)
         return jsonl_parts(dict(zip(columns, label, strict=True)) for label in labels)
     records = run_connected(current_records(settings, EXPORTS[what]))
-    if file_format == "csv":
-        return csv_parts(*EXPORTS[what].table(records))
-    return jsonl_parts(records)
+    if file_format == "jsonl":
+        return jsonl_parts(records)
+    table = EXPORTS[what].table(records)
+    if file_format == "parquet":
+        return parquet_parts(table.columns, table.kinds(), table.rows)
+    return csv_parts(*table)

@@ -11,6 +11,8 @@ from pipeline.project.given import Given
 from pipeline.settings import SPECS, BadSetting
 
 TOKEN = "SBIC_GATEWAY_TOKEN"
+RULES = ("stop_confidence", "stop_labels", "budget", "block_below", "block_after")
+"""What instances are told and Kafka is not: the status and the page show it."""
 
 
 @click.command("gateway", short_help="Serve HTTP: labels in, posteriors out, and a page to watch.")
@@ -65,7 +67,7 @@ TOKEN = "SBIC_GATEWAY_TOKEN"
     show_envvar=True,
     help="Connections open at once, at most.",
 )
-@given_options("broker", "prefix")
+@given_options("broker", "prefix", *RULES)
 def command(
     given: Given,
     host: str,

@@ -59,8 +59,9 @@ def show(given: Given) -> None:
 @command.command("set", short_help="Change settings of a project.")
 @click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
 @click.option("--recount", is_flag=True, help="Count all labels anew, where that is needed.")
+@click.option("--yes", is_flag=True, help="With --recount: do not ask, though labels have expired.")
 @given_options("broker", "prefix")
-def set_values(given: Given, values: tuple[str, ...], recount: bool) -> None:
+def set_values(given: Given, values: tuple[str, ...], recount: bool, yes: bool) -> None:
     """Change settings of a project; instances that run start anew with them.
 
     At once: policy, seed, lease_seconds, settle_tolerance and how long topics are kept. What labels
@@ -104,6 +105,8 @@ def set_values(given: Given, values: tuple[str, ...], recount: bool) -> None:
         return None
 
     labels = labels_in(place)
+    if recount:
+        ask_if_expired(place, yes)
     if run_connected(write_down()):
         complete(place)
 
@@ -123,13 +126,17 @@ anew; nothing was changed'
 
 
 @command.command(short_help="Make everything again from labels and tasks.")
+@click.option("--yes", is_flag=True, help="Do not ask, though labels have expired.")
 @given_options("broker", "prefix")
-def recount(given: Given) -> None:
+def recount(given: Given, yes: bool) -> None:
     """Throw away everything but labels, tasks, requests and assignments, and make it again.
 
     Votes, posteriors, workers and dead letters are what the labels come to; this mends whatever
     is wrong with them. Instances may run: they leave, and start anew when the topics are there. If
     this command is ended before, run it again to complete it.
+
+    Labels that Kafka does not keep any more cannot be counted again: if there are any, it says how
+    many and asks first.
 
     \b
     Examples:
@@ -139,6 +146,7 @@ def recount(given: Given) -> None:
     from pipeline.cli.connected import run_connected
     from pipeline.project.remaking import begin
 
+    ask_if_expired(given.place, yes)
     run_connected(begin(given.place, "recounting"))
     complete(given.place)
 
@@ -253,6 +261,22 @@ def labels_in(place: Settings) -> int:
     from pipeline.topics import Topics
 
     return run_connected(records_in(place, Topics(place).labels.name))
+
+
+def ask_if_expired(place: Settings, yes: bool) -> None:
+    """Say that what expired labels have come to would be gone, and let the person confirm."""
+    from pipeline.cli.connected import run_connected
+    from pipeline.kafka.sizes import expired_from
+    from pipeline.topics import Topics
+
+    topic = Topics(place).labels.name
+    expired = run_connected(expired_from(place, topic))
+    if expired:
+        note(
+            f"{expired:,} labels have expired from {topic}: they would no longer count, but only "
+            f"the {labels_in(place):,} that are left"
+        )
+        ask("Count those alone?", yes)
 
 
 def ask(question: str, yes: bool) -> None:

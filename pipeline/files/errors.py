@@ -24,3 +24,7 @@ def shortened(field: str) -> str:
     """
     line = " ".join(field.split())
     return line if len(line) <= 40 else f"{line[:40]}..."
+
+
+class MissingExtra(Exception):
+    """What was asked for needs packages that are not installed; the text says which."""

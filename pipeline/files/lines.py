@@ -20,7 +20,7 @@ def csv_parts(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Itera
     b'task,gold,sources\\nt1,true,"{""3"":42}"\\nt2,,1\\n'
     """
     yield csv_bytes(columns, ())
-    for part in _parts([_cell(value) for value in row] for row in rows):
+    for part in parts_of([_cell(value) for value in row] for row in rows):
         yield csv_bytes(part[0], part[1:])
 
 
@@ -30,11 +30,12 @@ def jsonl_parts(records: Iterable[Mapping[str, object]]) -> Iterator[bytes]:
     >>> list(jsonl_parts([{"task": "t1", "label": 1}]))
     [b'{"task":"t1","label":1}\\n']
     """
-    for part in _parts(records):
+    for part in parts_of(records):
         yield b"".join(dumps(record) + b"\n" for record in part)
 
 
-def _parts(rows: Iterable[T]) -> Iterator[list[T]]:
+def parts_of(rows: Iterable[T]) -> Iterator[list[T]]:
+    """So many rows at once."""
     remaining = iter(rows)
     while part := list(islice(remaining, ROWS_AT_ONCE)):
         yield part

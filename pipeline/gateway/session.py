@@ -14,6 +14,7 @@ from pipeline.gateway.lane import Row
 from pipeline.gateway.outbox import Outbox
 from pipeline.gateway.view.project import ProjectView
 from pipeline.gateway.waiting import wait_for
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
 from pipeline.project.given import Given
@@ -141,7 +142,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        asking = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+        asking = AIOKafkaConsumer(**client_options(settings))
         await enter(connected(asking, settings))
         log = await enter(connected(log_consumer(settings), settings))
         flow = await enter(reading_flow(settings, asking))

@@ -39,6 +39,23 @@ class AnsweredRequests:
             for request in in_order[: self._remembered]:
                 del self._out[request]
 
+    def reopen(self, offset: int, worker: str, number: int) -> None:
+        """Of a request this assignment and those after it are not out after all.
+
+        >>> answered = AnsweredRequests()
+        >>> answered.add(42, "w1", Out(3, complete=False))
+        >>> answered.reopen(42, "w1", 1)
+        >>> answered.numbers_out(42, "w1", 3)
+        1
+        """
+        out = self._out.get((offset, worker))
+        if out is not None and out.numbers > number:
+            self._out[offset, worker] = Out(number, complete=False)
+
+    def is_refused(self, offset: int, worker: str, number: int) -> bool:
+        """Whether this assignment of a request was a refusal."""
+        return self._out.get((offset, worker)) == Out(number + 1, complete=True)
+
     def numbers_out(self, offset: int, worker: str, count: int) -> int:
         """How many of the `count` assignments that a request asks for are out already."""
         if offset < self._first:

@@ -23,6 +23,7 @@ from pipeline.records.assignments import (
     encode_lease,
     encode_refusal,
     id_of,
+    place_of,
 )
 from pipeline.records.bad import BadRecord
 from pipeline.records.origin import origin_of
@@ -122,6 +123,7 @@ class AssignmentStage:
         self.policy = policy_of(rules.policy, self.crowd.tasks.names, rules.seed, prior)
         self.gold: Policy = Uniform(self.crowd.tasks.names, rules.seed)
         self.gold_rate = GoldRate(rules.gold_rate, rules.seed)
+        self.unanswered: list[tuple[int, Request]] = []  # labels that are requests, by partition
 
     def answer(self, partition: int, records: Sequence[R], now: int, answered: Answered[R]) -> None:
         """Answer requests, and add what they come to to `answered`."""
@@ -191,12 +193,26 @@ class AssignmentStage:
             if ended is not None:
                 self.leases.end(name, task)
                 self._publish_end(name, task, lease, ended, answered)
+        unanswered, self.unanswered = self.unanswered, []
+        for partition, request in unanswered:
+            if partition in partitions:  # the owner of any other sees to it
+                self._give(request, partition, 1, now, answered, now)
         for partition in partitions if self.rules.assign_on_label else ():
             recent = now - self.rules.lease_ms
             for answers in self.workers.partitions[partition].last_answers:
                 labels = labels_in(answers, len(self.crowd.classes))
                 late = [label for label in labels if label.timestamp > recent]
                 self.labels_taken(partition, late, now, answered)
+
+    def take_back(self, assignment: Assignment, partition: int) -> None:
+        """An assignment was not published: this instance has lost its place.
+
+        A request is read again. A label is not, where this instance has taken it.
+        """
+        self.leases.take_back(assignment)
+        source, place, offset, _ = place_of(assignment.id)
+        if source == LABEL:
+            self.unanswered.append((partition, Request(source, place, offset, assignment.worker)))
 
     def _ended(self, name: str, task: str) -> Ended | None:
         """How a lease has ended, if it has."""

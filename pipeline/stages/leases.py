@@ -1,7 +1,7 @@
 """Which tasks are out with which workers: an assignment is a lease, and leases end."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.records.assignments import Assignment, place_of
@@ -48,6 +48,7 @@ class Leases:
     def __init__(self, memory: int = DAY) -> None:
         self.changed: dict[str, None] = {}
         self.forgotten: list[tuple[str, str]] = []  # worker and task of those no longer remembered
+        self.expirations: Counter[int] = Counter()  # by partition, since they were last taken
         self._running = TimedLeases(extra=0)
         self._expired = TimedLeases(extra=memory)
         self._ended = TimedLeases(extra=0)
@@ -97,6 +98,42 @@ class Leases:
             if task is not None:
                 self._add(worker, task, Lease(name, partition, expires_at), now)
 
+    def take_back(self, assignment: Assignment) -> None:
+        """An assignment that was made here is not published: its request is open again.
+
+        >>> leases = Leases()
+        >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
+        >>> leases.learn(given, partition=3, now=0)
+        >>> leases.take_back(given)
+        >>> leases.in_flight("t1"), leases.numbers_out(Request("", 3, 42, "w1"), count=1)
+        (0, 0)
+        """
+        worker, task, name, *_ = assignment
+        if task is not None:
+            self.end(worker, task, name)
+        source, place, offset, number = place_of(name)
+        self._answered[source, place].reopen(offset, worker, number)
+
+    def give_way(self, published: Assignment) -> None:
+        """The topic has this of an id: another task that was chosen here for it never gets there.
+
+        >>> leases = Leases()
+        >>> leases.learn(Assignment("w1", "t1", "3-42-0", 600, ended=False), partition=3, now=0)
+        >>> published = Assignment("w1", "t2", "3-42-0", 600, ended=False)
+        >>> leases.give_way(published)
+        >>> leases.learn(published, partition=3, now=0)
+        >>> list(leases.of("w1"))
+        ['t2']
+        """
+        worker, task, name, *_ = published
+        source, place, offset, number = place_of(name)
+        chosen = [own for own, lease in self.of(worker).items() if lease.id == name]
+        refused = self._answered[source, place].is_refused(offset, worker, number)
+        if (chosen and chosen != [task]) or (refused and task is not None):
+            for own in chosen:
+                self.end(worker, own, name)
+            self._answered[source, place].reopen(offset, worker, number)
+
     def numbers_out(self, request: Request, count: int) -> int:
         """How many of the `count` assignments that a request asks for are out already."""
         source, partition, offset, worker = request
@@ -120,8 +157,14 @@ class Leases:
         for worker, task, lease in self._running.take_due(now):
             self._count(task, -1)
             self._expired.add(worker, task, lease)
+            self.expirations[lease.partition] += 1
         for remembered in (self._expired, self._ended):
             self.forgotten += [(worker, task) for worker, task, _ in remembered.take_due(now)]
+
+    def take_expirations(self, partitions: Container[int]) -> int:
+        """How many leases of these partitions have expired since this was last asked."""
+        expirations, self.expirations = self.expirations, Counter()
+        return sum(count for partition, count in expirations.items() if partition in partitions)
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
         self.end(worker, task)  # a worker who was given the task again has the newer lease

@@ -1,14 +1,17 @@
-"""One that was stalled answers no request that another instance has answered meanwhile."""
+"""One that has lost its place takes back the assignments that it had not published."""
 
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from pipeline.agents.assignments_follower import AssignmentsFollower
+from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.policy_agent import PolicyAgent, RequestGroup
-from pipeline.batched.producer import BatchProducer
-from pipeline.records.assignments import encode_lease
+from pipeline.agents.redirector import Redirector
+from pipeline.batched.producer import BatchProducer, Outbox
+from pipeline.records.assignments import encode_lease, parse_assignment
 from pipeline.records.requests import encode_request
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import Rules
@@ -21,38 +24,88 @@ SETTINGS = Settings(partitions=1)
 TOPIC = Topics(SETTINGS).assignments.name
 
 
-class Stalled(AssignmentsFollower):
-    """What it finds on the topic when it goes on."""
+class Stalled:
+    """An instance with requests of ann, at the offsets 7 and 8, under way."""
 
-    meanwhile: tuple[bytes, ...] = ()
+    def __init__(self, rules: Rules) -> None:
+        self.desk = Desk(rules, partitions=1)
+        self.desk.describe([{"task": f"t{number}"} for number in range(1, 6)])
+        self.leases = self.desk.leases
+        judge = Judge(self.desk.stage.crowd, Ends(1, at=100))
+        nobody = cast(Any, None)  # nothing is beyond the ends, and nothing is rejected
+        self.follower = AssignmentsFollower(SETTINGS, self.leases, judge, nobody, nobody)
+        producer = cast(BatchProducer, SimpleNamespace())
+        topics, metrics = Topics(SETTINGS), Metrics(SETTINGS.prefix)
+        redirector = Redirector(topics, metrics, DeadLetterLog())
+        self.agent = PolicyAgent(
+            self.desk.stage, self.follower, topics, producer, metrics, redirector
+        )
 
-    async def catch_up(self, partitions: Iterable[int]) -> None:
-        for partition in partitions:
-            records: Any = [SimpleNamespace(value=value) for value in self.meanwhile]
-            await self.learn(partition, records)
+    def answer(self) -> Outbox:
+        """What it makes of the requests."""
+        group = RequestGroup()
+        requests: Any = [Record(offset, 0, encode_request("ann")) for offset in (7, 8)]
+        self.desk.stage.answer(0, requests, 0, group)
+        return self.agent.pack(group).first
+
+    async def read(self, *values: bytes | None) -> None:
+        """Read this on the assignments topic."""
+        await self.follower.learn(0, cast(Any, [SimpleNamespace(value=value) for value in values]))
 
 
-async def test_what_another_has_answered_is_left_out_and_its_lease_ends() -> None:
-    desk = Desk(Rules(), partitions=1)
-    desk.describe([{"task": "t1"}, {"task": "t2"}, {"task": "t3"}])
-    judge = Judge(desk.stage.crowd, Ends(1, at=100))
-    nobody = cast(Any, None)  # nothing is beyond the ends, and nothing is rejected
-    follower = Stalled(SETTINGS, desk.leases, judge, nobody, nobody)
-    producer = cast(BatchProducer, SimpleNamespace())
-    is_overdue = [False]
-    agent = PolicyAgent(
-        desk.stage, follower, Topics(SETTINGS), producer, Metrics(), lambda: is_overdue[0]
-    )
+def values(outbox: Outbox) -> list[bytes | None]:
+    return [value for _, value, *_ in outbox.get((TOPIC, 0), ())]
+
+
+async def test_what_is_dropped_is_answered_when_the_request_is_read_again() -> None:
+    stalled = Stalled(Rules())
+    outbox = stalled.answer()
+    assert len(values(outbox)) == len(stalled.leases) == 2
+    assert values(stalled.answer()) == []
+    stalled.agent.drop(outbox)
+    assert len(stalled.leases) == 0
+    assert len(values(stalled.answer())) == 2
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+async def test_what_another_has_answered_meanwhile_stays_so(is_read_first: bool) -> None:
+    stalled = Stalled(Rules())
+    outbox = stalled.answer()
+    meanwhile = encode_lease("ann", "t5", "0-7-0", "uncertainty", 0, 10**15)
+    if is_read_first:
+        await stalled.read(meanwhile)
+    stalled.agent.drop(outbox)
+    await stalled.read(meanwhile)
+    assert list(stalled.leases.of("ann")) == ["t5"]
+    (again,) = values(stalled.answer())
+    assert parse_assignment(again).id == "0-8-0"
+    assert parse_assignment(again).task != "t5"
+
+
+async def test_what_had_reached_the_topic_after_all_stays_so() -> None:
+    stalled = Stalled(Rules())
+    outbox = stalled.answer()
+    first, _ = values(outbox)
+    await stalled.read(first)
+    stalled.agent.drop(outbox)
+    assert list(stalled.leases.of("ann")) == [parse_assignment(first).task]
+    (again,) = values(stalled.answer())
+    assert parse_assignment(again).id == "0-8-0"
+
+
+async def test_the_end_of_a_lease_is_told_later_and_a_label_that_is_a_request_answered() -> None:
+    stalled = Stalled(Rules(assign_on_label=True))
+    given, _ = values(stalled.answer())
+    task = parse_assignment(given).task
+    assert task is not None
+    stalled.desk.hand_in("ann", task, 1)
     group = RequestGroup()
-    requests = [Record(offset, 0, encode_request("ann")) for offset in (7, 8)]
-    desk.stage.answer(0, cast(Any, requests), 0, group)
-    outbox = agent.pack(group).first
-    mine = [value for _, value, *_ in outbox[TOPIC, 0]]
-    await agent.screen(outbox)
-    assert len(outbox[TOPIC, 0]) == 2
-
-    is_overdue[0] = True
-    follower.meanwhile = (encode_lease("ann", "t9", "0-7-0", "uncertainty", 0, 10**15),)
-    await agent.screen(outbox)
-    assert [value for _, value, *_ in outbox[TOPIC, 0]] == mine[1:]
-    assert len(desk.leases) == 1
+    group.given = stalled.desk.last.given
+    outbox = stalled.agent.pack(group).first
+    ended, _ = values(outbox)
+    stalled.agent.drop(outbox)
+    filling = stalled.agent.conveyor.filling
+    stalled.desk.stage.take_over({0}, 0, filling)
+    told, again = values(stalled.agent.pack(filling).first)
+    assert told == ended
+    assert parse_assignment(again).id == "label-0-0-0"

@@ -4,8 +4,11 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
 
+from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Group, Publisher
+from pipeline.agents.redirector import Redirector
+from pipeline.agents.traces import NoExport
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
@@ -42,10 +45,18 @@ class Joined:
         tasks.ready(range(SETTINGS.partitions), generation=1)
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
-        producer = BatchProducer([], "crowd")
+        producer = BatchProducer({}, "crowd")
         self.is_overdue = False
+        metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(
-            tasks, Exchange(tasks), TOPICS, producer, Metrics(), lambda: self.is_overdue
+            tasks,
+            Exchange(tasks),
+            TOPICS,
+            producer,
+            metrics,
+            Redirector(TOPICS, metrics, DeadLetterLog()),
+            lambda: self.is_overdue,
+            NoExport(),
         )
 
 
@@ -93,13 +104,13 @@ async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is
     owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
     late = owner.publisher.pack(group).then
     owner.is_overdue = True
-    await owner.publisher.screen(late)
+    owner.publisher.screen(late)
     home = partition_of(b"t1", 2)
     assert list(late) == [(TOPICS.votes.name, home)]
     owner.is_overdue = False
     owner.publisher.workers_due = 0.0
     again = owner.publisher.pack(Group()).first
-    await owner.publisher.screen(again)
+    owner.publisher.screen(again)
     assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}
 
 

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.protocol.group import LeaveGroupRequest
 
 from pipeline.batched.app import BatchedApp
-from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.fence import Fence, now
 from pipeline.batched.membership import Membership
 from pipeline.broker.embedded import EmbeddedBroker
 from tests.agents.kafka import until
@@ -81,9 +81,25 @@ async def test_an_app_that_was_put_out_says_so_and_joins_again(
     assert said[0].startswith("put out of the group: Kafka does not know this instance any more")
 
 
+async def test_a_place_is_certain_from_the_moment_at_which_it_was_asked_for(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer may come after a stall: another may have taken the place by then."""
+    app = (await place(broker)).ours(finish_all)
+    assert not app.fence.is_overdue
+    heard: list[float] = []
+    monkeypatch.setattr(app.fence, "heard", heard.append)
+    before = now()
+    async with running(app):
+        assert heard
+        assert before < heard[0] < now()
+        app.fence.heard_of = before - app.fence.session_seconds
+        assert app.fence.is_overdue
+
+
 async def test_before_it_is_connected_nobody_can_have_taken_its_place() -> None:
     app = BatchedApp("test", broker="batched://127.0.0.1:1")
-    assert not cast(BatchConsumer, app.consumer).is_overdue
+    assert not app.fence.is_overdue
 
 
 @pytest.mark.parametrize(
@@ -100,13 +116,14 @@ def test_the_reason_is_given(
         generation=5,
         reset_generation=lambda: None,
         _do_heartbeat=None,
-        _session_timeout_ms=10_000,
+        _send_req=None,
         _max_poll_interval=300,
         _subscription=SimpleNamespace(fetcher_idle_time=idle),
     )
     kafka: Any = SimpleNamespace(_coordinator=coordinator)
-    membership = Membership(kafka, is_leaving=lambda: False)
-    membership.heard_of -= silent
+    fence = Fence(session_seconds=10)
+    fence.heard_of -= silent
+    Membership(kafka, lambda: False, fence)
     with caplog.at_level(logging.WARNING):
         coordinator.reset_generation()
     assert why in caplog.text

@@ -27,8 +27,6 @@ def main() -> int:
     for what in found.wrong[:MOST_SHOWN]:
         print(f"WRONG  {what}")
     sent = f"{found.labels:,} labels, {found.requests:,} requests, {found.faults} faults"
-    if found.late:
-        sent += f"; answered once more by a stalled instance: {found.late} (the first counts)"
     if found.wrong:
         print(f"seed {seed}: WRONG in {len(found.wrong)} places, after {sent}")
         return 1

@@ -5,8 +5,10 @@ import random
 from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaTimeoutError
 from orjson import dumps, loads
 
+from pipeline.kafka.clients import client_options
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request
@@ -16,6 +18,7 @@ TASKS = 600
 VOLUNTEERS = 150  # answer what they like
 ASKERS = 40  # answer what they are given, and nothing else
 STRAYS = 10  # whose labels go to the wrong partition
+BAD = b"bad "  # how a label begins that is none
 TICK_SECONDS = 0.05
 PATIENCE_MS = 180_000  # longer than the broker is ever away
 
@@ -36,7 +39,7 @@ class Load:
         self.under_way: set[asyncio.Task[None]] = set()
         self.settings = here.settings
         self.producer = AIOKafkaProducer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             enable_idempotence=True,
             request_timeout_ms=PATIENCE_MS,
         )
@@ -64,16 +67,16 @@ class Load:
             self._describe(self.rng.randrange(TASKS))
         if self.rng.random() < 0.5:
             worker = f"asker{self.rng.randrange(ASKERS)}"
-            self._send(self.here.topics.requests.name, worker, encode_request(worker))
+            astray = self.rng.random() < 0.01
+            value = encode_request(worker)
+            self._send(self.here.topics.requests.name, worker, value, astray=astray)
 
     def _label(self) -> None:
         chance = self.rng.random()
         topic = self.here.topics.labels.name
         worker = f"volunteer{self.rng.randrange(VOLUNTEERS)}"
         if chance < 0.01:
-            bad = b"bad %d" % len(self.bad)
-            self.bad.add(bad)
-            self._send(topic, worker, bad)
+            self._send(topic, worker, BAD + b"%d" % self.rng.randrange(1 << 60))
         elif chance < 0.02:
             worker = f"stray{self.rng.randrange(STRAYS)}"
             self._send(topic, worker, self._opinion(worker), astray=True)
@@ -106,7 +109,7 @@ class Load:
     async def _answer(self) -> None:
         """Hand in a label for every assignment."""
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
@@ -133,7 +136,13 @@ class Load:
         sending.add_done_callback(self.under_way.discard)
 
     async def _sent(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        place = await self.producer.send_and_wait(topic, value, key=key, partition=partition)
+        """Send, and note what has to come of it; of what Kafka had no room for, nothing has."""
+        try:
+            place = await self.producer.send_and_wait(topic, value, key=key, partition=partition)
+        except KafkaTimeoutError:  # it was away for longer than the queue is long
+            return
+        if value.startswith(BAD):
+            self.bad.add(value)
         self.labels += topic == self.here.topics.labels.name
         if topic == self.here.topics.requests.name:
             self.requests.add((place.partition, place.offset))

@@ -5,7 +5,7 @@ follow from them. Under Fast SBIC the weight of a label depends on what was know
 so the log-odds have to be the sum of the votes for the labels that stand.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from math import log
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ from pipeline.partitioner import partition_of
 from pipeline.records.many_votes import parse_votes
 from pipeline.records.tasks import task_parser
 from tests.agents.kafka import Project
+from tests.soak.histories import MOST_TASKS, Histories
+from tests.soak.workers import WorkerRecords
 
 CLOSE = 1e-9  # sums in another order
 AT_REST = 1e-3  # where instances stop telling each other: the tolerance, added up over labels
@@ -28,10 +30,11 @@ Place = tuple[int, int]
 
 
 class Standing(NamedTuple):
-    """A label that stands, and where it is."""
+    """A label that stands, where it is and from when."""
 
     label: int
     place: Place
+    timestamp: int
 
 
 class Described(NamedTuple):
@@ -62,7 +65,7 @@ def standing(records: Iterable[ConsumerRecord], partitions: int) -> Labels:
                 found.pop((task, worker), None)
             else:
                 place = record.partition, record.offset
-                found.setdefault((task, worker), Standing(label["label"], place))
+                found.setdefault((task, worker), Standing(label["label"], place, record.timestamp))
     return found
 
 
@@ -82,7 +85,7 @@ class Recount:
         self.here = here
         self.bad = bad
         self.requests = requests
-        self.late: set[str] = set()  # ids that have another task once more
+        self.workers_are_certain = False  # each has given a last label when all was at rest
         self.is_settled = here.settings.chosen_algorithm == "settled"
         self.labels: Labels = {}
         self.descriptions: Descriptions = {}
@@ -98,7 +101,6 @@ class Recount:
         """Where the outcome differs now; empty if it is right."""
         await self.read()
         posteriors: dict[str, Any] = dict(await self.here.posteriors())
-        workers = await self._last(self.here.topics.workers.name)
         counted = list(self._counts(posteriors))
         if counted:
             return counted  # nothing else can be right before these are
@@ -107,10 +109,20 @@ class Recount:
         )
         return [
             *by_algorithm,
-            *self._workers(posteriors, workers),
+            *self._workers(posteriors, await self._last(self.here.topics.workers.name)),
             *await self._dead_letters(),
             *await self._assignments(),
         ]
+
+    async def histories(self) -> list[str]:
+        """What happened to the labels of tasks that count too many or too few."""
+        await self.read()
+        posteriors: dict[str, Any] = dict(await self.here.posteriors())
+        labels = Counter(task for task, _ in self.labels)
+        wrong = [task for task in posteriors if posteriors[task]["labels"] != labels[task]]
+        histories = Histories()
+        await histories.read(self.here, set(wrong[:MOST_TASKS]))
+        return list(histories.odd())
 
     async def _last(self, topic: str) -> dict[str, Any]:
         return {record.key.decode(): loads(record.value) for record in await self.here.read(topic)}
@@ -158,15 +170,16 @@ class Recount:
 
     def _at_rest(self, posteriors: dict[str, Any]) -> Iterator[str]:
         """Where the offline engine comes to rest."""
-        engine, tasks = self._offline()
+        engine, tasks, _ = self._offline()
         beliefs = engine.beliefs(np.arange(len(tasks)))[:, 1].tolist()
         for task, belief in zip(tasks.names, beliefs, strict=True):
             probability = posteriors[task]["probability"]
             if abs(probability - belief) > AT_REST:
                 yield f"{task} is at rest at {belief}, and its posterior says {probability}"
 
-    def _offline(self) -> tuple[Engine, Ids[str]]:
-        engine = Engine("settled", classes=len(SIGNS))
+    def _offline(self) -> tuple[Engine, Ids[str], Ids[str]]:
+        """All that stands in an engine, at rest; its tasks and its workers."""
+        engine = Engine(self.here.settings.chosen_algorithm, classes=len(SIGNS))
         tasks, workers = Ids[str](), Ids[str]()
         on = [tasks.number(task) for task, _ in self.labels]
         by = [workers.number(worker) for _, worker in self.labels]
@@ -175,34 +188,23 @@ class Recount:
             engine.set_prior(tasks.number(task), prior)
         answers = [SIGNS.number_of(standing.label) for standing in self.labels.values()]
         engine.take(on, by, np.array(answers, np.int64))
-        engine.settle(1e-12)
-        return engine, tasks
+        if self.is_settled:
+            engine.settle(1e-12)
+        return engine, tasks, workers
 
-    def _workers(self, posteriors: dict[str, Any], workers: dict[str, Any]) -> Iterator[str]:
-        """Each record counts the worker's labels, and those that are probably right.
-
-        Under Fast SBIC a record follows the worker's own labels, and not what others say later:
-        then only the number is certain.
-        """
-        expected: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0, 0])
-        for (task, worker), (label, _) in self.labels.items():
-            counts, posterior = expected[worker], posteriors[task]
-            p = posterior["probability"]
-            counts[0] += 1
-            counts[1] += p if label == 1 else 1 - p
-            if "gold" in posterior:
-                counts[2] += 1
-                counts[3] += posterior["prediction"] == label
-        for worker, (given, right, gold, gold_right) in expected.items():
-            record = workers.get(worker, {})
-            if record.get("labels") != given:
-                yield f"{worker} has given {given} labels, and the record is {record}"
-            elif not self.is_settled:
-                continue
-            elif (record["gold"], record["gold_right"]) != (gold, gold_right):
-                yield f"{worker} has {gold_right} of {gold} gold right, and the record is {record}"
-            elif abs(record["correct"] - right) > AT_REST * max(1, given):
-                yield f"{worker} is expected to be right {right} times, the record is {record}"
+    def _workers(self, posteriors: dict[str, Any], records: dict[str, Any]) -> Iterator[str]:
+        """Each record counts the worker's labels; all of it is certain after the last label."""
+        engine, _, names = self._offline()
+        expected = WorkerRecords(engine, names)
+        for (task, worker), (label, _, timestamp) in self.labels.items():
+            expected.expected[worker].add(label, timestamp, posteriors[task])
+        if self.workers_are_certain:
+            yield from expected.differences(records)
+            return
+        for worker, counts in expected.expected.items():
+            record = records.get(worker, {})
+            if record.get("labels") != counts.labels:
+                yield f"{worker} has given {counts.labels} labels, and the record is {record}"
 
     async def _dead_letters(self) -> Iterable[str]:
         records = await self.here.read(self.here.topics.dead_letters.name)
@@ -210,10 +212,7 @@ class Recount:
         return [f"{value!r} is no dead letter, or should not be" for value in found ^ self.bad]
 
     async def _assignments(self) -> list[str]:
-        """Every request is answered, and nobody gets a task twice; the first of an id counts.
-
-        What an instance has in its producer when it is stalled can come late: see docs/faults.md.
-        """
+        """Every request is answered with one task, and nobody gets a task twice."""
         wrong = []
         by_id: dict[str, str | None] = {}
         given: dict[tuple[str, str], str] = {}
@@ -223,7 +222,7 @@ class Recount:
                 continue
             worker, task, name = assignment["worker"], assignment["task"], assignment["id"]
             if by_id.setdefault(name, task) != task:
-                self.late.add(name)
+                wrong.append(f"{name} was answered with {by_id[name]}, and with {task}")
             elif task is not None and given.setdefault((worker, task), name) != name:
                 wrong.append(f"{worker} got {task} as {given[worker, task]}, and as {name}")
         expected = {f"{partition}-{offset}-0" for partition, offset in self.requests}

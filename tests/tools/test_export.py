@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from arro3.io import read_parquet
+from click.testing import CliRunner
 from orjson import dumps, loads
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.classes import Classes
+from pipeline.cli.main import sbic as command
+from pipeline.files.atomic import write_parts_atomically
+from pipeline.files.parquet import parquet_parts
 from pipeline.partitioner import partition_of
 from pipeline.project.given import Given
 from pipeline.project.opening import open_project
@@ -209,8 +214,69 @@ def test_what_a_project_with_named_classes_publishes_is_exported(pets: Settings)
     assert sorted(exported.splitlines()) == sorted(labels.splitlines())
 
 
-def test_an_empty_topic_is_a_header(project: Settings) -> None:
+def test_an_empty_topic_is_a_header(project: Settings, tmp_path: Path) -> None:
     assert sbic(project, "export", "posteriors").stdout == HEADER
+    target = tmp_path / "posteriors.parquet"
+    assert sbic(project, "export", "posteriors", "-o", str(target)).returncode == 0
+    assert read_parquet(target).schema.names == HEADER.strip().split(",")
+
+
+def rows_of(parquet: Path) -> list[dict[str, object]]:
+    """The rows, without what is missing."""
+    table = read_parquet(parquet).read_all()
+    columns = [table[name].to_pylist() for name in table.column_names]
+    return [
+        {name: v for name, v in zip(table.column_names, row, strict=True) if v is not None}
+        for row in zip(*columns, strict=True)
+    ]
+
+
+async def test_parquet_has_every_field_of_the_records(project: Settings, tmp_path: Path) -> None:
+    _, value = posterior("a", 0.25, 2)
+    gold = {**loads(value), "task": "ü", "gold": True, "evidence": -0.5, "prior": 0.25}
+    gold |= {"status": "closed", "reason": "request", "reopened": True}
+    records = [(b"a", value), ("ü".encode(), dumps(gold))]
+    await write(project, Topics(project).posteriors.name, records)
+    ann = loads(worker(accuracy=0.75, labels=1, correct=1.0))
+    ann |= {"theta": 0.5, "habits": {"-1": 0.125, "1": 0.875}}
+    await write(project, Topics(project).workers.name, [(b"ann", dumps(ann))])
+    await write(project, Topics(project).labels.name, [(b"ann", encode_label("t1", "ann", -1))])
+    found = {}
+    for what in ("posteriors", "workers", "labels"):
+        target = tmp_path / f"{what}.parquet"
+        ended = sbic(project, "export", what, "-o", str(target))
+        assert (ended.returncode, ended.stderr) == (0, "")
+        found[what] = rows_of(target)
+        header = sbic(project, "export", what).stdout.splitlines()[0].split(",")
+        assert read_parquet(target).schema.names == header
+    for row in found["posteriors"]:
+        row["sources"] = loads(str(row["sources"]))
+    assert found["posteriors"] == [loads(value), gold]
+    (of_ann,) = found["workers"]
+    assert [of_ann.pop(f"interval_{end}") for end in ("low", "high")] == ann.pop("interval")
+    assert {name: of_ann.pop(f"habit:{name}") for name in ("-1", "1")} == ann.pop("habits")
+    assert of_ann == ann
+    assert found["labels"] == [{"task": "t1", "worker": "ann", "label": -1}]
+
+
+def test_a_long_table_is_in_row_groups(tmp_path: Path) -> None:
+    rows = ((f"t{number}", number, number / 2) for number in range(250_000))
+    target = tmp_path / "long.parquet"
+    write_parts_atomically(target, parquet_parts(("task", "n", "half"), (str, int, float), rows))
+    batches = list(read_parquet(target, batch_size=1_000_000))
+    assert sum(batch.num_rows for batch in batches) == 250_000
+    last = read_parquet(target).read_all().slice(249_999)
+    assert [last[name][0].as_py() for name in last.column_names] == ["t249999", 249_999, 124_999.5]
+
+
+def test_without_the_extra_one_line_says_how_to_get_it(
+    project: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.files.parquet.find_spec", lambda _: None)
+    arguments = ["export", "workers", "--format", "parquet", "--prefix", project.prefix]
+    ended = CliRunner().invoke(command, [*arguments, "--broker", project.broker])
+    assert ended.exit_code == 2
+    assert "pip install 'sbic[parquet]'" in ended.output
 
 
 def test_a_file_that_cannot_be_written_is_named(project: Settings, tmp_path: Path) -> None:

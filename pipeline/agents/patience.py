@@ -1,0 +1,33 @@
+"""Asks Kafka again for as long as a broker may be away: clients give up sooner."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TypeVar
+
+PATIENCE_SECONDS = 120
+AGAIN_SECONDS = 0.5
+
+T = TypeVar("T")
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], away: type[Exception]) -> T:
+    """What `ask` returns, once it does not raise `away` any more.
+
+    >>> answers = iter([ConnectionError, ConnectionError, 42])
+    >>> async def ask() -> int:
+    ...     answer = next(answers)
+    ...     if answer is ConnectionError:
+    ...         raise ConnectionError
+    ...     return answer
+    >>> asyncio.run(patiently(ask, ConnectionError))
+    42
+    """
+    last = monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await ask()
+        except away:
+            if monotonic() > last:
+                raise
+        await asyncio.sleep(AGAIN_SECONDS)

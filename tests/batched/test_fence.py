@@ -1,0 +1,75 @@
+"""What a producer has when its instance loses its place in the group is not published."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pipeline.batched.fence import Fence, PutOut, now
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
+from pipeline.broker.embedded import EmbeddedBroker
+from tests.agents.kafka import until
+from tests.batched.apps import Place, place
+
+SESSION_SECONDS = 10.0
+
+
+@asynccontextmanager
+async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
+    """A producer of an instance that has just joined."""
+    fence = Fence(SESSION_SECONDS)
+    fence.heard(now())
+    fence.begin()
+    producer = BatchProducer({"bootstrap_servers": [here.address]}, "test", fence)
+    async with producer:
+        yield producer, fence
+
+
+def outbox_of(here: Place, *values: bytes) -> Outbox:
+    outbox = Outbox()
+    for partition in range(here.partitions):
+        outbox.add(here.topic, partition, *((None, value, None, NO_HEADERS) for value in values))
+    return outbox
+
+
+async def test_what_is_overdue_waits_and_goes_out_once_kafka_has_taken_a_heartbeat(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await place(broker)
+    async with fenced(here) as (producer, fence):
+        await producer.publish(outbox_of(here, b"in time"))
+        fence.heard(now() - SESSION_SECONDS)
+        waiting = asyncio.create_task(producer.publish(outbox_of(here, b"late")))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waiting), 0.5)
+        assert await here.values() == [b"in time"]
+        fence.heard(now())
+        assert await waiting == {(here.topic, 0): 1}
+    assert await here.values() == [b"in time", b"late"]
+
+
+async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_records_are(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await place(broker, partitions=3)
+    async with fenced(here) as (producer, fence):
+        await producer.publish(outbox_of(here, b"in time"))
+        fence.heard(now() - SESSION_SECONDS)
+        waiting = asyncio.create_task(producer.publish(outbox_of(here, b"late")))
+
+        async def is_under_way() -> bool:
+            return bool(producer.kafka._sender._muted_partitions)
+
+        await until(is_under_way)
+        fence.lose()
+        fence.heard(now())
+        fence.begin()  # it has joined again: that is another place
+        with pytest.raises(PutOut):
+            await waiting
+        fence.lose()
+        with pytest.raises(PutOut):
+            await producer.publish(outbox_of(here, b"of no place"))
+        fence.begin()
+        await producer.publish(outbox_of(here, b"of the new place"))
+    assert await here.values() == [b"in time", b"of the new place"]

@@ -1,0 +1,89 @@
+"""What the record of each worker has to say, field by field.
+
+Under Fast SBIC a record is as of the worker's last label, and under settled `accuracy` and `theta`
+lean on the crowd of that moment. So before the records are compared, when all else is at rest, each
+worker gives a last label, on a task that nobody else answers.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline.inference.beta_interval import beta_interval
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.engine.ids import Ids
+
+EXACT = 1e-9
+AT_REST = 1e-3  # for each label: where instances stop telling each other
+CROWD = 0.02  # what the last labels of others move of the crowd's worth
+
+
+def last_task(worker: str) -> str:
+    """The task of a worker's last label."""
+    return f"last-{worker}"
+
+
+@dataclass
+class Expected:
+    """What a worker's labels come to."""
+
+    labels: int = 0
+    correct: float = 0.0
+    gold: int = 0
+    gold_right: int = 0
+    last_seen: int = 0
+
+    def add(self, label: int, timestamp: int, posterior: Any) -> None:
+        """One more label that stands."""
+        p = posterior["probability"]
+        self.labels += 1
+        self.correct += p if label == 1 else 1 - p
+        self.last_seen = max(self.last_seen, timestamp)
+        if "gold" in posterior:
+            self.gold += 1
+            self.gold_right += posterior["prediction"] == label
+
+
+class WorkerRecords:
+    """Compares records with what the labels that stand come to."""
+
+    def __init__(self, engine: Engine, names: Ids[str]) -> None:
+        """Begin with the labels of all in an engine of their own, at rest under settled."""
+        self.engine = engine
+        self.names = names
+        self.expected: defaultdict[str, Expected] = defaultdict(Expected)
+
+    def differences(self, records: dict[str, Any]) -> Iterator[str]:
+        """Where a record differs."""
+        for worker, expected in self.expected.items():
+            record = records.get(worker, {})
+            for field, value, tolerance in self._fields(worker, expected, record):
+                found = record.get(field)
+                found = list(found.values()) if isinstance(found, dict) else found
+                if found is None or np.abs(np.subtract(found, value)).max() > tolerance:
+                    yield f"{worker} should have {field} {value}, and the record is {record}"
+
+    def _fields(
+        self, worker: str, expected: Expected, record: Any
+    ) -> Iterator[tuple[str, Any, float]]:
+        for field in ("labels", "gold", "gold_right", "last_seen"):
+            yield field, getattr(expected, field), 0
+        yield "correct", expected.correct, AT_REST * expected.labels
+        if not record:
+            return
+        known = self.engine.workers([self.names.number(worker)])
+        given = expected.labels + self.engine.prior_labels
+        right = record["accuracy"] * given
+        low, high = beta_interval(np.maximum([right], EXACT), np.maximum([given - right], EXACT))
+        yield "interval", [low[0], high[0]], EXACT
+        if known.theta is None or known.habits is None:
+            alpha, beta = self.engine.prior.alpha, self.engine.prior.beta
+            accuracy = (record["correct"] + alpha) / (record["labels"] + alpha + beta)
+            yield "accuracy", accuracy, EXACT
+        else:
+            yield "accuracy", known.accuracy[0], CROWD
+            yield "theta", known.theta[0], 2 * CROWD
+            yield "habits", known.habits[0], EXACT
