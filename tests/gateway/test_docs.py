@@ -28,7 +28,7 @@ def examples() -> list[str]:
 def run(lines: str, client: Client, ending: str) -> list[Any]:
     """What the lines print, for the address of a test and tasks of its own."""
     assert HERE in lines
-    moved = re.sub(r"\bt(\d)\b", rf"t\1{ending}", lines.replace(HERE, client.url))
+    moved = re.sub(r"\bt(\d)\b", rf"t\g<1>{ending}", lines.replace(HERE, client.url))
     spaced = moved.replace("curl -sS", r"curl -sS -w '\n'")
     done = subprocess.run(["sh", "-e", "-c", spaced], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
