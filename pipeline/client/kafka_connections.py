@@ -11,7 +11,9 @@ from aiokafka.structs import RecordMetadata
 
 from pipeline.client.kafka_posteriors import PartitionPosteriors
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.rights import Operation
 from pipeline.partitioner import partition_of
 from pipeline.project.given import Given
 from pipeline.project.opening import settings_in_project
@@ -57,7 +59,9 @@ class Connections:
         """Of every topic of the project."""
         settings = await self.settings()
         topic = Topics(settings).posteriors.name
-        return await self._once("partitions", lambda: partitions_of(settings, topic))
+        return await self._once(
+            "partitions", lambda: partitions_of(settings, topic, Operation.READ)
+        )
 
     async def sending(self) -> Sending:
         """A producer of labels."""
@@ -87,7 +91,7 @@ class Connections:
 
         async def opened() -> PartitionPosteriors:
             topic = Topics(settings).posteriors.name
-            asker = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+            asker = AIOKafkaConsumer(**client_options(settings))
             await self._stack.enter_async_context(connected(asker, settings))
             reader = await self._stack.enter_async_context(
                 reading(settings, topic, from_start=True)
