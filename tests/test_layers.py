@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "partitioner",
         "project",
         "records",
+        "security",
         "settings",
         "tools",
         "topics",

@@ -13,7 +13,7 @@ class Unreachable(ClientError):
 
 
 class NotAllowed(ClientError):
-    """The token is missing or wrong."""
+    """The token is missing or wrong; or Kafka does not let this user do it."""
 
 
 class TimedOut(ClientError):

@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager, contextmanager
 from aiokafka.errors import KafkaError
 from orjson import dumps
 
-from pipeline.client.errors import BadLabels, LabelProblem, TimedOut, Unreachable
+from pipeline.client.errors import BadLabels, LabelProblem, NotAllowed, TimedOut, Unreachable
 from pipeline.client.kafka_connections import Connections, Sending
 from pipeline.client.transport import Assignment, Label, Place, Posterior
-from pipeline.kafka.errors import ClusterError
+from pipeline.kafka import errors as kafka_errors
 from pipeline.partitioner import partition_of
 from pipeline.project.errors import Refusal
 from pipeline.project.given import Given
 from pipeline.records.bad import BadRecord
+from pipeline.security.security import Security
 from pipeline.settings import BadSetting
 from pipeline.tools.asking import NoAnswer
 from pipeline.tools.reading import Reader, reading
@@ -28,8 +29,8 @@ class KafkaTransport:
     """Connects to Kafka as far as it is asked to: to send, to ask for tasks, to read."""
 
     def __init__(self, address: str, prefix: str, timeout: float) -> None:
-        given = Given({"broker": address, "prefix": prefix})
         try:
+            given = Given({"broker": address, "prefix": prefix}, Security.from_env())
             self._address = ", ".join(given.settings.bootstrap_servers)
         except BadSetting as bad:
             raise ValueError(str(bad)) from None
@@ -91,7 +92,9 @@ class KafkaTransport:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (ClusterError, Refusal) as error:
+        except kafka_errors.NotAllowed as error:
+            raise NotAllowed(str(error)) from None
+        except (kafka_errors.ClusterError, Refusal) as error:
             raise Unreachable(str(error)) from None
         except KafkaError as error:
             raise Unreachable(f"Kafka at {self._address} says: {error}") from None
