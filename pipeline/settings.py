@@ -9,6 +9,7 @@ from math import fsum, inf
 from typing import Any, Literal, Self, cast
 
 from pipeline.classes import SUM_TOLERANCE, Classes
+from pipeline.security.security import Security
 
 HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(\d{1,5}))?")
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -300,9 +301,10 @@ class Settings:
         "text or json",
         lambda value: value in ("text", "json"),
     )
+    security: Security = field(default_factory=Security)
 
     def __post_init__(self) -> None:
-        for spec in fields(self):
+        for spec in SPECS.values():
             value = getattr(self, spec.name)
             if value is None and spec.default is None:
                 continue
@@ -333,11 +335,11 @@ class Settings:
         3.0
         """
         given = {
-            spec.name: read_setting(spec.name, text)
-            for spec in fields(cls)
-            if (text := environ.get(variable(spec.name)))
+            name: read_setting(name, text)
+            for name in SPECS
+            if (text := environ.get(variable(name)))
         }
-        return cls(**given)
+        return cls(**given, security=Security.from_env(environ))
 
     @property
     def bootstrap_servers(self) -> list[str]:
@@ -379,7 +381,8 @@ def _check(spec: Field[Any], value: Any, given: object) -> None:
         raise BadSetting(spec.name, spec.metadata["needs"], given, why)
 
 
-SPECS: dict[str, Field[Any]] = {spec.name: spec for spec in fields(Settings)}
+SPECS: dict[str, Field[Any]] = {spec.name: spec for spec in fields(Settings) if spec.metadata}
+"""The settings that are also flags: all but those of the connection."""
 
 
 def read_setting(name: str, text: str) -> Any:

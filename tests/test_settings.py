@@ -1,17 +1,15 @@
 """Every setting is a variable and a flag, and a bad one is refused before anything runs."""
 
-from dataclasses import fields
-
 import click
 import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.options import settings_options
 from pipeline.project.given import Given
-from pipeline.settings import BadSetting, Settings, variable
+from pipeline.settings import SPECS, BadSetting, Settings, variable
 from pipeline.tools.instances import environment
 
-ALL = [spec.name for spec in fields(Settings)]
+ALL = list(SPECS)
 SETTLED = {
     "classes": "cat, dog,bird",
     "algorithm": "settled",

@@ -32,6 +32,7 @@ from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.credentials import credentials_of
 from pipeline.batched.fence import Fence
 from pipeline.batched.kafka_errors import KafkaErrors
 from pipeline.batched.producer import BatchProducer
@@ -39,6 +40,9 @@ from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
+from pipeline.kafka.clients import client_options
+from pipeline.kafka.errors import Denied
+from pipeline.kafka.probe import why_unreachable
 from pipeline.project.revision import Revision
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
@@ -69,6 +73,7 @@ class PipelineApp(BatchedApp):
         super().__init__(
             settings.prefix,
             broker=[f"batched://{server}" for server in settings.bootstrap_servers],
+            broker_credentials=credentials_of(client_options(settings)),
             topic_partitions=settings.partitions,
             session_seconds=settings.session_seconds,
             consumer_group_instance_id=settings.instance_id,
@@ -129,7 +134,8 @@ class PipelineApp(BatchedApp):
         )
         self.readiness_log = ReadinessLog(self.why_not_ready)
         self.project_watch = ProjectWatch(settings, revision)
-        self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
+        servers = ", ".join(settings.bootstrap_servers)
+        self.connection = Connection(servers, self._kafka_consumer, self._why_denied)
         surveyor = Surveyor(self.crowd, settings.block_below, settings.block_after)
         self.task_survey = TaskSurvey(surveyor)
         add_gauges(self)
@@ -179,7 +185,7 @@ class PipelineApp(BatchedApp):
 
     def _producer_of(self, agent: str, fence: Fence | None = None) -> BatchProducer:
         settings = self.settings
-        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}", fence)
+        return BatchProducer(client_options(settings), f"{settings.prefix}-{agent}", fence)
 
     async def on_first_start(self) -> None:
         """Serve the web port, then learn of tasks and leases; only then join the group."""
@@ -235,6 +241,10 @@ class PipelineApp(BatchedApp):
 
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None
+
+    async def _why_denied(self) -> str | None:
+        why = await why_unreachable(self.settings)
+        return str(why) if isinstance(why, Denied) else None
 
     def lags(self) -> Iterator[Lag]:
         """How far each partition of labels and votes is behind."""

@@ -12,6 +12,7 @@ from mode import Service
 
 from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.rejects import Rejects
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.stages.exchange import Exchange
 from pipeline.topics import Topics
@@ -52,7 +53,7 @@ class EstimatesFollower(Service):
     async def on_start(self) -> None:
         """Begin at the end that the topic has now."""
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             client_id=f"{self.settings.prefix}-estimates",
             enable_auto_commit=False,
             auto_offset_reset="latest",

@@ -6,7 +6,7 @@ producer has one request under way for each broker, so agents that share one wai
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -47,11 +47,14 @@ class Outbox(dict[tuple[str, int], list[Row]]):
 
 
 class BatchProducer(Service):
-    """An idempotent producer, for one agent; with a fence it publishes only behind that."""
+    """An idempotent producer, for one agent; with a fence it publishes only behind that.
+
+    `connection` has the options of every client.
+    """
 
     def __init__(
         self,
-        bootstrap_servers: Sequence[str],
+        connection: Mapping[str, Any],
         client_id: str,
         fence: Fence | None = None,
         **kwargs: Any,
@@ -62,7 +65,7 @@ class BatchProducer(Service):
         self.in_flight = 0  # outboxes of which not all is acknowledged
         self.retries = 0  # batches that had to be sent again
         self.options = {
-            "bootstrap_servers": bootstrap_servers,
+            **connection,
             "client_id": client_id,
             "acks": "all",
             "enable_idempotence": True,

@@ -13,6 +13,7 @@ from pipeline.gateway.projects import Projects
 from pipeline.gateway.routes.description import DescriptionRoutes
 from pipeline.gateway.routes.events import EventRoutes
 from pipeline.gateway.routes.health import HealthRoutes
+from pipeline.gateway.routes.label_studio import LabelStudioRoutes
 from pipeline.gateway.routes.next import NextRoutes
 from pipeline.gateway.routes.page import PageRoutes
 from pipeline.gateway.routes.status import StatusRoutes
@@ -29,6 +30,7 @@ def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> S
     return [
         WritingRoutes(projects, metrics),
         NextRoutes(projects, metrics),
+        LabelStudioRoutes(projects, metrics),
         TaskRoutes(projects),
         WorkerRoutes(projects),
         StatusRoutes(projects),

@@ -7,6 +7,7 @@ from functools import lru_cache
 from aiokafka import AIOKafkaProducer
 
 from pipeline.gateway.lane import Delivery, Lane, Place, Producer, Row
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
 from pipeline.partitioner import partition_of
@@ -61,7 +62,7 @@ class Outbox:
 
     def _new_producer(self) -> AIOKafkaProducer:
         return AIOKafkaProducer(
-            bootstrap_servers=self._settings.bootstrap_servers,
+            **client_options(self._settings),
             enable_idempotence=True,
             acks="all",
             max_batch_size=BATCH_BYTES,

@@ -6,7 +6,7 @@ from typing import Any
 from orjson import loads
 
 HERE = Path(__file__).parent
-FOLDERS = (HERE / "schemas", HERE.parent.parent / "schemas")
+FOLDERS = (HERE / "schema_files", HERE.parent.parent / "schemas")
 
 
 def load_schemas() -> dict[str, Any]:

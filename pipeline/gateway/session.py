@@ -7,12 +7,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from pipeline.gateway.annotations import KnownAnnotations
 from pipeline.gateway.desk import Desk
 from pipeline.gateway.follower import Follower
 from pipeline.gateway.lane import Row
 from pipeline.gateway.outbox import Outbox
 from pipeline.gateway.view.project import ProjectView
 from pipeline.gateway.waiting import wait_for
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
 from pipeline.project.given import Given
@@ -44,12 +46,14 @@ class Session:
         log: AIOKafkaConsumer,
         outbox: Outbox,
         desk: Desk,
+        annotations: KnownAnnotations,
     ) -> None:
         self.settings = settings
         self.topics = Topics(settings)
         self.view = view
         self.outbox = outbox
         self.desk = desk
+        self.annotations = annotations
         self.trouble: str | None = None
         self._followers = followers
         self._flow = flow
@@ -138,7 +142,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        asking = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+        asking = AIOKafkaConsumer(**client_options(settings))
         await enter(connected(asking, settings))
         log = await enter(connected(log_consumer(settings), settings))
         flow = await enter(reading_flow(settings, asking))
@@ -157,4 +161,6 @@ async def session(given: Given) -> AsyncIterator[Session]:
         outbox = Outbox(settings, len(flow.votes.partitions))
         assignments = await enter(reading(settings, topics.assignments.name, from_start=False))
         desk = Desk(topics.requests.name, outbox, assignments)
-        yield Session(settings, view, followers, flow, log, outbox, desk)
+        annotations = KnownAnnotations(settings)
+        stack.push_async_callback(annotations.close)
+        yield Session(settings, view, followers, flow, log, outbox, desk, annotations)

@@ -12,7 +12,9 @@ from orjson import dumps
 
 from pipeline.hints import command
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.rights import Operation
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request
@@ -37,6 +39,8 @@ class Answer(NamedTuple):
     reason: str | None
     policy: str | None
     seconds: float
+    id: str
+    expires_at: int | None
 
 
 class Asker:
@@ -80,8 +84,14 @@ class Asker:
         finally:
             self._requests.close(at)
         seconds = monotonic() - start
-        task, reason = assignment["task"], assignment.get("reason")
-        return Answer(task, reason, assignment.get("policy"), seconds)
+        return Answer(
+            assignment["task"],
+            assignment.get("reason"),
+            assignment.get("policy"),
+            seconds,
+            assignment["id"],
+            assignment.get("expires_at"),
+        )
 
     async def answer(self, worker: str, task: str, label: int | str) -> RecordMetadata:
         """Give a label, and learn where Kafka has put it."""
@@ -110,10 +120,9 @@ class Asker:
 async def asking(settings: Settings) -> AsyncIterator[Asker]:
     """Someone who asks on behalf of all workers."""
     topics = Topics(settings)
-    partitions = await partitions_of(settings, topics.requests.name)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
-    )
+    for topic in (topics.labels, topics.tasks, topics.requests):
+        partitions = await partitions_of(settings, topic.name, Operation.WRITE)
+    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
     async with (
         connected(producer, settings),
         reading(settings, topics.assignments.name, from_start=False) as assignments,

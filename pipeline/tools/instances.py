@@ -30,7 +30,8 @@ def instances_of(given: Given, web_ports: Sequence[int]) -> list[Command]:
 
 def environment(given: Given) -> dict[str, str]:
     """All settings as environment variables; what is not given is empty."""
-    return {variable(name): str(given.values.get(name, "")) for name in SPECS}
+    values = {variable(name): str(given.values.get(name, "")) for name in SPECS}
+    return values | given.security.environment()
 
 
 @asynccontextmanager

@@ -5,7 +5,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.granted import described
+from pipeline.kafka.rights import Operation
 from pipeline.progress import progress
 from pipeline.records.bad import BadRecord
 from pipeline.records.named_posteriors import parse_any_posterior
@@ -95,12 +98,14 @@ class StatusReader:
 async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
     """A reader of all that the status is made of."""
     topics = Topics(settings)
+    inputs = (topics.labels, topics.tasks, topics.requests)
+    await described(settings, [(topic.name, Operation.DESCRIBE) for topic in inputs])
     async with AsyncExitStack() as stack:
         readers = {}
         for topic in (topics.posteriors, topics.workers, topics.dead_letters):
             reader = reading(settings, topic.name, from_start=True)
             readers[topic.name] = await stack.enter_async_context(reader)
-        asking = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+        asking = AIOKafkaConsumer(**client_options(settings))
         await stack.enter_async_context(connected(asking, settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
         yield StatusReader(settings, readers, asking, flow)

@@ -45,7 +45,7 @@ class Joined:
         tasks.ready(range(SETTINGS.partitions), generation=1)
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
-        producer = BatchProducer([], "crowd")
+        producer = BatchProducer({}, "crowd")
         self.is_overdue = False
         metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(

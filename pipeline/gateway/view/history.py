@@ -44,5 +44,6 @@ class History:
     @property
     def points(self) -> list[Point]:
         """The points that are kept, and the newest."""
-        newest = self._last
-        return self._kept if newest in (None, *self._kept[-1:]) else [*self._kept, newest]  # type: ignore[list-item]
+        if self._last is None or self._last in self._kept[-1:]:
+            return self._kept
+        return [*self._kept, self._last]
