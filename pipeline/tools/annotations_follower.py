@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer
 
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.label_studio.annotations import Annotations
 from pipeline.label_studio.record import read_record
@@ -38,7 +39,7 @@ class AnnotationsFollower:
 @asynccontextmanager
 async def following_annotations(settings: Settings) -> AsyncIterator[AnnotationsFollower]:
     """A follower that begins at the start of the topic."""
-    asking = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+    asking = AIOKafkaConsumer(**client_options(settings))
     topic = Topics(settings).labels.name
     async with (
         reading(settings, topic, from_start=True) as labels,
