@@ -1,15 +1,19 @@
 """A gateway that runs in this process, and a client of it that believes no answer unchecked."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from io import BytesIO
 from typing import Any, NamedTuple
 
 from aiohttp import ClientSession
 from orjson import dumps, loads
 
+from pipeline.broker.ports import free_port
 from pipeline.gateway.config import GatewayConfig
 from pipeline.gateway.server import serving
 from pipeline.project.given import Given
@@ -82,3 +86,19 @@ async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncI
         async with http.get(f"{url}/openapi.json", headers=token) as document:
             contract = Contract(await document.json())
         yield Client(url, http, projects, contract)
+
+
+@contextmanager
+def sbic_gateway(
+    environment: Mapping[str, str], *options: str
+) -> "Iterator[tuple[str, subprocess.Popen[bytes]]]":
+    """`sbic gateway` in a process of its own, with these settings and no others."""
+    port = free_port()
+    inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
+    command = [sys.executable, "-m", "pipeline", "gateway", "--port", str(port), *options]
+    env = {**inherited, **environment}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
+        try:
+            yield f"http://127.0.0.1:{port}", process
+        finally:
+            process.kill()

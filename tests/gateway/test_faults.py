@@ -1,12 +1,9 @@
 """Kafka goes away and comes back; a gateway is told to stop, or finds a port taken."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import pytest
@@ -20,7 +17,7 @@ from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.agents.kafka import Project, until
 from tests.brokers import needs_proc, paused
-from tests.gateway.client import running_gateway
+from tests.gateway.client import running_gateway, sbic_gateway
 from tests.gateway.projects import new_project
 from tests.tools.projects import sbic
 
@@ -136,24 +133,13 @@ async def test_a_project_that_changes_is_read_anew(broker: EmbeddedBroker) -> No
         await until(is_taken)
 
 
-@contextmanager
-def sbic_gateway(
-    settings: Settings, *options: str
-) -> "Iterator[tuple[str, subprocess.Popen[bytes]]]":
-    port = free_port()
-    inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
-    env = inherited | {"SBIC_BROKER": settings.broker, "SBIC_PREFIX": settings.prefix}
-    command = [sys.executable, "-m", "pipeline", "gateway", "--port", str(port), *options]
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
-        try:
-            yield f"http://127.0.0.1:{port}", process
-        finally:
-            process.kill()
+def place_of(settings: Settings) -> dict[str, str]:
+    return {"SBIC_BROKER": settings.broker, "SBIC_PREFIX": settings.prefix}
 
 
 async def test_sigterm_answers_what_is_under_way_and_ends_streams(broker: EmbeddedBroker) -> None:
     settings = await new_project(broker)
-    with sbic_gateway(settings) as (url, process):
+    with sbic_gateway(place_of(settings)) as (url, process):
         async with ClientSession(timeout=ClientTimeout(30)) as http:
 
             async def is_ready() -> bool:
@@ -190,7 +176,7 @@ async def post(http: ClientSession, url: str, label: dict[str, object]) -> int:
 async def test_a_port_that_is_taken_is_told_in_one_line() -> None:
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
-    with sbic_gateway(Settings(), "--port", str(port)) as (_, process):
+    with sbic_gateway({}, "--port", str(port)) as (_, process):
         _, said = await asyncio.to_thread(process.communicate, None, 30)
     taken.close()
     assert process.returncode == 1

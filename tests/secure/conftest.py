@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.broker.ports import HOST, free_port
@@ -18,9 +19,17 @@ SESSION_MS = 5000  # of connections that come with SCRAM-SHA-256
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def authority() -> trustme.CA:
+    """Whose certificates the port for certificates takes."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> Iterator[Cluster]:
     """Besides what `sbic broker --secure` has: other mechanisms, and a port for certificates."""
     folder = SecureFolder(Path(tmp_path_factory.mktemp("secure")), ROLES)
+    trusted = tmp_path_factory.mktemp("authority") / "ca.pem"
+    authority.cert_pem.write_to_path(trusted)
     port, controller, certificates = free_port(), free_port(), free_port()
     listener = f"listener.name.{PROTOCOL.lower()}"
     properties = {
@@ -29,6 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "controller.quorum.voters": f"1@{HOST}:{controller}",
         "listener.security.protocol.map": f"{PROTOCOL}:{PROTOCOL},CONTROLLER:SSL,CERTIFICATES:SSL",
         "listener.name.certificates.ssl.client.auth": "required",
+        "listener.name.certificates.ssl.truststore.type": "PEM",
+        "listener.name.certificates.ssl.truststore.location": str(trusted),
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
         f"{listener}.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
         f"{listener}.plain.sasl.jaas.config": f'{PLAIN} required user_reader="plainly";',

@@ -11,6 +11,12 @@ from threading import Thread
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from orjson import dumps
 
 from pipeline.broker.embedded import EmbeddedBroker
@@ -162,19 +168,37 @@ def unsecured_token(user: str, seconds: int = 600) -> str:
     return ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
 
 
-def test_a_client_certificate_connects(cluster: Cluster, tmp_path: Path) -> None:
-    """One of another CA does not: that of the cluster has thrown away its key."""
-    authority = trustme.CA()
-    own = authority.issue_cert("client.example.org")
-    own.private_key_pem.write_to_path(tmp_path / "key.pem")
-    own.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    line = said(
-        {
-            "SBIC_BROKER": cluster.certificates,
-            "SBIC_SECURITY_PROTOCOL": "SSL",
-            "SBIC_SSL_CAFILE": str(cluster.folder.cafile),
-            "SBIC_SSL_CERTFILE": str(tmp_path / "cert.pem"),
-            "SBIC_SSL_KEYFILE": str(tmp_path / "key.pem"),
-        }
-    )
+@pytest.mark.parametrize("has_password", [False, True], ids=["plain key", "encrypted key"])
+def test_a_client_certificate_connects(
+    cluster: Cluster, authority: trustme.CA, tmp_path: Path, has_password: bool
+) -> None:
+    """Who the client is, is then known: it has no rights yet."""
+    environment = certified(cluster, authority, tmp_path)
+    if has_password:
+        environment["SBIC_SSL_KEY_PASSWORD"] = "of the key"
+        key = load_pem_private_key((tmp_path / "key.pem").read_bytes(), None)
+        locked = BestAvailableEncryption(b"of the key")
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked)
+        (tmp_path / "key.pem").write_bytes(pem)
+    assert "the user of client.example.org may not" in said(environment)
+
+
+def test_a_client_certificate_of_another_authority_is_refused(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    line = said(certified(cluster, trustme.CA(), tmp_path))
     assert "does not take the certificate in SBIC_SSL_CERTFILE" in line
+
+
+def certified(cluster: Cluster, authority: trustme.CA, folder: Path) -> dict[str, str]:
+    """The settings of a client with a certificate of this authority."""
+    own = authority.issue_cert("client.example.org", common_name="client.example.org")
+    own.private_key_pem.write_to_path(folder / "key.pem")
+    own.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    return {
+        "SBIC_BROKER": cluster.certificates,
+        "SBIC_SECURITY_PROTOCOL": "SSL",
+        "SBIC_SSL_CAFILE": str(cluster.folder.cafile),
+        "SBIC_SSL_CERTFILE": str(folder / "cert.pem"),
+        "SBIC_SSL_KEYFILE": str(folder / "key.pem"),
+    }

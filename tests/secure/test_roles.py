@@ -3,13 +3,17 @@
 import asyncio
 import re
 from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from pipeline.agents.waiting import opened_when_ready
+from pipeline.client import Client
 from pipeline.kafka.errors import NotAllowed
 from pipeline.kafka.rights import FOR_READING, ROLES, Operation, Right
 from pipeline.project.given import Given
+from tests.gateway.client import sbic_gateway
 from tests.instances import instance
 from tests.secure.cluster import Crew, wait_for
 
@@ -52,7 +56,35 @@ def test_the_whole_path_runs_with_the_rights_of_the_roles(
             done = crew.run(role, *arguments)
             assert done.exit_code == 0, f"{role}: {arguments}: {done.output}"
         wait_for(lambda: running.get("/readyz")[0] == 200)
+        use_gateway(crew)
     assert crew.run("operator", "project", "delete", "--yes").exit_code == 0
+
+
+def use_gateway(crew: Crew) -> None:
+    """All that people do through a gateway."""
+    with sbic_gateway(crew.environment("gateway")) as (url, process):
+        wait_for(lambda: process.poll() is not None or status_of(f"{url}/readyz") == 200)
+        with Client(url) as people:
+            place = people.send({"task": "by-http", "worker": "ann", "label": 1})
+            posterior = people.posterior("by-http", counting=place)
+            assert posterior is not None
+            assert posterior["labels"] == 1
+            assert people.next_task("ann").task is not None
+        described = Request(
+            f"{url}/tasks", b'{"task":"t1","gold":1}', {"Content-Type": "application/json"}
+        )
+        for asked in (described, f"{url}/tasks/by-http", f"{url}/workers", f"{url}/status"):
+            assert status_of(asked) == 200
+
+
+def status_of(asked: str | Request) -> int:
+    try:
+        with urlopen(asked, timeout=30) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+    except URLError:
+        return 0
 
 
 def rights_of(role: str) -> list[Right]:
