@@ -112,8 +112,8 @@ def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]
     """The content of the file, a part at a time; all of it has been read before the first."""
     from pipeline.cli.connected import run_connected
     from pipeline.files.lines import csv_parts, jsonl_parts
-    from pipeline.files.parquet import parquet_parts
-    from pipeline.tools.export import EXPORTS, current_records
+    from pipeline.files.parquet import kinds_of, parquet_parts
+    from pipeline.tools.export import EXPORTS, KINDS, current_records
 
     columns = ("task", "worker", "label")
     if what == "labels":
@@ -131,5 +131,5 @@ def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]
         return jsonl_parts(records)
     table = EXPORTS[what].table(records)
     if file_format == "parquet":
-        return parquet_parts(table.columns, table.kinds(), table.rows)
+        return parquet_parts(table.columns, kinds_of(*table, KINDS), table.rows)
     return csv_parts(*table)

@@ -1,7 +1,7 @@
 """Rows as a Parquet file, a row group at a time."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,20 @@ def kind_of(values: Iterable[object], otherwise: Kind = str) -> Kind:
         return float
     (kind, *others) = kinds
     return kind if not others and kind in (bool, int, float) else str
+
+
+def kinds_of(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], otherwise: Mapping[str, Kind]
+) -> list[Kind]:
+    """What each column has; `otherwise` says it of empty ones, by the word before any colon.
+
+    >>> kinds_of(("task", "labels", "p:cat"), [["t1", 3, None]], {"p": float})
+    [<class 'str'>, <class 'int'>, <class 'float'>]
+    """
+    return [
+        kind_of((row[place] for row in rows), otherwise.get(name.split(":")[0], str))
+        for place, name in enumerate(columns)
+    ]
 
 
 def parquet_parts(

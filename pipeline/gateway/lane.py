@@ -78,6 +78,7 @@ class Lane:
         """Send a row as soon as what is before it has arrived."""
         self._waiting.append((row, delivery, index))
         if self._sending is None:
+            self._since = monotonic()
             self._sending = asyncio.create_task(self._send())
 
     async def close(self) -> None:
@@ -94,7 +95,7 @@ class Lane:
                 taken = self._fill(batch)
                 if not taken:
                     continue
-                self._since = monotonic()
+                self._since = self._since or monotonic()
                 first = (await (await self._producer.send(batch))).offset
                 self._since = None
                 for step, (_, delivery, index) in enumerate(taken):

@@ -187,7 +187,13 @@ class Crowd:
         self.engine.enter_tasks(tasks)
 
     def close_tasks(self, partition: int) -> None:
-        """Another instance is the owner now, and tells of these tasks."""
+        """Another instance is the owner now, and tells of these tasks.
+
+        The labels of own workers on them stay, also of those whose answers are being restored: what
+        was restored is not read again.
+        """
+        for workers in np.flatnonzero(self.has_workers_of & ~self.counts_workers_of).tolist():
+            self.count_workers(workers)
         tasks = self.tasks_of(partition)
         self.task.told_labels[tasks] = self.engine.label_counts(tasks)
         self.task.sources[tasks] = 0

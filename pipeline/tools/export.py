@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pipeline.files.parquet import Kind, kind_of
 from pipeline.progress import progress
 from pipeline.records.bad import BadRecord, Reason, read_id, read_number, read_object
 from pipeline.records.named_posteriors import parse_any_posterior
@@ -22,17 +21,6 @@ class Table(NamedTuple):
 
     columns: tuple[str, ...]
     rows: list[Row]
-
-    def kinds(self) -> list[Kind]:
-        """What each column has, as far as the rows tell; of empty ones it is known.
-
-        >>> Table(("task", "labels", "gold"), [["t1", 3, None]]).kinds()
-        [<class 'str'>, <class 'int'>, <class 'bool'>]
-        """
-        return [
-            kind_of((row[place] for row in self.rows), KINDS.get(name.split(":")[0], str))
-            for place, name in enumerate(self.columns)
-        ]
 
 
 class ByClass(NamedTuple):
@@ -149,7 +137,8 @@ WORKER_COLUMNS = (
 )
 SETTLED_WORKER_COLUMNS = (*WORKER_COLUMNS, "theta", ByClass("habit", "habits"))
 
-KINDS: dict[str, Kind] = {  # of columns that may be empty, or all are if there is no record
+# of columns that may be empty, or all are if there is no record
+KINDS: dict[str, type[bool] | type[int] | type[float]] = {
     **dict.fromkeys(("log_odds", "probability", "confidence", "p", "evidence", "prior"), float),
     **dict.fromkeys(("accuracy", "interval_low", "interval_high", "correct", "theta"), float),
     **dict.fromkeys(("labels", "updated_at", "gold_right", "last_seen"), int),

@@ -40,8 +40,8 @@ def test_each_label_counts_once_while_sessions_end(short: Crew, tmp_path: Path) 
         instance(address, prefix, **environment) as one,
         instance(address, prefix, **environment) as two,
     ):
-        one.wait_ready()
-        two.wait_ready()
+        one.wait_ready(90)  # sessions end while they join as well
+        two.wait_ready(90)
         done = short.run("operator", "replay", str(file), "--rate", str(RATE), "--wait")
         assert done.exit_code == 0, f"{done.output}\n{one.log()}\n{two.log()}"
         assert short.labels_by_task() == dict.fromkeys(tasks, LABELS // TASKS)

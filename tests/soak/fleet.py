@@ -11,6 +11,7 @@ from tests.soak.power import Power
 
 MOST_INSTANCES = 3
 STOP_SECONDS = 30.0
+START_SECONDS = 120.0  # of all at once, beside other programs
 RESTART_SECONDS = 0.5
 
 
@@ -49,7 +50,7 @@ class Fleet:
     async def wait_ready(self) -> None:
         """Wait until all that have joined are ready."""
         for running in self.running.values():
-            await asyncio.to_thread(running.wait_ready)
+            await asyncio.to_thread(running.wait_ready, START_SECONDS)
 
     def kill(self, pick: float) -> None:
         """SIGKILL to one of them."""
