@@ -92,7 +92,7 @@ class KafkaTransport:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except kafka_errors.NotAllowed as error:
+        except (kafka_errors.Denied, kafka_errors.NotAllowed) as error:
             raise NotAllowed(str(error)) from None
         except (kafka_errors.ClusterError, Refusal) as error:
             raise Unreachable(str(error)) from None
