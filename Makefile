@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo bench scale soak lint lock clean
+.PHONY: help setup test demo bench scale soak lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,12 +28,14 @@ lint: $(READY) ## formatting, lint and types
 test: lint .venv/tools ## lint, types and all tests
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal
 
-# Some tests need kcat, Prometheus and Kafka's console tools; where they cannot be had, these tests
-# say so and are skipped.
-.venv/tools: $(READY) tests/agents/kafka_tools.py
-	@{ command -v kcat && command -v promtool || { \
+# Some tests need kcat, Prometheus, Chromium and Kafka's console tools; where they cannot be had,
+# these tests say so and are skipped.
+.venv/tools: $(READY) Makefile tests/agents/kafka_tools.py
+	@{ command -v kcat && command -v promtool && command -v chromedriver || { \
 	  test -e /etc/debian_version && test "$$(id -u)" = 0 && apt-get update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends kafkacat prometheus; \
+	  for package in kafkacat prometheus chromium chromium-driver; do \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$package; \
+	  done; \
 	}; } >/dev/null 2>&1 || true
 	@$(BIN)/python -m tests.agents.kafka_tools >/dev/null 2>&1 || true
 	@touch $@
@@ -56,6 +58,13 @@ lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate --constraint requirements.lock \
 	  --output-file deploy/requirements.lock pyproject.toml -
+
+audit: $(READY) ## look for known weaknesses in what is pinned; asks pypi.org and osv.dev
+	@$(BIN)/uv tool run --quiet pip-audit@2.10.1 --strict --require-hashes --disable-pip --requirement requirements.lock
+
+sbom: $(READY) ## what the image has in it, as CycloneDX: sbom.json
+	@$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements deploy/requirements.lock --output-file sbom.json
+	@echo sbom.json
 
 clean: ## remove .venv
 	rm -rf .venv

@@ -9,6 +9,7 @@ from math import fsum, inf
 from typing import Any, Literal, Self, cast
 
 from pipeline.classes import SUM_TOLERANCE, Classes
+from pipeline.security.security import Security
 
 HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(\d{1,5}))?")
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -267,9 +268,43 @@ class Settings:
         "a port from 0 to 65535",
         lambda value: 0 <= value <= 65535,
     )
+    instance_id: str | None = _setting(
+        None,
+        "Name of this instance in its group (group.instance.id): started again under the same name "
+        "within the session, it keeps its partitions.  [default: none, a restart is a rebalance]",
+        "1 to 200 letters, digits, dots, dashes or underscores, a letter or digit first",
+        lambda value: PREFIX.fullmatch(value) is not None,
+        str,
+    )
+    session_seconds: float = _setting(
+        10.0,
+        "After how long without a sign of it an instance's partitions go to others.",
+        "a number of seconds from 6 to 1800",
+        lambda value: 6 <= value <= 1800,
+    )
+    otel: bool = _setting(
+        False,
+        "Export spans of labels with a traceparent header, by OpenTelemetry: true or false.",
+        "true or false",
+        lambda value: type(value) is bool,
+        _yes_or_no,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info",
+        "From which level on an instance logs: debug, info, warning or error.",
+        "debug, info, warning or error",
+        lambda value: value in ("debug", "info", "warning", "error"),
+    )
+    log_format: Literal["text", "json"] = _setting(
+        "text",
+        "How an instance logs: text, or json with an object for each line.",
+        "text or json",
+        lambda value: value in ("text", "json"),
+    )
+    security: Security = field(default_factory=Security)
 
     def __post_init__(self) -> None:
-        for spec in fields(self):
+        for spec in SPECS.values():
             value = getattr(self, spec.name)
             if value is None and spec.default is None:
                 continue
@@ -300,11 +335,11 @@ class Settings:
         3.0
         """
         given = {
-            spec.name: read_setting(spec.name, text)
-            for spec in fields(cls)
-            if (text := environ.get(variable(spec.name)))
+            name: read_setting(name, text)
+            for name in SPECS
+            if (text := environ.get(variable(name)))
         }
-        return cls(**given)
+        return cls(**given, security=Security.from_env(environ))
 
     @property
     def bootstrap_servers(self) -> list[str]:
@@ -346,7 +381,8 @@ def _check(spec: Field[Any], value: Any, given: object) -> None:
         raise BadSetting(spec.name, spec.metadata["needs"], given, why)
 
 
-SPECS: dict[str, Field[Any]] = {spec.name: spec for spec in fields(Settings)}
+SPECS: dict[str, Field[Any]] = {spec.name: spec for spec in fields(Settings) if spec.metadata}
+"""The settings that are also flags: all but those of the connection."""
 
 
 def read_setting(name: str, text: str) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,12 +31,24 @@ def kill(broker: EmbeddedBroker) -> None:
     broker.stop()
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs any more."""
+    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in threads(pid)]
+    return set(states) <= {"T", "Z", "X"}
+
+
+def threads(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").glob("*/stat"))
+
+
 @contextmanager
 def paused(broker: EmbeddedBroker) -> Iterator[None]:
     """It does nothing for a while: connections stay open, and nobody answers."""
     java = pid_of(broker)
     os.kill(java, signal.SIGSTOP)
     try:
+        while not is_stopped(java):  # on a busy machine its threads run on for a moment
+            time.sleep(0.01)
         yield
     finally:
         os.kill(java, signal.SIGCONT)

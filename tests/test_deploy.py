@@ -182,9 +182,20 @@ class TestImage:
         assert json.loads(instruction("CMD")) == ["worker"]
 
     def test_it_does_not_run_as_root(self) -> None:
-        user = instruction("USER")
-        assert user not in ("root", "0")
-        assert f"useradd --system --uid 10001 --no-create-home {user}" in dict(DOCKERFILE)["RUN"]
+        assert instruction("USER") == "10001:10001"  # by number: Kubernetes looks at nothing else
+
+    def test_it_needs_no_shell(self) -> None:
+        last = max(place for place, (word, _) in enumerate(DOCKERFILE) if word == "FROM")
+        assert "RUN" not in [word for word, _ in DOCKERFILE[last:]]
+        for word in ("ENTRYPOINT", "CMD"):
+            assert json.loads(instruction(word))
+        assert "CMD [" in instruction("HEALTHCHECK")
+
+    def test_what_is_compiled_at_build_fits_the_machine_on_which_it_runs(self) -> None:
+        build = [rest for word, rest in DOCKERFILE if word == "RUN"][-1]
+        assert build.index("pip install") < build.index("python -m pipeline.warm_up")
+        given = [rest for word, rest in DOCKERFILE if word == "ENV"]
+        assert [rest for rest in given if "NUMBA_CPU_NAME=generic" in rest.split()] == given
 
     def test_its_settings_exist(self) -> None:
         found = dict(word.split("=", 1) for word in instruction("ENV").split())

@@ -1,17 +1,15 @@
 """Every setting is a variable and a flag, and a bad one is refused before anything runs."""
 
-from dataclasses import fields
-
 import click
 import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.options import settings_options
 from pipeline.project.given import Given
-from pipeline.settings import BadSetting, Settings, variable
+from pipeline.settings import SPECS, BadSetting, Settings, variable
 from pipeline.tools.instances import environment
 
-ALL = [spec.name for spec in fields(Settings)]
+ALL = list(SPECS)
 SETTLED = {
     "classes": "cat, dog,bird",
     "algorithm": "settled",
@@ -43,6 +41,11 @@ FAST = {
     "block_after": "20",
     "web_host": "0.0.0.0",
     "web_port": "0",
+    "instance_id": "sbic-0",
+    "session_seconds": "45",
+    "otel": "true",
+    "log_level": "warning",
+    "log_format": "json",
 }
 BAD = [
     ("broker", "http://one:1"),
@@ -94,6 +97,11 @@ BAD = [
     ("web_host", "http://here"),
     ("web_port", "65536"),
     ("web_port", "-1"),
+    ("instance_id", "a b"),
+    ("session_seconds", "5"),
+    ("otel", "maybe"),
+    ("log_level", "loud"),
+    ("log_format", "xml"),
 ]
 
 

@@ -117,7 +117,7 @@ async def test_without_a_broker_the_address_is_named(unused_port: int) -> None:
 
 
 async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.kafka.admin.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("pipeline.kafka.connection.CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(Unreachable, match=address):

@@ -1,5 +1,6 @@
 """Puts an instance together: agents on topics, tables with changelogs, the task view, the web."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from time import monotonic, time
@@ -9,10 +10,14 @@ from aiokafka import AIOKafkaConsumer
 from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
+from pipeline.agents.collectors import Lag
 from pipeline.agents.connection import Connection
+from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
-from pipeline.agents.metrics import Lag, Metrics
+from pipeline.agents.gauges import add_gauges
+from pipeline.agents.metrics import Metrics
+from pipeline.agents.otel import exporter_of
 from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.policy_agent import PolicyAgent
 from pipeline.agents.project_watch import ProjectWatch
@@ -22,16 +27,22 @@ from pipeline.agents.redirector import Redirector
 from pipeline.agents.rejects import Rejects
 from pipeline.agents.settler import Settler
 from pipeline.agents.task_agent import TaskAgent
+from pipeline.agents.task_survey import TaskSurvey
 from pipeline.agents.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.credentials import credentials_of
 from pipeline.batched.fence import Fence
+from pipeline.batched.kafka_errors import KafkaErrors
 from pipeline.batched.producer import BatchProducer
 from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
+from pipeline.kafka.clients import client_options
+from pipeline.kafka.errors import Denied
+from pipeline.kafka.probe import why_unreachable
 from pipeline.project.revision import Revision
 from pipeline.settings import Settings
 from pipeline.stages.assignment_stage import AssignmentStage, Rules
@@ -40,6 +51,7 @@ from pipeline.stages.exchange import Exchange
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.leases import Leases
 from pipeline.stages.stop_rules import StopRules
+from pipeline.stages.survey import Surveyor
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
@@ -61,7 +73,10 @@ class PipelineApp(BatchedApp):
         super().__init__(
             settings.prefix,
             broker=[f"batched://{server}" for server in settings.bootstrap_servers],
+            broker_credentials=credentials_of(client_options(settings)),
             topic_partitions=settings.partitions,
+            session_seconds=settings.session_seconds,
+            consumer_group_instance_id=settings.instance_id,
         )
         self.settings = settings
         names = Topics(settings)
@@ -74,7 +89,9 @@ class PipelineApp(BatchedApp):
             tolerance=settings.settle_tolerance,
         )
         self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
-        self.metrics = Metrics()
+        self.metrics = Metrics(settings.prefix)
+        self.kafka_errors = KafkaErrors()
+        self.kafka_errors.watch()
         rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
         ends = Ends(settings.partitions)
         self.asker = EndsAsker(settings, ends)
@@ -82,14 +99,19 @@ class PipelineApp(BatchedApp):
         self.worker_stage = WorkerStage(self.crowd, judge, settings.repeats)
         self.task_stage = TaskStage(self.crowd, judge, rules)
         exchange = Exchange(self.task_stage)
-        self.rejects = Rejects(Redirector(names, self.metrics), self._producer_of("rejects"))
+        self.dead_letter_log = DeadLetterLog()
+        self.spans = exporter_of(settings)
+        self.redirector = Redirector(names, self.metrics, self.dead_letter_log)
+        self.rejects = Rejects(self.redirector, self._producer_of("rejects"))
         self.publisher = Publisher(
             self.task_stage,
             exchange,
             names,
             self._producer_of("crowd"),
             self.metrics,
+            self.redirector,
             lambda: self.fence.is_overdue,
+            self.spans,
         )
         self.conveyors += [self.publisher.conveyor, self.rejects.conveyor]
         own = OwnEstimates(self.publisher, self.rejects, self._is_owner_now)
@@ -112,8 +134,11 @@ class PipelineApp(BatchedApp):
         )
         self.readiness_log = ReadinessLog(self.why_not_ready)
         self.project_watch = ProjectWatch(settings, revision)
-        self.connection = Connection(", ".join(settings.bootstrap_servers), self._kafka_consumer)
-        self._add_gauges()
+        servers = ", ".join(settings.bootstrap_servers)
+        self.connection = Connection(servers, self._kafka_consumer, self._why_denied)
+        surveyor = Surveyor(self.crowd, settings.block_below, settings.block_after)
+        self.task_survey = TaskSurvey(surveyor)
+        add_gauges(self)
 
     def _add(
         self, agent: WorkerAgent | TaskAgent, topics: list[str], table: str, changelog: str
@@ -148,6 +173,7 @@ class PipelineApp(BatchedApp):
             names,
             self._producer_of("policy", self.fence),
             self.metrics,
+            self.redirector,
         )
 
         async def run(stream: StreamT[Any]) -> None:
@@ -159,41 +185,15 @@ class PipelineApp(BatchedApp):
 
     def _producer_of(self, agent: str, fence: Fence | None = None) -> BatchProducer:
         settings = self.settings
-        return BatchProducer(settings.bootstrap_servers, f"{settings.prefix}-{agent}", fence)
-
-    def _add_gauges(self) -> None:
-        gauge = self.metrics.gauge
-        gauge("sbic_tasks", "Tasks known.", lambda: len(self.crowd.tasks))
-        gauge("sbic_workers", "Workers of this instance.", lambda: self.worker_stage.workers)
-        gauge(
-            "sbic_estimates_lag_records",
-            "Records in which other instances tell of their tasks and workers, not yet read.",
-            self.follower.lag,
-        )
-        gauge(
-            "sbic_tasks_due",
-            "Tasks of this instance that are to be weighed anew, as far as is known.",
-            lambda: self.crowd.engine.due,
-        )
-        gauge(
-            "sbic_settled",
-            "1 if no task of this instance is to be weighed anew.",
-            lambda: self.settler.is_at_rest,
-        )
-        gauge("sbic_leases", "Tasks that are out with workers.", self._running_leases)
-        gauge("sbic_ready", "1 if /readyz says ready.", lambda: self.why_not_ready() is None)
-        self.metrics.lags(self.lags)
-        self.metrics.recovery(lambda: self.recovery.progress)
-
-    def _running_leases(self) -> int:
-        self.leases.expire(int(1000 * time()))
-        return len(self.leases)
+        return BatchProducer(client_options(settings), f"{settings.prefix}-{agent}", fence)
 
     async def on_first_start(self) -> None:
         """Serve the web port, then learn of tasks and leases; only then join the group."""
         await super().on_first_start()
         await self.add_runtime_dependency(self.web_port)
         await self.add_runtime_dependency(self.readiness_log)
+        await self.add_runtime_dependency(self.dead_letter_log)
+        await self.add_runtime_dependency(self.task_survey)
         await self.add_runtime_dependency(self.project_watch)
         await self.add_runtime_dependency(self.asker)
         await self.add_runtime_dependency(self.follower)
@@ -201,6 +201,11 @@ class PipelineApp(BatchedApp):
         if self.crowd.engine.is_settled:
             await self.add_runtime_dependency(self.settler)
         await self.add_runtime_dependency(self.connection)
+
+    async def leave(self) -> None:
+        """Leave the group, then send the spans that are left."""
+        await super().leave()
+        await asyncio.to_thread(self.spans.flush)
 
     def why_not_ready(self) -> str | None:
         """What an instance still has to do before it deals with labels; nothing when ready."""
@@ -228,8 +233,18 @@ class PipelineApp(BatchedApp):
         """Whether nobody else can have what this instance has."""
         return not (self.rebalancing or self.fence.is_overdue) and self.tables.actives_ready
 
+    @property
+    def expulsions(self) -> int:
+        """How often Kafka has put this instance out of the group."""
+        consumer = cast(BatchConsumer, self._consumer)
+        return 0 if consumer is None else consumer.expulsions
+
     def _kafka_consumer(self) -> AIOKafkaConsumer | None:
         return cast(BatchConsumer, self._consumer)._thread._consumer if self._consumer else None
+
+    async def _why_denied(self) -> str | None:
+        why = await why_unreachable(self.settings)
+        return str(why) if isinstance(why, Denied) else None
 
     def lags(self) -> Iterator[Lag]:
         """How far each partition of labels and votes is behind."""
@@ -248,15 +263,19 @@ class PipelineApp(BatchedApp):
         )
 
     def on_rebalance_start(self) -> None:
-        """Remember when, for the metric."""
+        """Say so, and remember when."""
         self.rebalance_started = monotonic()
+        self.metrics.rebalances.inc()
+        log.info("rebalance: partitions %s are finished first", sorted(self.task_stage.partitions))
         super().on_rebalance_start()
 
     def on_rebalance_end(self) -> None:
         """All state is recovered."""
         super().on_rebalance_end()
         seconds = monotonic() - self.rebalance_started
-        self.metrics.recovery_seconds.set(seconds)
+        self.metrics.rebalanced(seconds)
+        if restored := self.recovery.progress.total:
+            log.info("recovered %d records", restored)
         log.info(
             "ready after %.1f s: partitions %s of %d; %d tasks, %d workers; http://%s:%d/metrics",
             seconds,

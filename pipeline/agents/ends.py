@@ -8,6 +8,7 @@ from mode import Service
 from numpy.typing import NDArray
 
 from pipeline.agents.patience import patiently
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.stages.judge import Ends
 from pipeline.topics import Topics
@@ -33,7 +34,7 @@ class EndsAsker(Service):
     async def on_start(self) -> None:
         """Connect."""
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             client_id=f"{self.settings.prefix}-ends",
             enable_auto_commit=False,
         )

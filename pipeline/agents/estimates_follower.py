@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from time import monotonic
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -9,11 +12,14 @@ from mode import Service
 
 from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.rejects import Rejects
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.stages.exchange import Exchange
 from pipeline.topics import Topics
 
 RECORDS_AT_ONCE = 200  # so that much news leaves time for the agents
+ASK_SECONDS = 2.0  # without having heard of all: the others tell by themselves after a rebalance
+ANSWER_SECONDS = 1.5  # at least, between two answers, whoever asks
 
 
 class EstimatesFollower(Service):
@@ -42,11 +48,12 @@ class EstimatesFollower(Service):
         self.is_listening = False
         self.heard = asyncio.Event()
         self.listeners: list[Callable[[], None]] = []
+        self.answered_at = -inf
 
     async def on_start(self) -> None:
         """Begin at the end that the topic has now."""
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             client_id=f"{self.settings.prefix}-estimates",
             enable_auto_commit=False,
             auto_offset_reset="latest",
@@ -71,6 +78,7 @@ class EstimatesFollower(Service):
                 self.positions[tp.partition] = records[-1].offset + 1
                 await asyncio.sleep(0)  # others get a turn
             self.own.check()
+            self._answer()
             if fetched:
                 self.heard.set()
                 for listener in self.listeners:
@@ -85,11 +93,24 @@ class EstimatesFollower(Service):
             if bad is not None:
                 self.rejects.add(record, bad)
 
+    def _answer(self) -> None:
+        """Tell everything again, if somebody has asked for it and this was not done just now."""
+        if self.exchange.is_asked and monotonic() > self.answered_at + ANSWER_SECONDS:
+            self.exchange.is_asked = False
+            self.answered_at = monotonic()
+            self.own.publisher.tell_anew()
+
     async def hear_of_all(self) -> None:
-        """Wait until all partitions have been heard of that are elsewhere."""
+        """Wait until all partitions have been heard of that are elsewhere; ask for what is not."""
+        ask_at = monotonic() + ASK_SECONDS
         while self.exchange.missing:
             self.heard.clear()
-            await self.heard.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ASK_SECONDS):
+                    await self.heard.wait()
+            if self.exchange.missing and monotonic() > ask_at:
+                self.own.publisher.tell(self.exchange.ask())
+                ask_at = monotonic() + ASK_SECONDS
 
     def lag(self) -> int:
         """How many records of other instances are not yet heard."""

@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from mode import Service
 
 from pipeline.batched.progress import NOTHING_TO_READ, Progress, at_this_rate
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topic
 
@@ -39,7 +40,7 @@ class Follower(Service):
     async def on_start(self) -> None:
         """Read everything up to the end that the topic has now."""
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             client_id=self.client_id,
             enable_auto_commit=False,
             auto_offset_reset="earliest",

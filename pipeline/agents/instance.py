@@ -12,7 +12,10 @@ from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
+from pipeline.agents.logs import log_start
 from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, begin_anew, end, stop_at_once
+from pipeline.kafka.connection import in_our_words
+from pipeline.kafka.rights import Operation
 from pipeline.project.opening import Opened
 
 log = logging.getLogger("sbic")
@@ -37,7 +40,6 @@ class Instance(faust.Worker):
             app, quiet=True, override_logging=False, redirect_stdouts=False, loglevel="WARN"
         )
         self.spinner = None
-        self.servers = ", ".join(app.settings.bootstrap_servers)
         self.begins_anew = False
 
     async def start(self) -> None:
@@ -47,7 +49,7 @@ class Instance(faust.Worker):
         except CannotStart as error:
             end(str(error), 1)
         except KafkaError as error:
-            end(f"Kafka at {self.servers} does not answer: {error}", 1)
+            end(str(in_our_words(error, self.app.settings, Operation.READ)), 1)
         except Exception as error:
             stop_at_once(error)
 
@@ -95,17 +97,12 @@ class Instance(faust.Worker):
         end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
 
 
-def set_up_logging() -> None:
-    """Say on standard error what happens."""
-    logging.basicConfig(
-        force=True,
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    log.setLevel(logging.INFO)
-
-
 def run(opened: Opened) -> NoReturn:
     """Run until SIGTERM or SIGINT, then exit 0; an unexpected error exits 70."""
+    log_start(opened.settings)
     gc.set_threshold(*GARBAGE_THRESHOLDS)
-    Instance(PipelineApp(opened.settings, opened.revision)).execute_from_commandline()
+    try:
+        app = PipelineApp(opened.settings, opened.revision)
+    except CannotStart as error:
+        end(str(error), 1)
+    Instance(app).execute_from_commandline()

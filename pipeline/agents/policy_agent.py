@@ -46,12 +46,13 @@ class PolicyAgent:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
+        redirector: Redirector,
     ) -> None:
         self.stage = stage
         self.follower = follower
         self.topics = topics
         self.metrics = metrics
-        self.redirector = Redirector(topics, metrics)
+        self.redirector = redirector
         self.conveyor = Conveyor(producer, RequestGroup, self.pack, drop=self.drop)
 
     async def take_over(self, partitions: set[int]) -> None:
@@ -115,8 +116,10 @@ class PolicyAgent:
                 if assignment.ended:
                     ended = self.conveyor.filling.given.setdefault(partition, [])
                     ended.append(Given(assignment.worker, value or b""))
-                elif not self.follower.is_published(assignment):
-                    self.stage.take_back(assignment, partition)
+                else:
+                    self.metrics.withheld.labels("assignments").inc()
+                    if not self.follower.is_published(assignment):
+                        self.stage.take_back(assignment, partition)
 
 
 def now() -> int:

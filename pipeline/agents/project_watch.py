@@ -1,13 +1,13 @@
 """Notices when the project is not any more what this instance was started with."""
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
 
+from pipeline.batched.stop import NOT_ALLOWED
 from pipeline.kafka.errors import ClusterError
 from pipeline.project.errors import ReplacedTopics
 from pipeline.project.log import log_consumer, read_on, read_project
@@ -63,8 +63,12 @@ class ProjectWatch(Service):
     async def _follow(self) -> None:
         while not self.should_stop:
             await self.sleep(REVISION_SECONDS)
-            with suppress(KafkaError):  # it is away: `Connection` tells
+            try:
                 await self._look()
+            except NOT_ALLOWED:
+                raise  # by which the instance ends, and waits until it may again
+            except KafkaError:
+                continue  # it is away: `Connection` tells
 
     @Service.task
     async def _check_topics(self) -> None:

@@ -21,8 +21,9 @@ from aiokafka import ConsumerRecord
 
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.redirector import Redirector
+from pipeline.agents.traces import Span, SpanExporter, Traces
 from pipeline.batched.conveyor import Conveyor, Parcel
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox, Row
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
@@ -58,6 +59,7 @@ class Group:
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
         self.votes = 0
+        self.fenced_votes = 0
         self.records = 0
         self.is_full = False
 
@@ -79,15 +81,19 @@ class Publisher:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
+        redirector: Redirector,
         is_overdue: Callable[[], bool],
+        spans: SpanExporter,
     ) -> None:
         self.stage = stage
         self.crowd = stage.crowd
         self.exchange = exchange
         self.topics = topics
         self.metrics = metrics
-        self.redirector = Redirector(topics, metrics)
+        self.redirector = redirector
         self.is_overdue = is_overdue
+        self.traces = Traces(self.crowd)
+        self.spans = spans
         self.conveyor = Conveyor(producer, Group, self.pack, self.screen)
         self.changed = Changes()  # workers to publish
         self.workers_due = 0.0
@@ -108,6 +114,9 @@ class Publisher:
             self.redirector.forward(ahead, record, task, home)
         for partition, value in group.evidence:
             first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
+        spans: list[Span] = []
+        for home in list(self.traces.away):
+            spans += self.traces.mark_votes(home, then.get((self.topics.votes.name, home), []))
         tasks = self._tasks(group)
         workers = self._workers(group)
         self.stage.apply_rules(tasks)
@@ -115,10 +124,11 @@ class Publisher:
             value = encode_facts(facts)
             first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
         for partition, places in by_home(self.crowd.task.home[tasks]):
-            rows = [
+            rows: list[Row] = [
                 (key, value, None, NO_HEADERS)
                 for key, value in self.stage.posteriors(tasks[places])
             ]
+            spans += self.traces.mark_posteriors(tasks[places], rows)
             then.add(self.topics.posteriors.name, partition, *rows)
         if group.tells_all:
             self._add_estimates(then, self.exchange.tell_all())
@@ -134,8 +144,10 @@ class Publisher:
                 for outcome, labels in taken.outcomes.items():
                     self.metrics.labels.labels(outcome).inc(labels)
             self.metrics.votes.inc(group.votes)
+            self.metrics.fenced_votes.inc(group.fenced_votes)
             self.metrics.posteriors.inc(len(tasks))
             self.metrics.dated(group.timestamps)
+            self.spans.export(spans)
             self.check_budget()
 
         if not first:
@@ -189,11 +201,15 @@ class Publisher:
             return
         asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
         for partition in range(self.crowd.partitions):
-            for key, *_ in outbox.pop((self.topics.posteriors.name, partition), ()):
+            posteriors = outbox.pop((self.topics.posteriors.name, partition), [])
+            self.metrics.withheld.labels("posteriors").inc(len(posteriors))
+            for key, *_ in posteriors:
                 number = self.crowd.tasks.known((key or b"").decode())
                 if number is not None:
                     self.crowd.touched.add(number)
-            for key, *_ in outbox.pop((self.topics.workers.name, partition), ()):
+            workers = outbox.pop((self.topics.workers.name, partition), [])
+            self.metrics.withheld.labels("workers").inc(len(workers))
+            for key, *_ in workers:
                 worker = self.crowd.workers.known((key or b"").decode())
                 if worker is not None:
                     self.changed.add([worker])

@@ -2,6 +2,7 @@
 
 from aiokafka import ConsumerRecord
 
+from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.metrics import Metrics
 from pipeline.batched.producer import Outbox
 from pipeline.records.bad import BadRecord
@@ -13,10 +14,11 @@ from pipeline.topics import Topics
 class Redirector:
     """Forwards and rejects records, for all agents."""
 
-    def __init__(self, topics: Topics, metrics: Metrics) -> None:
+    def __init__(self, topics: Topics, metrics: Metrics, log: DeadLetterLog) -> None:
         self.topic = topics.dead_letters.name
         self.partitions = topics.settings.partitions
         self.metrics = metrics
+        self.log = log
 
     def reject(self, outbox: Outbox, record: ConsumerRecord, why: BadRecord) -> None:
         """Add a record to the dead letters, in the partition of the same number.
@@ -30,6 +32,7 @@ class Redirector:
         row = (letter.key, letter.value, None, headers)
         outbox.add(self.topic, record.partition, row)
         self.metrics.dead_letters.labels(why.reason).inc()
+        self.log.add(origin, why)
 
     def forward(self, outbox: Outbox, record: ConsumerRecord, key: str, partition: int) -> None:
         """Add a good record to the partition of its key, without the headers that do not fit."""

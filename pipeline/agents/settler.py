@@ -8,6 +8,7 @@ from typing import Any
 from mode import Service
 
 from pipeline.agents.publisher import Publisher
+from pipeline.agents.settled_log import SettledLog
 from pipeline.batched.stop import stop_at_once
 
 LABELS_AT_ONCE = 2_000  # weighed anew in one turn: about a millisecond
@@ -35,6 +36,7 @@ class Settler(Service):
         self.report_due = 0.0
         self.engine = publisher.crowd.engine
         self.is_at_rest = True
+        self.settled_log = SettledLog()
 
     @Service.task
     async def _run(self) -> None:
@@ -72,6 +74,7 @@ class Settler(Service):
             return
         self.report_due = now + SECONDS_BETWEEN_REPORTS
         rests = self.is_at_rest and not self.engine.has_news and self.is_caught_up()
+        self.settled_log.look(rests, self.engine.due, now)
         if told := self.publisher.exchange.tell_rest(rests):
             self.publisher.tell(told)
 

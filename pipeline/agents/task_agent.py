@@ -12,6 +12,7 @@ from pipeline.agents.rejects import Rejects
 from pipeline.batched.batch import Batch
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
+from pipeline.records.traces import traced_tasks
 from pipeline.stages.task_stage import TaskStage
 from pipeline.stages.worker_stage import Forwarded
 
@@ -116,11 +117,23 @@ class TaskAgent:
         values = [record.value for record in records]
         counted = self.stage.count(partition, values, sure=sure)
         group.took(votes=counted.votes)
+        group.fenced_votes += counted.fenced
         group.rejected += [(records[place], bad) for place, bad in counted.outcome.rejected.items()]
         group.evidence += [(partition, records[place].value) for place in counted.new]
+        for place in counted.new:
+            if records[place].headers:
+                self._follow_traces(records[place])
         group.timestamps.append(counted.timestamps)
         group.tasks.update(counted.tasks.tolist())
         return counted.outcome.records
+
+    def _follow_traces(self, record: ConsumerRecord) -> None:
+        """Let the posteriors carry the traces that came with votes."""
+        crowd = self.stage.crowd
+        for task, traceparent in traced_tasks(record.headers):
+            number = crowd.tasks.known(task)
+            if number is not None and crowd.is_own_task([number])[0]:
+                self.publisher.traces.follow(number, traceparent)
 
     def _describe(self, record: ConsumerRecord, group: Group) -> None:
         group.took()

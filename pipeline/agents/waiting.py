@@ -1,14 +1,16 @@
-"""Waits, not ready, while the topics of the project are made again."""
+"""Waits, not ready, while topics are made again, or while Kafka does not let an instance go on."""
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry
 
 from pipeline.agents.readiness_log import ReadinessLog
 from pipeline.agents.web import Web
-from pipeline.kafka.errors import ClusterError
+from pipeline.kafka.errors import ClusterError, Denied, NotAllowed
+from pipeline.kafka.granted import check_role
 from pipeline.project.errors import Unfinished
 from pipeline.project.given import Given
 from pipeline.project.log import read_project
@@ -21,10 +23,11 @@ LOOK_SECONDS = 0.5
 
 
 async def opened_when_ready(given: Given) -> Opened:
-    """Open the project for an instance, once no command makes its topics again.
+    """Open the project for an instance that has all rights, once no command makes its topics again.
 
-    Raises what `open_project` does, and `Unfinished` if the project is being deleted.
+    Raises what `open_project` does, `NotAllowed`, and `Unfinished` if the project is being deleted.
     """
+    await check_role(given.place, "pipeline")
     while True:
         opened = await open_project(given)
         if opened.revision.state == "ready":
@@ -35,11 +38,37 @@ async def opened_when_ready(given: Given) -> Opened:
         await _wait(opened.settings, str(why_not))
 
 
+async def opened_when_allowed(given: Given) -> Opened:
+    """The same for an instance that was running before: it waits until it is allowed again."""
+    while True:
+        try:
+            return await opened_when_ready(given)
+        except (Denied, NotAllowed) as refused:
+            log.warning("%s; waiting until that is mended", refused)
+            async with _telling(given.settings, str(refused)):
+                await _until_allowed(given.settings)
+
+
+async def _until_allowed(settings: Settings) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        with suppress(ClusterError):
+            await check_role(settings, "pipeline")
+            return
+
+
+@asynccontextmanager
+async def _telling(settings: Settings, why_not: str) -> AsyncIterator[None]:
+    """Say on the web port and in the log why an instance is not ready."""
+    web = Web(settings.web_host, settings.web_port, CollectorRegistry(), lambda: why_not)
+    async with web, ReadinessLog(lambda: why_not):
+        yield
+
+
 async def _wait(settings: Settings, why_not: str) -> None:
     """Wait for the next revision, and say on the web port and in the log why."""
     log.info("not ready: %s", why_not)
-    web = Web(settings.web_host, settings.web_port, CollectorRegistry(), lambda: why_not)
-    async with web, ReadinessLog(lambda: why_not):
+    async with _telling(settings, why_not):
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             with suppress(ClusterError):  # Kafka may be away for a while

@@ -96,6 +96,7 @@ class WorkerAgent:
                 if rows is not None:
                     is_counted = crowd.is_own_task(rows.tasks) & (rows.answers != SKIP)
                     group.timestamps.append(rows.timestamps[is_counted])
+                    self.publisher.traces.took(piece, rows)
                     self.listener.labels_taken(partition, rows)
                 conveyor.load()
             conveyor.load(batch)

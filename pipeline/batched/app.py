@@ -16,13 +16,13 @@ from pipeline.batched.recovery import BatchTableManager
 from pipeline.batched.stop import stop_at_once
 from pipeline.batched.transport import BatchTopic
 
-SESSION_SECONDS = 10.0  # a successor takes over that long after a SIGKILL
+REQUEST_SECONDS = 60.0
 
 
 class BatchedApp(faust.App):
     """A Faust app on batches, whose errors end the process with status 70."""
 
-    def __init__(self, app_id: str, **options: Any) -> None:
+    def __init__(self, app_id: str, session_seconds: float = 10.0, **options: Any) -> None:
         super().__init__(
             app_id,
             Topic=BatchTopic,
@@ -37,15 +37,15 @@ class BatchedApp(faust.App):
             stream_buffer_maxsize=4,  # batches, not records
             broker_max_poll_records=4000,  # of a batch
             broker_commit_interval=1.0,
-            broker_session_timeout=SESSION_SECONDS,
+            broker_session_timeout=session_seconds,
             broker_heartbeat_interval=2.0,
-            broker_request_timeout=60.0,
+            broker_request_timeout=max(REQUEST_SECONDS, session_seconds),  # Faust insists
             # a broker that has just come back may not know its topics yet: look again soon
             consumer_metadata_max_age_ms=5_000,
             **options,
         )
         self.conveyors: list[Conveyor[Any]] = []
-        self.fence = Fence(SESSION_SECONDS)
+        self.fence = Fence(session_seconds)
 
     async def on_first_start(self) -> None:
         """Start the conveyors."""

@@ -53,6 +53,12 @@ class BatchConsumer(Consumer):
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return NoThread(self, loop=self.loop, beacon=self.beacon)
 
+    @property
+    def expulsions(self) -> int:
+        """How often Kafka has put this instance out of the group."""
+        membership = cast(NoThread, self._thread).membership
+        return 0 if membership is None else membership.expulsions
+
     async def getmany(
         self,
         timeout: float,  # noqa: ASYNC109  # Faust calls it so

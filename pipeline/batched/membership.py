@@ -27,6 +27,7 @@ class Membership:
         self.coordinator = kafka._coordinator
         self.is_leaving = is_leaving
         self.fence = fence
+        self.expulsions = 0  # how often it was put out of the group
         self._send_req = self.coordinator._send_req
         self._heartbeat = self.coordinator._do_heartbeat
         self._reset = self.coordinator.reset_generation
@@ -58,11 +59,16 @@ class Membership:
     def reset(self) -> None:
         """Forget the generation and the member id, and say why unless it was meant to be so."""
         if self.coordinator.generation > 0 and not self.is_leaving():
+            self.expulsions += 1
             log.warning(
                 "put out of the group: %s; joining again, what is restored is kept", self._why()
             )
         self.fence.lose()
         self._reset()
+
+    @property
+    def _has_name(self) -> bool:
+        return self.coordinator._group_instance_id is not None
 
     def _why(self) -> str:
         silent, session = self.fence.silent_seconds, self.fence.session_seconds
@@ -75,4 +81,5 @@ class Membership:
         return (
             "Kafka does not know this instance any more: it took longer than "
             f"{rebalance:g} s to join again in a rebalance, or the broker has lost the group"
+            + (", or another instance has the same name" if self._has_name else "")
         )

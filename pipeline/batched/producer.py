@@ -6,7 +6,7 @@ producer has one request under way for each broker, so agents that share one wai
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -47,11 +47,14 @@ class Outbox(dict[tuple[str, int], list[Row]]):
 
 
 class BatchProducer(Service):
-    """An idempotent producer, for one agent; with a fence it publishes only behind that."""
+    """An idempotent producer, for one agent; with a fence it publishes only behind that.
+
+    `connection` has the options of every client.
+    """
 
     def __init__(
         self,
-        bootstrap_servers: Sequence[str],
+        connection: Mapping[str, Any],
         client_id: str,
         fence: Fence | None = None,
         **kwargs: Any,
@@ -60,8 +63,9 @@ class BatchProducer(Service):
         self.fence = fence
         self.fenced: FencedProducer | None = None
         self.in_flight = 0  # outboxes of which not all is acknowledged
+        self.retries = 0  # batches that had to be sent again
         self.options = {
-            "bootstrap_servers": bootstrap_servers,
+            **connection,
             "client_id": client_id,
             "acks": "all",
             "enable_idempotence": True,
@@ -74,7 +78,18 @@ class BatchProducer(Service):
         self.kafka = AIOKafkaProducer(**self.options)
         if self.fence is not None:
             self.fenced = FencedProducer(self.kafka, self.fence)
+        self._count_retries(self.kafka._message_accumulator)
         await self.kafka.start()
+
+    def _count_retries(self, accumulator: Any) -> None:
+        """Count what aiokafka 0.14 sends again, of which it says nothing but in its log."""
+        reenqueue = accumulator.reenqueue
+
+        def count(batch: Any) -> None:
+            self.retries += 1
+            reenqueue(batch)
+
+        accumulator.reenqueue = count
 
     async def on_stop(self) -> None:
         """Leave."""

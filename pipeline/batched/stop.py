@@ -1,13 +1,27 @@
 """How a process ends or begins anew: at once, and with nothing more acked."""
 
+import logging
 import os
 import sys
-import traceback
 from typing import NoReturn
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+
+log = logging.getLogger("sbic")
 
 SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
+NOT_ALLOWED = (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+)
+GOES_ON = "SBIC_GOES_ON"
+"""The variable that tells a command that it was running before: it waits until it may again."""
 RECOVERS = "Nothing is lost, the next start recovers"
 
 
@@ -16,13 +30,20 @@ class CannotGoOn(Exception):
 
 
 def stop_at_once(error: BaseException) -> NoReturn:
-    """End the process: nothing more may be published or committed; the next start recovers."""
+    """End the process: nothing more may be published or committed; the next start recovers.
+
+    If it is only that somebody has taken away a right, the same process begins anew.
+    """
     if isinstance(error, CannotGoOn):
         end(str(error), 1)
+    if isinstance(error, NOT_ALLOWED):
+        print(f"sbic: Kafka does not allow it any more: {error}", file=sys.stderr)
+        os.environ[GOES_ON] = "true"
+        begin_anew()
     if isinstance(error, KafkaError):
         said = f"Kafka did not do what it was asked for: {error!r}. {RECOVERS}"
     else:
-        traceback.print_exception(error)
+        log.error("an unexpected error", exc_info=error)
         said = f"stopped by an unexpected error: {error!r}"
     end(said, SOFTWARE_ERROR)
 
@@ -36,5 +57,6 @@ def begin_anew() -> NoReturn:
 
 def end(message: str, status: int) -> NoReturn:
     """Say why, and end the process."""
-    print(f"sbic: {message}", file=sys.stderr, flush=True)
+    log.critical(message)
+    sys.stderr.flush()
     os._exit(status)

@@ -106,6 +106,8 @@ class NoThread(AIOKafkaConsumerThread):
             return  # it has not been started
         coordinator._coordination_task.cancel()
         await asyncio.wait([coordinator._coordination_task])
+        if self.app.conf.consumer_group_instance_id is not None:
+            return  # whoever starts under this name within the session has its place
         while coordinator.member_id:
             await coordinator.ensure_coordinator_known()
             request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)

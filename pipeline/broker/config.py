@@ -23,14 +23,16 @@ class Quorum(NamedTuple):
     controllers: Mapping[int, int]
 
 
-def server_properties(port: int, quorum: Quorum, data: Path) -> str:
-    """The text of `server.properties`."""
+def server_properties(
+    port: int, quorum: Quorum, data: Path, further: Mapping[str, str] | None = None
+) -> str:
+    """The text of `server.properties`; `further` ones take the place of those of the same name."""
     node, controllers = quorum
     controller_port = controllers[node]
     voters = (f"{voter}@{HOST}:{port}" for voter, port in controllers.items())
     # Kafka's own topics: with three copies any one of the brokers may be away
     copies, least_copies = (3, 2) if len(controllers) >= 3 else (1, 1)
-    properties = {
+    properties: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": node,
         "controller.quorum.voters": ",".join(voters),
@@ -61,4 +63,5 @@ def server_properties(port: int, quorum: Quorum, data: Path) -> str:
         # each of the 40 partitions that a project writes to kept Kafka busy for more than a second
         "log.index.size.max.bytes": 1 << 20,
     }
+    properties.update(further or {})
     return "".join(f"{name}={value}\n" for name, value in properties.items())

@@ -1,10 +1,12 @@
 """An Apache Kafka of one's own: started, waited for and stopped from Python."""
 
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +17,7 @@ from pipeline.broker.errors import BadChoice, CannotStart
 from pipeline.broker.folder import DataFolder
 from pipeline.broker.java import java_command
 from pipeline.broker.ports import HOST, free_port, is_free, kafka_answers
+from pipeline.broker.secure import SecureFolder
 
 START_SECONDS = 60
 
@@ -23,7 +26,8 @@ class EmbeddedBroker:
     """A broker on loopback that lives no longer than the process that started it.
 
     Without a data folder it is ephemeral: it has a temporary one, gone when it stops. Without a
-    port it takes a free one. With a quorum it is one of several (see `cluster`).
+    port it takes a free one. With a quorum it is one of several (see `cluster`). With a secure
+    folder clients need TLS, a password and ACLs (see `secure`). Further properties are Kafka's own.
 
         with EmbeddedBroker() as broker:
             connect(broker.address)
@@ -35,11 +39,15 @@ class EmbeddedBroker:
         data_dir: Path | None = None,
         quorum: Quorum | None = None,
         heap_mb: int = 512,
+        secure: SecureFolder | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.port = port
         self.data_dir = data_dir
         self.quorum = quorum
         self.heap_mb = heap_mb
+        self.secure = secure
+        self.properties = properties
         self._folder: DataFolder | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -74,7 +82,11 @@ class EmbeddedBroker:
     def _launch(self, java: list[str], folder: DataFolder) -> None:
         folder.check()
         with folder.lock() as lock, folder.log.open("wb") as log:
-            folder.prepare(self.port, self.quorum or Quorum(1, {1: free_port()}))
+            quorum = self.quorum or Quorum(1, {1: free_port()})
+            if self.secure:
+                self.secure.make()
+                self.secure.write_environments(self.url)
+            folder.prepare(self.port, quorum, self.secure, self.properties)
             logging = f"-Dlog4j2.configurationFile={folder.log4j}"
             kafka = [*java, logging, "kafka.Kafka", str(folder.properties)]
             to_remove = "" if self.data_dir else str(folder.path)
@@ -97,7 +109,8 @@ class EmbeddedBroker:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
-        while not kafka_answers(self.port):
+        context = ssl.create_default_context(cafile=self.secure.cafile) if self.secure else None
+        while not kafka_answers(self.port, context):
             if self.wait(0.05) is not None:
                 raise CannotStart("Kafka did not start", self.end_of_log())
             if time.monotonic() > deadline:

@@ -6,12 +6,14 @@ import shutil
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 from pipeline.broker.config import LOG4J, Quorum, server_properties
 from pipeline.broker.errors import BadChoice, CannotStart
 from pipeline.broker.java import KAFKA_VERSION, cache_folder, java_command
+from pipeline.broker.secure import SecureFolder, write_private
 
 CLUSTER_ID = "c2JpYy1lbWJlZGRlZC0wMQ"  # Kafka wants 16 bytes in base64
 VERSION_FILE = "sbic-kafka-version"
@@ -63,11 +65,24 @@ class DataFolder:
             raise BadChoice(f"another broker is running on the data folder {self.path}") from None
         return lock
 
-    def prepare(self, port: int, quorum: Quorum) -> None:
-        """Format the folder if it is new, and write the settings."""
+    def prepare(
+        self,
+        port: int,
+        quorum: Quorum,
+        secure: SecureFolder | None = None,
+        further: Mapping[str, str] | None = None,
+    ) -> None:
+        """Format the folder if it is new, and write the settings, which may have a password."""
+        properties = dict(further or {})
+        if secure:
+            controller_port = quorum.controllers[quorum.node]
+            properties = secure.server_properties(port, controller_port) | properties
+        write_private(self.properties, server_properties(port, quorum, self.data, properties))
         if not self.data.exists():
-            _copy_of_formatted(self.data, quorum.node)
-        self.properties.write_text(server_properties(port, quorum, self.data))
+            if secure:
+                _format(self.data, self.properties, secure.format_options())
+            else:
+                _copy_of_formatted(self.data, quorum.node)
         self.log4j.write_text(LOG4J)
 
     def end_of_log(self, lines: int = 10) -> str:
@@ -82,7 +97,7 @@ class DataFolder:
 def _copy_of_formatted(data: Path, node: int) -> None:
     formatted = cache_folder() / "formatted"
     if not formatted.exists():
-        _format(formatted)
+        _make_formatted(formatted)
     unfinished = data.with_suffix(".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(formatted, unfinished)
@@ -102,19 +117,39 @@ def _new_id() -> str:
     return urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
 
 
-def _format(target: Path) -> None:
+def _make_formatted(target: Path) -> None:
     """What Kafka's own tool makes of an empty folder; it takes a second, so it is kept."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         properties = Path(scratch, "server.properties")
         data = Path(scratch, "data")
         properties.write_text(server_properties(9092, Quorum(1, {1: 9093}), data))
-        tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
-        done = subprocess.run([*java_command(), *tool], capture_output=True, text=True)
-        if done.returncode:
-            raise CannotStart("Kafka cannot format a data folder", done.stdout + done.stderr)
-        (data / VERSION_FILE).write_text(KAFKA_VERSION)
+        _format(data, properties, [])
         try:
             data.rename(target)
         except OSError:
             if not target.exists():  # unless another process was faster
                 raise
+
+
+def _format(data: Path, properties: Path, options: list[str]) -> None:
+    """Format a folder. The arguments are in a file: of a command, everybody sees its arguments."""
+    java, *before = java_command()
+    tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = Path(scratch, "arguments")
+        write_private(arguments, "".join(map(_quoted, [*before, *tool, *options])))
+        done = subprocess.run([java, f"@{arguments}"], capture_output=True, text=True)
+    if done.returncode:
+        shutil.rmtree(data, ignore_errors=True)
+        raise CannotStart("Kafka cannot format a data folder", done.stdout + done.stderr)
+    (data / VERSION_FILE).write_text(KAFKA_VERSION)
+
+
+def _quoted(argument: str) -> str:
+    """An argument as a line of a file of arguments of Java.
+
+    >>> print(_quoted('say "hello"'), end="")
+    "say \\"hello\\""
+    """
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"\n'

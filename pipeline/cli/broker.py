@@ -2,35 +2,86 @@
 
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
 
 import click
 
+from pipeline.cli.errors import BadInput
+from pipeline.cli.options import settings_options
 from pipeline.cli.own_broker import broker_options, folder_for, own_broker, what_is_kept
+from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.broker.embedded import EmbeddedBroker
+    from pipeline.broker.secure import SecureFolder
 
 
 @click.command("broker")
 @broker_options
-def command(port: int, data_dir: Path | None, ephemeral: bool) -> None:
+@click.option(
+    "--secure",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Demand TLS, passwords and ACLs: certificates, users and data are in this folder.",
+)
+@settings_options("prefix")
+def command(
+    settings: Settings, port: int, data_dir: Path | None, ephemeral: bool, secure: Path | None
+) -> None:
     """Run a real Apache Kafka on this machine, for development, until Ctrl-C.
 
     It listens on loopback only. The first run fetches Kafka, 45 MB, from Maven Central; later
     runs need no network. It ends when this command ends, however that may be.
 
+    With --secure clients need TLS, a password and rights, as on most clusters: DIR gets a CA, and
+    for each role (operator, pipeline, producer, reader, gateway) a user with exactly the rights
+    that it needs on the topics of --prefix, and a file NAME.env to source. See docs/security.md.
+
     \b
     Examples:
       sbic broker
       sbic broker --port 19092 --ephemeral
+      sbic broker --secure ~/secure-kafka
+      . ~/secure-kafka/operator.env && sbic topics
     """
     from pipeline import hints
     from pipeline.broker.java import KAFKA_VERSION
-    from pipeline.settings import Settings
 
-    folder = folder_for(data_dir, ephemeral)
-    with suppress(KeyboardInterrupt), own_broker(port, folder) as broker:
+    if secure and data_dir:
+        raise BadInput("--secure keeps Kafka's data in its own folder: leave out --data-dir")
+    folder = folder_for(secure / "kafka" if secure and not ephemeral else data_dir, ephemeral)
+    secured = secure_folder(secure) if secure else None
+    with suppress(KeyboardInterrupt), own_broker(port, folder, secured) as broker:
         kept = what_is_kept(folder)
         click.echo(f"Kafka {KAFKA_VERSION} is ready at {broker.url} ({kept}); Ctrl-C ends it.")
-        topics = hints.command(Settings(broker=broker.url), "topics")
-        click.echo(f"Next, in another terminal: {topics}")
+        if secured:
+            grant(secured, broker, settings.prefix)
+            shown = quote(str(secured.environment_file("operator")))
+            click.echo(f"It demands TLS and a password; the users and their files: {secured.path}")
+            click.echo(f"Next, in another terminal: . {shown} && sbic topics")
+        else:
+            topics = hints.command(Settings(broker=broker.url), "topics")
+            click.echo(f"Next, in another terminal: {topics}")
         status = broker.wait()
         click.echo(broker.end_of_log(), err=True)
         raise click.ClickException(f"Kafka ended by itself, with status {status}")
+
+
+def secure_folder(path: Path) -> "SecureFolder":
+    """The folder of a broker that has a user for each role."""
+    from pipeline.broker.secure import SecureFolder
+    from pipeline.kafka.rights import ROLES
+
+    return SecureFolder(path, ROLES)
+
+
+def grant(secured: "SecureFolder", broker: "EmbeddedBroker", prefix: str) -> None:
+    """Let each user do what its role needs, and nothing else."""
+    from pipeline.broker.secure import ADMIN
+    from pipeline.cli.connected import run_connected
+    from pipeline.kafka.grants import grant_roles
+    from pipeline.kafka.rights import ROLES
+
+    environ = secured.environment(ADMIN, broker.url) | {"SBIC_PREFIX": prefix}
+    run_connected(grant_roles(Settings.from_env(environ), {role: role for role in ROLES}))

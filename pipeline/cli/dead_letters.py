@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import given_options
 from pipeline.project.given import Given
@@ -154,6 +153,7 @@ def replay(
       sbic dead-letters replay --all --prefix pets
     """
     from pipeline.cli.connected import in_project, run_connected
+    from pipeline.cli.label_map import mapping_of
     from pipeline.tools.dead_letters import Choice
     from pipeline.tools.dead_letters_replay import replay_dead_letters
 
@@ -179,22 +179,6 @@ def origin_of(text: str) -> "Origin":
     except ValueError:
         problem = f"{text!r} is not TOPIC/PARTITION/OFFSET, such as sbic.labels/3/42"
         raise BadInput(problem) from None
-
-
-def mapping_of(pair: str, classes: Classes) -> tuple[str, int | str]:
-    """A label as it came, and the class or skip that it stands for.
-
-    >>> mapping_of("yes=1", Classes.parse("-1,1")), mapping_of("Cat=cat", Classes.parse("cat,dog"))
-    (('yes', 1), ('Cat', 'cat'))
-    """
-    came, equals, name = pair.rpartition("=")
-    if not equals:
-        raise BadInput(f"--label-map {pair!r} is not FROM=TO, such as yes=1")
-    if name in classes.names:
-        return came, classes.labels[classes.names.index(name)]
-    if name == "0":
-        return came, 0
-    raise BadInput(f"--label-map {pair!r}: {name!r} is not one of {classes.listed()}, or 0 to skip")
 
 
 def told(outcome: "Outcome") -> list[str]:

@@ -2,6 +2,8 @@
 
 import click
 
+from pipeline.cli.own_page import page_options, page_port_of
+
 TASKS = 1000
 WORKERS = 300
 AT_ONCE = 100
@@ -9,7 +11,7 @@ SPAMMERS = 0.2
 
 NEXT = """\
 Where to look next:
-  sbic up                         the same, kept running on this machine
+  sbic up --open                  the same, kept running, and its page
   sbic replay labels.csv --wait   your own labels (columns task, worker, label)
   sbic simulate --policy compare  this crowd, under both policies
   sbic watch --from-start         posteriors as they change
@@ -41,7 +43,15 @@ Where to look next:
     help="Labels per second at first: the workers think as long as it takes.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-def command(instances: int, labels: int, rate: float, seed: int) -> None:
+@page_options
+def command(
+    instances: int,
+    labels: int,
+    rate: float,
+    seed: int,
+    gateway_port: int | None,
+    is_opened: bool,
+) -> None:
     """See the whole pipeline at work: Kafka, instances, and a simulated crowd.
 
     1,000 tasks, 300 workers: four of five are right with a probability drawn from Beta(4, 3),
@@ -52,11 +62,11 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
     The workers ask for tasks and get those of which Fast SBIC is least certain (the uncertainty
     policy), until a third of the labels is given; then the rest comes all at once, on random tasks.
     Latency is that of the first part under Fast SBIC, without the first fifth of it: the warm-up.
-    Nothing is kept.
+    The page shows both projects while this runs; it is gone when this ends. Nothing is kept.
 
     \b
     Examples:
-      sbic demo
+      sbic demo --open
       sbic demo --instances 2 --labels 100000
     """
     from shutil import which
@@ -71,9 +81,11 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
     from pipeline.tools.crowd_at_work import Plan
     from pipeline.tools.demo import Demo, DemoFailed
     from pipeline.tools.demo_screen import Screen, summary
+    from pipeline.tools.own_gateway import page_at
     from pipeline.tools.simulated_workers import Habits
 
     console = Console(highlight=False)
+    page_port = page_port_of(gateway_port)
     habits = Habits(think_seconds=AT_ONCE / rate, spammers=SPAMMERS)
     plan = Plan(TASKS, WORKERS, max(1, labels // 3 // TASKS), AT_ONCE, habits, seed)
     console.print(f"Starting Apache Kafka {KAFKA_VERSION} on this machine ...")
@@ -89,8 +101,13 @@ def command(instances: int, labels: int, rate: float, seed: int) -> None:
                 f"Kafka\nto two projects, Fast SBIC and settled, with {each}",
                 soft_wrap=True,
             )
+            console.print(
+                f"Watch them in a browser meanwhile: {page_at(page_port)}", soft_wrap=True
+            )
             screen = Screen(console, labels)
-            demo = Demo(settings, plan, instances, labels - plan.labels, screen)
+            demo = Demo(
+                settings, plan, instances, labels - plan.labels, screen, page_port, is_opened
+            )
             with screen.live:
                 result = run_connected(demo.run())
     except DemoFailed as error:

@@ -17,9 +17,11 @@ COMMANDS = (
     "broker",
     "topics",
     "worker",
+    "gateway",
     "project",
     "tasks",
     "replay",
+    "import",
     "simulate",
     "status",
     "watch",
@@ -30,6 +32,8 @@ COMMANDS = (
     "sizing",
     "experiment",
 )
+
+MODULES = {"import": "importing"}  # a keyword of Python names no module
 
 
 class Commands(click.Group):
@@ -43,7 +47,8 @@ class Commands(click.Group):
         """The click command that the module of that name defines."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"pipeline.cli.{cmd_name.replace('-', '_')}").command
+        module = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        command: click.Command = import_module(f"pipeline.cli.{module}").command
         return command
 
 

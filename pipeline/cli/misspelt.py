@@ -3,9 +3,21 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from pipeline.security.security import VARIABLES
 from pipeline.settings import SPECS, variable
 
-ELSEWHERE = ("SBIC_DATA",)  # the folder of crowds that the tests read
+ELSEWHERE = (
+    "SBIC_DATA",  # the folder of crowds that the tests read
+    "SBIC_GATEWAY_CONNECTIONS",
+    "SBIC_GATEWAY_CORS",
+    "SBIC_GATEWAY_HOST",
+    "SBIC_GATEWAY_PORT",
+    "SBIC_GATEWAY_PROJECTS",
+    "SBIC_GATEWAY_RATE",
+    "SBIC_GATEWAY_TOKEN",
+    "SBIC_GATEWAY_TOKEN_FILE",
+    "SBIC_GOES_ON",  # what an instance tells itself: `batched.stop`
+)
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
@@ -16,7 +28,7 @@ def misspelt(names: Iterable[str]) -> list[str]:
     >>> misspelt(["SBIC_COLOUR"])
     ['SBIC_COLOUR is not read by anything: sbic worker --help has all variables']
     """
-    known = [*map(variable, SPECS), *ELSEWHERE]
+    known = [*map(variable, SPECS), *VARIABLES, *ELSEWHERE]
     lines = []
     for name in sorted(names):
         if name.startswith("SBIC_") and name not in known:

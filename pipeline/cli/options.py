@@ -8,6 +8,8 @@ import click
 from click.core import ParameterSource
 
 from pipeline.project.given import Given
+from pipeline.security.errors import BadSecurity
+from pipeline.security.security import Security
 from pipeline.settings import SPECS, BadSetting, read_setting, variable
 
 Function = Callable[..., Any]
@@ -78,11 +80,20 @@ def given_options(*names: str) -> Callable[[Function], Function]:
             source = click.get_current_context().get_parameter_source
             values = {name: arguments.pop(name) for name in names}
             given = {name: values[name] for name in names if source(name) in EXPLICIT}
-            return function(given=Given(given), **arguments)
+            security = _security() if "broker" in names else Security()
+            return function(given=Given(given, security), **arguments)
 
         return in_order(*map(_option, names))(with_given)
 
     return decorate
+
+
+def _security() -> Security:
+    """How to connect, as the environment says: a command with a broker of its own does not ask."""
+    try:
+        return Security.from_env()
+    except BadSecurity as bad:
+        raise click.UsageError(str(bad)) from None
 
 
 def _option(name: str) -> Callable[[Function], Function]:

@@ -13,6 +13,7 @@ from pipeline.cli.options import Function, in_order
 
 if TYPE_CHECKING:
     from pipeline.broker.embedded import EmbeddedBroker
+    from pipeline.broker.secure import SecureFolder
 
 
 def broker_options(function: Function) -> Function:
@@ -49,7 +50,9 @@ def what_is_kept(folder: Path | None) -> str:
 
 
 @contextmanager
-def own_broker(port: int = 0, folder: Path | None = None) -> "Iterator[EmbeddedBroker]":
+def own_broker(
+    port: int = 0, folder: Path | None = None, secure: "SecureFolder | None" = None
+) -> "Iterator[EmbeddedBroker]":
     """A broker for as long as the block runs; Ctrl-C, SIGTERM and SIGHUP end both in good order."""
     from pipeline.broker.embedded import EmbeddedBroker
     from pipeline.broker.errors import BadChoice, CannotStart
@@ -57,7 +60,7 @@ def own_broker(port: int = 0, folder: Path | None = None) -> "Iterator[EmbeddedB
     for terminal_gone_or_stop in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(terminal_gone_or_stop, signal.default_int_handler)
     try:
-        with EmbeddedBroker(port, folder) as broker:
+        with EmbeddedBroker(port, folder, secure=secure) as broker:
             yield broker
     except BadChoice as error:
         raise BadInput(str(error)) from None

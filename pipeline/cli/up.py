@@ -8,6 +8,7 @@ import click
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import given_options
 from pipeline.cli.own_broker import broker_options, folder_for, own_broker, what_is_kept
+from pipeline.cli.own_page import page_options, page_port_of
 from pipeline.project.given import Given
 from pipeline.settings import SPECS
 
@@ -22,20 +23,27 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
     show_default=True,
     help="How many instances share the work.",
 )
+@page_options
 @broker_options
-@given_options(*(name for name in SPECS if name not in ("broker", "replication")))
+@given_options(*(name for name in SPECS if name not in ("broker", "replication", "instance_id")))
 def command(
-    given: Given, instances: int, port: int, data_dir: Path | None, ephemeral: bool
+    given: Given,
+    instances: int,
+    gateway_port: int | None,
+    is_opened: bool,
+    port: int,
+    data_dir: Path | None,
+    ephemeral: bool,
 ) -> None:
-    """Run a broker and the pipeline on this machine, until Ctrl-C.
+    """Run a broker, the pipeline and a gateway on this machine, until Ctrl-C.
 
-    The broker is that of `sbic broker`. An instance that stops is started again, later each time.
-    The web ports count up from --web-port. Everything ends when this command ends, however that
-    may be.
+    The broker is that of `sbic broker`, the gateway that of `sbic gateway`: its page shows how the
+    crowd does. What stops is started again, later each time. The web ports count up from
+    --web-port. Everything ends when this command ends, however that may be.
 
     \b
     Examples:
-      sbic up
+      sbic up --open
       sbic up --instances 2 --ephemeral
       sbic up --port 19092 --prefix birds --web-port 7000
     """
@@ -43,9 +51,11 @@ def command(
     from pipeline.cli.connected import run_connected
     from pipeline.project.opening import open_project
     from pipeline.tools.instances import instances_of
+    from pipeline.tools.own_gateway import gateway_of, opening, page_at
     from pipeline.tools.up import until_stopped
 
     folder = folder_for(data_dir, ephemeral)
+    page_port = page_port_of(gateway_port)
     ports = web_ports(given.values.get("web_port", SPECS["web_port"].default), instances)
     if "partitions" in given.values:  # otherwise the project knows
         check_share(instances, given.values["partitions"])
@@ -57,8 +67,11 @@ def command(
         say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
         shown = hints.command(project.settings, "status")
         say("up", f"in another terminal: {shown}")
-        commands = instances_of(given, ports)
-        run_connected(until_stopped(broker, commands, log=say, say=loudly))
+        loudly("up", f"the page: {page_at(page_port)}")
+        gateway = gateway_of(given, [project.settings.prefix], page_port)
+        commands = [*instances_of(given, ports), gateway]
+        beside = opening(page_port, loudly) if is_opened else None
+        run_connected(until_stopped(broker, commands, log=say, say=loudly, beside=beside))
 
 
 def check_share(instances: int, partitions: int) -> None:

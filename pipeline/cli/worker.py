@@ -6,6 +6,8 @@ from pipeline.cli.options import given_options
 from pipeline.project.given import Given
 from pipeline.settings import SPECS
 
+LOGGING = ("log_level", "log_format")
+
 
 @click.command("worker")
 @given_options(*SPECS)
@@ -31,13 +33,18 @@ def command(given: Given) -> None:
         signal.signal(ending, lambda *_: os._exit(0))
 
     from pipeline.agents.errors import CannotStart
-    from pipeline.agents.instance import run, set_up_logging
-    from pipeline.agents.waiting import opened_when_ready
+    from pipeline.agents.instance import run
+    from pipeline.agents.logs import set_up_logging
+    from pipeline.agents.waiting import opened_when_allowed, opened_when_ready
+    from pipeline.batched.stop import GOES_ON
     from pipeline.cli.connected import run_connected
 
-    set_up_logging()
+    level, style = (given.values.get(name, SPECS[name].default) for name in LOGGING)
+    set_up_logging(level, style)
+    was_running = os.environ.pop(GOES_ON, None) is not None
+    opening = opened_when_allowed if was_running else opened_when_ready
     try:
-        opened = run_connected(opened_when_ready(given))
+        opened = run_connected(opening(given))
     except CannotStart as error:
         raise click.ClickException(str(error)) from None
     run(opened)

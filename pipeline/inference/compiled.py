@@ -50,14 +50,23 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
 def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     dispatcher: Any = numba.njit(**options)(function)
     try:
-        dispatcher.enable_caching()
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        _enable_caching(dispatcher)
+    except RuntimeError:  # there is no folder for a cache
         return dispatcher  # type: ignore[no-any-return]
     # numba 0.68 takes what it cached for new while the function's own file is unchanged, though
     # the functions that it calls and the numbers that it uses come from others.
     cached = dispatcher._cache._cache_file
     cached._source_stamp = (cached._source_stamp, _digest_of_sources())
     return dispatcher  # type: ignore[no-any-return]
+
+
+def _enable_caching(dispatcher: Any) -> None:
+    """Cache in the package's folder or the user's; if neither can be written, read the former."""
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:
+        shipped = import_module("pipeline.inference.shipped")
+        dispatcher._cache = shipped.ShippedCache(dispatcher.py_func)
 
 
 @cache

@@ -11,22 +11,33 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
-    KafkaConnectionError,
-    KafkaError,
     NotCoordinatorForGroupError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
 
-from pipeline.kafka.errors import Mismatch, MissingTopic, Refused, Unreachable, WrongTopics
+from pipeline.kafka.clients import client_options
+from pipeline.kafka.connection import connected
+from pipeline.kafka.errors import (
+    MayNotCreate,
+    Mismatch,
+    MissingTopic,
+    Refused,
+    Unreachable,
+    WrongTopics,
+)
+from pipeline.kafka.granted import described
+from pipeline.kafka.rights import Operation
 from pipeline.settings import Settings
 from pipeline.topics import Topic, Topics
 
-CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30
+NOT_AUTHORIZED = (TopicAuthorizationFailedError.errno, ClusterAuthorizationFailedError.errno)
 OF_THE_TOPIC = 1  # where a configuration is from, in answers from version 1 on
 # a broker that is new, or was just started, has to make or load its groups first
 NOT_YET = (
@@ -52,14 +63,15 @@ async def ensure_topics(settings: Settings) -> list[Topic]:
     Raises `Unreachable`, `WrongTopics` or `Refused`.
     """
     topics = list(Topics(settings))
+    await _check_rights(settings, topics)
     async with connected_admin(settings) as admin:
         found = await _find(admin, topics)
         _check(topics, found)
         missing = [topic for topic in topics if topic.name not in found]
-        just_made = await _create(admin, missing, validate_only=True)
+        just_made = await _create(admin, settings, missing, validate_only=True)
         await _wait_and_check(admin, just_made)
         missing = [topic for topic in missing if topic not in just_made]
-        faster = await _create(admin, missing, validate_only=False)
+        faster = await _create(admin, settings, missing, validate_only=False)
         await _wait_and_check(admin, missing)
         return [topic for topic in missing if topic not in faster]
 
@@ -67,6 +79,7 @@ async def ensure_topics(settings: Settings) -> list[Topic]:
 async def check_topics(settings: Settings, without: Collection[Topic] = ()) -> list[Topic]:
     """The topics that are missing; raises as `ensure_topics` does, and changes nothing."""
     topics = [topic for topic in Topics(settings) if topic not in without]
+    await _check_rights(settings, topics)
     async with connected_admin(settings) as admin:
         found = await _find(admin, topics)
     _check(topics, found)
@@ -80,6 +93,7 @@ async def alter_topics(settings: Settings) -> None:
         wrong = _misconfigured(topics, await _find(admin, topics))
         if not wrong:
             return
+        await described(settings, [(topic.name, Operation.ALTER_CONFIGS) for topic in wrong])
         (response,) = await admin.alter_configs(
             [
                 ConfigResource(
@@ -99,6 +113,11 @@ async def alter_topics(settings: Settings) -> None:
             await asyncio.sleep(0.05)
 
 
+async def _check_rights(settings: Settings, topics: Iterable[Topic]) -> None:
+    """See that the configuration of those that are there can be seen."""
+    await described(settings, [(topic.name, Operation.DESCRIBE_CONFIGS) for topic in topics])
+
+
 def _misconfigured(topics: Iterable[Topic], found: Mapping[str, Found]) -> list[Topic]:
     return [
         topic
@@ -114,14 +133,15 @@ async def _own_config(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
     return {entry[0]: entry[1] for entry in entries if entry[3] == OF_THE_TOPIC}
 
 
-async def partitions_of(settings: Settings, topic: str) -> int:
-    """How many partitions a topic has; raises `Unreachable` or `MissingTopic`."""
-    async with connected_admin(settings) as admin:
-        # all topics are asked for, since asking for one that is missing may create it
-        for entry in await admin.describe_topics():
-            if entry["topic"] == topic:
-                return len(entry["partitions"])
-    raise MissingTopic(topic, settings)
+async def partitions_of(settings: Settings, topic: str, operation: Operation) -> int:
+    """How many partitions a topic has, for a client that will read or write it.
+
+    Raises `Unreachable`, `MissingTopic` or `NotAllowed`.
+    """
+    found = await described(settings, [(topic, operation)])
+    if topic not in found:
+        raise MissingTopic(topic, settings)
+    return found[topic].partitions
 
 
 async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
@@ -187,21 +207,30 @@ def _member(*fields: Any) -> GroupMember:
 @asynccontextmanager
 async def connected_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     """An admin client; what it raises becomes a `ClusterError`."""
-    addresses = settings.bootstrap_servers
-    admin = AIOKafkaAdminClient(
-        bootstrap_servers=addresses, request_timeout_ms=ANSWER_SECONDS * 1000
-    )
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await admin.start()
-        async with asyncio.timeout(ANSWER_SECONDS):
-            yield admin
-    except (TimeoutError, KafkaConnectionError):
-        raise Unreachable(settings) from None
-    except KafkaError as error:
-        raise Refused(f"Kafka at {', '.join(addresses)} says: {error}") from error
-    finally:
-        await admin.close()
+    admin = Admin(settings)
+    async with connected(admin, settings):
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield admin.client
+        except TimeoutError:
+            raise Unreachable(settings) from None
+
+
+class Admin:
+    """An admin client under the names that the others have for starting and stopping."""
+
+    def __init__(self, settings: Settings) -> None:
+        milliseconds = ANSWER_SECONDS * 1000
+        options = client_options(settings)
+        self.client = AIOKafkaAdminClient(**options, request_timeout_ms=milliseconds)
+
+    async def start(self) -> None:
+        """Connect."""
+        await self.client.start()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self.client.close()
 
 
 async def _find(admin: AIOKafkaAdminClient, topics: Iterable[Topic]) -> dict[str, Found]:
@@ -267,7 +296,11 @@ def mismatches(topic: Topic, found: Found) -> list[Mismatch]:
 
 
 async def _create(
-    admin: AIOKafkaAdminClient, topics: Collection[Topic], *, validate_only: bool
+    admin: AIOKafkaAdminClient,
+    settings: Settings,
+    topics: Collection[Topic],
+    *,
+    validate_only: bool,
 ) -> list[Topic]:
     """Create the topics, or only see whether it can be done; those that another has just made."""
     requests = [
@@ -286,6 +319,8 @@ async def _create(
     for name, error_code, message in response.topic_errors:
         if error_code == TopicAlreadyExistsError.errno:
             there.add(name)
+        elif error_code in NOT_AUTHORIZED:
+            raise MayNotCreate(name, settings)
         elif error_code:
             raise Refused(f"Kafka does not create {name}: {why(error_code, message)}")
     return [topic for topic in topics if topic.name in there]

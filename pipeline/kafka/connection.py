@@ -1,24 +1,40 @@
 """Connects a client to Kafka; whatever is wrong comes out as a `ClusterError` of one line."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import (
+    GroupAuthorizationFailedError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    NodeNotReadyError,
     NotLeaderForPartitionError,
+    TopicAuthorizationFailedError,
 )
 
-from pipeline.kafka.errors import Refused, Unreachable
+from pipeline.kafka.errors import ClusterError, NotAllowed, Refused
+from pipeline.kafka.probe import why_unreachable
+from pipeline.kafka.rights import Operation, Right
 from pipeline.settings import Settings
 
 CONNECT_SECONDS = 5
 STOP_SECONDS = 2
 GONE = (KafkaTimeoutError, LeaderNotAvailableError, NotLeaderForPartitionError)
+NOT_CONNECTED = (KafkaConnectionError, NodeNotReadyError)
+# how aiokafka's SCRAM ends where the server does not prove that it knows the password
+IMPOSTOR = (ValueError, AssertionError, KeyError)
+
+
+OPERATIONS: Mapping[type, Operation] = {
+    AIOKafkaProducer: Operation.WRITE,
+    AIOKafkaConsumer: Operation.READ,
+}
+"""What a client of a kind is not allowed to do, when Kafka does not let it do what it does."""
 
 
 class Startable(Protocol):
@@ -37,22 +53,42 @@ Client = TypeVar("Client", bound=Startable)
 @asynccontextmanager
 async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]:
     """Start a client, stop it in the end, and translate what it raises in between."""
-    addresses = settings.bootstrap_servers
+    operation = OPERATIONS.get(type(client), Operation.DESCRIBE)
     try:
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await client.start()
-        except TimeoutError:
-            raise Unreachable(settings) from None
+        await start(client, settings)
         yield client
-    except KafkaConnectionError:
-        raise Unreachable(settings) from None
-    except GONE:
-        raise Refused(f"Kafka at {', '.join(addresses)} no longer answers") from None
+    except NOT_CONNECTED:
+        raise await why_unreachable(settings) from None
     except KafkaError as error:
-        raise Refused(f"Kafka at {', '.join(addresses)} says: {error}") from error
+        raise in_our_words(error, settings, operation) from error
     finally:
         # aiokafka 0.14's producer waits for ever for a Kafka that is gone to take the rest
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 await client.stop()
+
+
+async def start(client: Startable, settings: Settings) -> None:
+    """Start a client; what is wrong with the connection is found out."""
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.start()
+    except (TimeoutError, *IMPOSTOR):
+        raise await why_unreachable(settings) from None
+
+
+def in_our_words(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
+    """What Kafka said, for the person who runs it; `operation` is what it was asked for."""
+    at = f"Kafka at {', '.join(settings.bootstrap_servers)}"
+    if isinstance(error, GONE):
+        return Refused(f"{at} no longer answers")
+    if isinstance(error, GroupAuthorizationFailedError):
+        return NotAllowed(settings, [Right(operation, "group")])
+    if isinstance(error, TopicAuthorizationFailedError):
+        names = error.args[0] if error.args else ()
+        topics = [names] if isinstance(names, str) else sorted(names)
+        if topics:
+            prefix = f"{settings.prefix}."
+            rights = [Right(operation, "topic", name.removeprefix(prefix)) for name in topics]
+            return NotAllowed(settings, rights)
+    return Refused(f"{at} says: {error}")

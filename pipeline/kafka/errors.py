@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.hints import command, start_broker
+from pipeline.kafka.rights import Operation, Right, grant_line, in_words
 from pipeline.settings import Settings
 
 
@@ -19,6 +20,40 @@ class Unreachable(ClusterError):
         super().__init__(
             f"no Kafka answers at {', '.join(settings.bootstrap_servers)}; set SBIC_BROKER to the "
             f"address of one" + (f", or start one with: {start}" if start else "")
+        )
+
+
+class Denied(ClusterError):
+    """Kafka is there, and this client cannot connect to it: TLS or the password is wrong."""
+
+
+class NotAllowed(ClusterError):
+    """Kafka knows who this is, and does not let them do it: ACLs are missing.
+
+    >>> print(NotAllowed(Settings(), [Right(Operation.READ, "topic", "posteriors")]))
+    this client may not read topic sbic.posteriors; an operator grants it with: kafka-acls.sh \
+--add --allow-principal User:NAME --operation Read --topic sbic.posteriors
+    """
+
+    def __init__(self, settings: Settings, rights: Sequence[Right]) -> None:
+        user, prefix = settings.security.username, settings.prefix
+        named = [(right.operation, f"{right.resource} {right.target(prefix)}") for right in rights]
+        line = grant_line(rights[0], user or "NAME", prefix)
+        more = " and so on (docs/security.md has a table of roles)" if len(rights) > 1 else ""
+        self.who = f"user {user}" if user else "this client"
+        super().__init__(
+            f"{self.who} may not {in_words(named)}; an operator grants it with: {line}{more}"
+        )
+
+
+class MayNotCreate(NotAllowed):
+    """Topics are missing, and this client may not create any: an operator has to."""
+
+    def __init__(self, topic: str, settings: Settings) -> None:
+        super().__init__(settings, [Right(Operation.CREATE, "topic")])
+        self.args = (
+            f"there is no topic {topic}, and {self.who} may not create it; an operator creates "
+            f"the project with: {command(settings, 'topics')}",
         )
 
 

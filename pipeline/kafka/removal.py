@@ -15,8 +15,11 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from pipeline.kafka.admin import connected_admin, why
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import Refused
+from pipeline.kafka.granted import described
+from pipeline.kafka.rights import Operation
 from pipeline.settings import Settings
 
 WAIT_SECONDS = 0.05
@@ -28,6 +31,7 @@ SOON = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordina
 
 async def delete_topics(settings: Settings, names: Collection[str]) -> None:
     """Delete these topics, if they are there; on return they are gone."""
+    await described(settings, [(name, Operation.DELETE) for name in names])
     async with connected_admin(settings) as admin:
         there = [name for name in names if name in set(await admin.list_topics())]
         if not there:
@@ -64,7 +68,7 @@ async def begin_at_zero(settings: Settings, topics: Iterable[str]) -> None:
     if not zero:
         return
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         group_id=settings.prefix,
         enable_auto_commit=False,
     )
@@ -90,7 +94,7 @@ class GroupDeletion:
 
     def __init__(self, settings: Settings) -> None:
         self.group = settings.prefix
-        self.client = AIOKafkaClient(bootstrap_servers=settings.bootstrap_servers)
+        self.client = AIOKafkaClient(**client_options(settings))
 
     async def start(self) -> None:
         """Connect."""

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from pipeline.kafka.admin import connected_admin
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.granted import described
+from pipeline.kafka.rights import Operation
 from pipeline.settings import Settings
 
 
@@ -22,20 +24,15 @@ Extents = dict[TopicPartition, Extent]
 
 async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
     """Where the partitions of these topics begin and end; missing topics are left out."""
-    wanted = set(topics)
-    async with connected_admin(settings) as admin:
-        # all topics are asked for, since asking for one that is missing may create it
-        places = [
-            TopicPartition(entry["topic"], partition["partition"])
-            for entry in await admin.describe_topics()
-            if entry["topic"] in wanted
-            for partition in entry["partitions"]
-        ]
+    found = await described(settings, [(name, Operation.DESCRIBE) for name in topics])
+    places = [
+        TopicPartition(name, number)
+        for name, topic in found.items()
+        for number in range(topic.partitions)
+    ]
     if not places:
         return {}
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers, enable_auto_commit=False
-    )
+    consumer = AIOKafkaConsumer(**client_options(settings), enable_auto_commit=False)
     async with connected(consumer, settings):
         begins = await consumer.beginning_offsets(places)
         ends = await consumer.end_offsets(places)

@@ -1,16 +1,22 @@
-"""The ids of topics: a topic that is deleted and created again has another.
+"""The ids of topics, and what a client may do with them.
 
-aiokafka 0.14 asks for metadata up to version 5, and ids came with version 10. Unlike its own
-requests, this one never creates a topic that is missing.
+A topic that is deleted and created again has another id. aiokafka 0.14 asks for metadata up to
+version 5; operations came with version 8 and ids with version 10. Unlike its own requests, this one
+never creates a topic that is missing.
 """
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
@@ -23,11 +29,15 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.errors import Refused
+from pipeline.kafka.rights import Operation
+from pipeline.settings import Settings
 
 API_KEY = 3
 VERSION = 11
 NO_ID = bytes(16)
+NOT_TOLD = -(1 << 31)  # of operations: by servers that do not know of them
 
 
 class Uuid(AbstractType):  # type: ignore[misc]
@@ -122,14 +132,30 @@ class TopicsRequest(Request[MetadataRequestV11]):  # type: ignore[misc]
 
     def build(self, request_struct_class: type[MetadataRequestV11]) -> MetadataRequestV11:
         """The request as it is sent."""
-        return request_struct_class(self.topics, False, False, {})
+        return request_struct_class(self.topics, False, True, {})
+
+
+class Described(NamedTuple):
+    """A topic that is there; `operations` are the bits of what this client may do with it."""
+
+    topic_id: str
+    partitions: int
+    operations: int
+
+    def allows(self, operation: Operation) -> bool:
+        """Whether this client may do that."""
+        return self.operations == NOT_TOLD or bool(self.operations >> operation & 1)
+
+
+NOT_ALLOWED = Described("", 0, 0)
+"""A topic that this client may not even describe, if it is there at all."""
 
 
 class TopicIds:
-    """A client that asks for ids; `pipeline.kafka.connection.connected` starts and stops it."""
+    """A client that asks for topics; `pipeline.kafka.connection.connected` starts and stops it."""
 
-    def __init__(self, servers: Sequence[str]) -> None:
-        self.client = AIOKafkaClient(bootstrap_servers=list(servers), client_id="sbic-topics")
+    def __init__(self, settings: Settings) -> None:
+        self.client = AIOKafkaClient(**client_options(settings), client_id="sbic-topics")
 
     async def start(self) -> None:
         """Connect."""
@@ -141,19 +167,33 @@ class TopicIds:
 
     async def find(self, names: Iterable[str]) -> dict[str, str]:
         """The id of each topic that is there, as Kafka's own tools show it."""
+        described = await self.describe(names)
+        for name, topic in described.items():
+            if topic is NOT_ALLOWED:
+                raise TopicAuthorizationFailedError(name)
+        return {name: topic.topic_id for name, topic in described.items()}
+
+    async def describe(self, names: Iterable[str]) -> dict[str, Described]:
+        """Each topic that is there, or of which this client must not know."""
         try:
             node = self.client.get_random_node()
             answer = await self.client.send(node, TopicsRequest(names))
         except NotImplementedError:
             raise Refused("Kafka 2.8 or later is needed: older ones give topics no ids") from None
-        return {topic[1]: _text(topic[2]) for topic in answer.topics if not _is_missing(topic)}
+        found = ((topic[1], _described(topic)) for topic in answer.topics)
+        return {name: topic for name, topic in found if topic is not None}
 
 
-def _is_missing(topic: Sequence[Any]) -> bool:
-    error: type[KafkaError] = for_code(topic[0])
-    if topic[0] and error is not UnknownTopicOrPartitionError and topic[2] == NO_ID:
-        raise error(f"the topic {topic[1]}")
-    return bool(topic[2] == NO_ID)
+def _described(topic: Sequence[Any]) -> Described | None:
+    error_code, name, topic_id, _, partitions, operations, _ = topic
+    error: type[KafkaError] = for_code(error_code)
+    if error is TopicAuthorizationFailedError:
+        return NOT_ALLOWED
+    if topic_id != NO_ID:
+        return Described(_text(topic_id), len(partitions), operations)
+    if error_code and error is not UnknownTopicOrPartitionError:
+        raise error(f"the topic {name}")
+    return None
 
 
 def _text(topic_id: bytes) -> str:

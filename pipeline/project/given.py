@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
+from pipeline.security.security import Security
 from pipeline.settings import SPECS, Settings
 
 
@@ -18,6 +19,7 @@ class Given:
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
+    security: Security = field(default_factory=Security)
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -27,19 +29,21 @@ class Given:
         {'prefix': 'birds', 'alpha': 3.0}
         """
         values = {name: getattr(settings, name) for name in SPECS}
-        return cls({name: v for name, v in values.items() if v != SPECS[name].default})
+        other = {name: v for name, v in values.items() if v != SPECS[name].default}
+        return cls(other, settings.security)
 
     @cached_property
     def settings(self) -> Settings:
         """These settings, the others as they are by default; raises `BadSetting`."""
-        return Settings(**self.values)
+        return Settings(**self.values, security=self.security)
 
     @property
     def place(self) -> Settings:
         """Where the project is: all other settings are as they are by default."""
         names = ("broker", "prefix")
-        return Settings(**{name: self.values[name] for name in names if name in self.values})
+        known = {name: self.values[name] for name in names if name in self.values}
+        return Settings(**known, security=self.security)
 
     def with_values(self, **values: object) -> "Given":
         """The same and these."""
-        return Given({**self.values, **values})
+        return Given({**self.values, **values}, self.security)

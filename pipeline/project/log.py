@@ -2,8 +2,10 @@
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
-from pipeline.kafka.topic_ids import TopicIds
+from pipeline.kafka.granted import described
+from pipeline.kafka.rights import Operation
 from pipeline.project.errors import Conflict
 from pipeline.project.revision import Revision, encode_revision, last_revision
 from pipeline.settings import Settings
@@ -13,9 +15,8 @@ from pipeline.topics import Topics
 async def read_project(settings: Settings) -> Revision | None:
     """The last revision of the project, or None if there is no project of this prefix."""
     topic = Topics(settings).project.name
-    async with connected(TopicIds(settings.bootstrap_servers), settings) as ids:
-        if not await ids.find([topic]):  # a consumer would create it
-            return None
+    if not await described(settings, [(topic, Operation.READ)]):  # a consumer would create it
+        return None
     async with connected(log_consumer(settings), settings) as consumer:
         return await read_on(consumer, TopicPartition(topic, 0), None)
 
@@ -23,7 +24,7 @@ async def read_project(settings: Settings) -> Revision | None:
 def log_consumer(settings: Settings) -> AIOKafkaConsumer:
     """A consumer for `read_on`."""
     return AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         client_id=f"{settings.prefix}-project",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
@@ -48,9 +49,8 @@ async def read_on(
 async def append(settings: Settings, revision: Revision) -> None:
     """Write a revision; raises `Conflict` if another of this number was there first."""
     topic = Topics(settings).project.name
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
-    )
+    await described(settings, [(topic, Operation.WRITE)])
+    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
     async with connected(producer, settings):
         await producer.send_and_wait(topic, encode_revision(revision), partition=0)
     if await read_project(settings) != revision:

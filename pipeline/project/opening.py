@@ -59,12 +59,12 @@ def settings_of(revision: Revision, given: Given) -> Settings:
     if found:
         way_out = "leave out what differs, or choose another --prefix"
         raise Refusal(list(map(str, found)), f"the project is left as it is: {way_out}")
-    return Settings(**{**given.values, **revision.settings})
+    return Settings(**{**given.values, **revision.settings}, security=given.security)
 
 
 async def topic_ids(settings: Settings) -> dict[str, str]:
     """The ids of all topics of the project that are there."""
-    async with connected(TopicIds(settings.bootstrap_servers), settings) as ids:
+    async with connected(TopicIds(settings), settings) as ids:
         return await ids.find([topic.name for topic in Topics(settings)])
 
 

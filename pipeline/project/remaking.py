@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 from pipeline.kafka.admin import check_topics, ensure_topics
+from pipeline.kafka.granted import check_role
 from pipeline.kafka.removal import begin_at_zero, delete_group, delete_topics, group_members
 from pipeline.project.errors import Conflict, NoProject, Unfinished
 from pipeline.project.log import append, read_project
@@ -46,6 +47,7 @@ async def begin(place: Settings, state: State, **changes: Any) -> Revision:
         return revision
     if revision.state not in MAY_FOLLOW[state]:
         raise Unfinished(place.prefix, revision.state)
+    await check_role(place, "operator")
     begun = revision.next(state=state, **changes)
     settings = begun.apply_to(place)
     if state != "deleting":  # what stays has to be right before the rest is thrown away

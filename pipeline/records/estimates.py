@@ -1,7 +1,7 @@
 """Estimates: what the owner of a partition tells the other instances of its tasks and workers.
 
-Every instance follows them. They are told as they change, and all of them after every rebalance:
-who begins to follow then knows everything.
+Every instance follows them. They are told as they change, and all of them after every rebalance, or
+when somebody asks: who begins to follow then knows everything.
 """
 
 from typing import NamedTuple
@@ -59,7 +59,14 @@ class Rest(NamedTuple):
     due: int
 
 
-Estimates = Beliefs | Counts | Sums | Whole | Rest
+class Ask(NamedTuple):
+    """The owner of the partition asks all others to tell everything again.
+
+    It was started again without a rebalance, as a member of the group that has a name.
+    """
+
+
+Estimates = Beliefs | Counts | Sums | Whole | Rest | Ask
 
 
 def encode_estimates(epoch: int, told: Estimates) -> bytes:
@@ -91,6 +98,8 @@ def encode_estimates(epoch: int, told: Estimates) -> bytes:
         case Rest():
             fields["due"], fields["at_rest"] = told.due, int(told.is_at_rest)
             return encode_columns("rest", fields, ())
+        case Ask():
+            return encode_columns("ask", fields, ())
     return encode_columns("sums", fields, (_as_column(told),))
 
 
@@ -122,6 +131,8 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
             told = Whole(told)
     elif record.kind == "rest":
         told = Rest(bool(record.number("at_rest")), record.number("due"))
+    elif record.kind == "ask":
+        told = Ask()
     else:
         raise NOT_OURS
     record.end()

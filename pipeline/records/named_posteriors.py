@@ -18,7 +18,7 @@ from pipeline.records.posteriors import (
     Posterior,
     check_common,
     check_optional,
-    check_posterior,
+    parse_posterior,
 )
 
 
@@ -115,8 +115,11 @@ def parse_any_posterior(value: bytes | None) -> AnyPosterior:
     >>> parse_any_posterior(encode_posterior(named))["prediction"]
     'dog'
     """
-    posterior = read_object(value)
-    return check_named(posterior) if "probabilities" in posterior else check_posterior(posterior)
+    if value is not None and b'"probabilities"' in value:
+        posterior = read_object(value)
+        if "probabilities" in posterior:
+            return check_named(posterior)
+    return parse_posterior(value)
 
 
 def check_named(posterior: dict[str, Any]) -> NamedPosterior:

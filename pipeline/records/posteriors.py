@@ -102,11 +102,16 @@ def parse_posterior(value: bytes | None) -> Posterior:
             type(task) is str
             and 0 < len(task) <= ID_SURELY_SHORT
             and type(posterior["log_odds"]) is float
+            and type(posterior["probability"]) is float
+            and 0 <= posterior["probability"] <= 1
+            and type(posterior["prediction"]) is int
+            and posterior["prediction"] in PREDICTIONS
             and type(posterior["labels"]) is int
             and 0 <= posterior["labels"] <= MOST_LABELS
             and type(posterior["sources"]) is dict
             and set(map(type, posterior["sources"].values())) <= OFFSETS
             and type(posterior["updated_at"]) is int
+            and posterior["updated_at"] < LATEST
             and len(posterior) == USUAL_FIELDS
             and posterior["status"] == "open"
         ):
@@ -120,6 +125,10 @@ def check_posterior(posterior: dict[str, Any]) -> Posterior:
     """The record as a posterior, or `BadRecord`."""
     check_common(posterior)
     read_number(posterior, "log_odds", float)
+    if not 0 <= read_number(posterior, "probability", float) <= 1:
+        raise BadRecord(Reason.BAD_FIELD, "'probability' must be from 0 to 1")
+    if read_number(posterior, "prediction", int) not in PREDICTIONS:
+        raise BadRecord(Reason.BAD_FIELD, "'prediction' must be 1, -1 or 0")
     check_optional(posterior, OPTIONAL)
     if "gold" in posterior:
         read_number(posterior, "evidence", float)
@@ -133,7 +142,8 @@ def check_common(posterior: dict[str, Any]) -> None:
     read_id(posterior, "task")
     if not 0 <= read_number(posterior, "labels", int) <= MOST_LABELS:
         raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
-    read_number(posterior, "updated_at", int)
+    if read_number(posterior, "updated_at", int) >= LATEST:
+        raise BadRecord(Reason.BAD_FIELD, "'updated_at' must be a time in milliseconds")
     sources = read_field(posterior, "sources")
     if type(sources) is not dict or not set(map(type, sources.values())) <= OFFSETS:
         raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object of offsets")
@@ -148,6 +158,8 @@ def check_optional(posterior: dict[str, Any], fields: dict[str, Callable[[Any], 
 
 USUAL_FIELDS = 8
 MOST_LABELS = 1 << 53  # what every reader of JSON can hold
+LATEST = 1 << 62  # of times
+PREDICTIONS = (1, -1, 0)
 OFFSETS = {int}
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "status": lambda value: value in ("open", "closed"),

@@ -9,6 +9,7 @@ from pipeline.inference.engine.engine import Sums
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.estimates import (
+    Ask,
     Beliefs,
     Counts,
     Estimates,
@@ -42,6 +43,7 @@ class Exchange:
         self.epochs = [-1] * self.crowd.partitions
         self.sums: dict[int, Sums] = {}
         self.heard = np.zeros(self.crowd.partitions, np.bool_)
+        self.is_asked = False  # to tell everything again
         self.tasks = Numbering(
             self.crowd.tasks, self.crowd.number_tasks, self.crowd.task, self.crowd.partitions
         )
@@ -96,6 +98,13 @@ class Exchange:
         if self.stage.partitions:
             rest = Rest(is_at_rest, self.crowd.engine.due)
             self._tell(told, self._spokesman(), rest)
+        return told
+
+    def ask(self) -> Told:
+        """Ask the others to tell everything again."""
+        told: Told = {}
+        if self.stage.partitions:
+            self._tell(told, self._spokesman(), Ask())
         return told
 
     def _spokesman(self) -> int:
@@ -159,6 +168,8 @@ class Exchange:
                 self._hear_of_sums(partition, told.sums)
             case Sums():
                 self._hear_of_sums(partition, told)
+            case Ask():
+                self.is_asked = True
 
     def _hear_of_tasks(self, partition: int, told: Beliefs) -> None:
         crowd = self.crowd

@@ -1,7 +1,7 @@
 """Which tasks are out with which workers: an assignment is a lease, and leases end."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.records.assignments import Assignment, place_of
@@ -48,6 +48,7 @@ class Leases:
     def __init__(self, memory: int = DAY) -> None:
         self.changed: dict[str, None] = {}
         self.forgotten: list[tuple[str, str]] = []  # worker and task of those no longer remembered
+        self.expirations: Counter[int] = Counter()  # by partition, since they were last taken
         self._running = TimedLeases(extra=0)
         self._expired = TimedLeases(extra=memory)
         self._ended = TimedLeases(extra=0)
@@ -156,8 +157,14 @@ class Leases:
         for worker, task, lease in self._running.take_due(now):
             self._count(task, -1)
             self._expired.add(worker, task, lease)
+            self.expirations[lease.partition] += 1
         for remembered in (self._expired, self._ended):
             self.forgotten += [(worker, task) for worker, task, _ in remembered.take_due(now)]
+
+    def take_expirations(self, partitions: Container[int]) -> int:
+        """How many leases of these partitions have expired since this was last asked."""
+        expirations, self.expirations = self.expirations, Counter()
+        return sum(count for partition, count in expirations.items() if partition in partitions)
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
         self.end(worker, task)  # a worker who was given the task again has the newer lease

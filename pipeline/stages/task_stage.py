@@ -59,14 +59,15 @@ class TaskPartition:
 class Counted(NamedTuple):
     """What came of records, how many votes were in them, and which had new ones.
 
-    `timestamps` are those of the labels that were new here; labels of own workers were counted
-    when they were taken. `tasks` are to be published, whether they moved or not: of labels that
-    were known here before a recovery, or before their worker went elsewhere, posteriors may be
-    missing.
+    `fenced` votes were counted before. `timestamps` are those of the labels that were new here;
+    labels of own workers were counted when they were taken. `tasks` are to be published, whether
+    they moved or not: of labels that were known here before a recovery, or before their worker went
+    elsewhere, posteriors may be missing.
     """
 
     outcome: Restored
     votes: int
+    fenced: int
     new: list[int]
     timestamps: Ints
     tasks: Ints
@@ -215,7 +216,8 @@ class TaskStage:
         known = new & is_own & (votes.offsets <= self.crowd.taken_before[sources])
         tasks = np.concatenate((counted.tasks, self._put(votes, known).tasks))
         with_new = np.unique(votes.by_vote(places)[new]).tolist()
-        return Counted(outcome, len(new), with_new, counted.timestamps, tasks)
+        fenced = len(new) - int(new.sum())
+        return Counted(outcome, len(new), fenced, with_new, counted.timestamps, tasks)
 
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int

@@ -49,6 +49,7 @@ class Outcome(StrEnum):
     RETRACTED = "retracted"
     REJECTED = "rejected"
     FORWARDED = "forwarded"
+    FENCED = "fenced"  # taken before a crash or a rebalance, and read again
 
 
 OUTCOMES = {
@@ -254,6 +255,8 @@ class WorkerStage:
                     good.append(record)
                 except BadRecord as bad:
                     taken.rejected.append(Rejected(record, bad))
+            else:
+                taken.outcomes[Outcome.FENCED] += 1
         if not found:
             return None
         tasks, names, answers = zip(*found, strict=True)

@@ -4,6 +4,7 @@ from array import array
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.inference.engine.ids import Ids
 from pipeline.records.named_posteriors import AnyPosterior
@@ -11,6 +12,7 @@ from pipeline.records.posteriors import CLOSE_REASONS
 
 OPEN, GONE = 0, -1
 LEAST_LABELS = 2  # of a task that can be disputed
+BINS = 20
 
 
 class Disputed(NamedTuple):
@@ -26,21 +28,35 @@ class Disputed(NamedTuple):
 class TaskTally:
     """A few numbers for each task, of the last posterior that was added of it.
 
+    Counts follow every change, so that asking for them costs the same however many tasks there are.
+
     >>> from pipeline.records.posteriors import posterior_of
     >>> tally = TaskTally()
     >>> for log_odds, labels in ((0.0, 0), (1.0, 2), (-0.1, 3)):
-    ...     tally.add(posterior_of(f"t{labels}", log_odds, labels, {}, 0))
+    ...     number = tally.add(posterior_of(f"t{labels}", log_odds, labels, {}, 0))
     >>> tally.add({**posterior_of("t2", 2.0, 3, {}, 0), "status": "closed", "reason": "labels"})
+    1
     >>> tally.labels, len(tally), tally.open, tally.closed["labels"], tally.without_labels
     (6, 3, 2, 1, 1)
     >>> round(tally.expected_wrong, 3)
     1.094
     >>> [task.task for task in tally.most_disputed(10)]
     ['t3', 't2']
+    >>> [tally.bins[k] for k in (10, 17)]  # 0.52 and 0.88
+    [1, 1]
     """
 
     def __init__(self) -> None:
-        self._ids = Ids[str]()
+        self.ids = Ids[str]()
+        self.labels = 0
+        """Labels that are counted."""
+        self.gold = 0
+        """Tasks whose truth is known."""
+        self.without_labels = 0
+        """Tasks that nobody has answered."""
+        self.bins = [0] * BINS
+        """How many predictions are how probable, from 0 to 1; of tasks with labels, but gold."""
+        self._in_state = [0] * (1 + len(CLOSE_REASONS))
         self._predictions = Ids[int | str | None]()
         self._labels = array("q")
         self._doubts = array("d")  # the probability that the prediction is wrong
@@ -48,12 +64,14 @@ class TaskTally:
         self._golds = array("b")
         self._predicted = array("h")
 
-    def add(self, posterior: AnyPosterior) -> None:
-        """Take the newest posterior of a task."""
-        i = self._ids.number(posterior["task"])
+    def add(self, posterior: AnyPosterior) -> int:
+        """Take the newest posterior of a task; the number of the task."""
+        i = self.ids.number(posterior["task"])
         if i == len(self._labels):
             for column in self._columns():
                 column.append(0)
+            self._states[i] = GONE
+        self._count(i, -1)
         self._labels[i] = posterior["labels"]
         if "probabilities" in posterior:
             self._doubts[i] = 1 - posterior["confidence"]  # type: ignore[typeddict-item]
@@ -65,43 +83,46 @@ class TaskTally:
         self._states[i] = OPEN if is_open else 1 + CLOSE_REASONS.index(reason)
         self._golds[i] = "gold" in posterior
         self._predicted[i] = self._predictions.number(posterior["prediction"])
+        self._count(i, 1)
+        return i
 
-    def remove(self, task: str) -> None:
-        """The task is gone."""
-        i = self._ids.known(task)
+    def remove(self, task: str) -> int | None:
+        """The task is gone; its number, if it was known."""
+        i = self.ids.known(task)
         if i is not None:
+            self._count(i, -1)
             self._states[i], self._labels[i], self._doubts[i], self._golds[i] = GONE, 0, 0.0, 0
+        return i
+
+    def _count(self, i: int, step: int) -> None:
+        """Add a task to the counts, or take it out of them."""
+        state, labels = self._states[i], self._labels[i]
+        if state == GONE:
+            return
+        self._in_state[state] += step
+        self.labels += step * labels
+        if self._golds[i]:
+            self.gold += step
+        elif labels:
+            self.bins[min(int((1 - self._doubts[i]) * BINS), BINS - 1)] += step
+        if not labels:
+            self.without_labels += step
 
     def _columns(self) -> "tuple[array[int] | array[float], ...]":
         return self._labels, self._doubts, self._states, self._golds, self._predicted
 
     def __len__(self) -> int:
-        return len(self._states) - self._states.count(GONE)
-
-    @property
-    def labels(self) -> int:
-        """Labels that are counted."""
-        return sum(self._labels)
+        return sum(self._in_state)
 
     @property
     def open(self) -> int:
         """Tasks that are open."""
-        return self._states.count(OPEN)
+        return self._in_state[OPEN]
 
     @property
     def closed(self) -> dict[str, int]:
         """Tasks that are closed, by reason."""
-        return {reason: self._states.count(1 + k) for k, reason in enumerate(CLOSE_REASONS)}
-
-    @property
-    def gold(self) -> int:
-        """Tasks whose truth is known."""
-        return sum(self._golds)
-
-    @property
-    def without_labels(self) -> int:
-        """Tasks that nobody has answered."""
-        return self._labels.count(0) - self._states.count(GONE)
+        return dict(zip(CLOSE_REASONS, self._in_state[1:], strict=True))
 
     @property
     def expected_wrong(self) -> float:
@@ -112,8 +133,7 @@ class TaskTally:
         """The least certain of the tasks with two labels or more; of equals, those with more."""
         if not self._doubts:
             return []
-        doubts, labels = np.frombuffer(self._doubts), np.frombuffer(self._labels, np.int64)
-        golds = np.frombuffer(self._golds, np.int8)
+        doubts, labels, golds = self.doubts(), self.label_counts(), self.golds()
         places = np.flatnonzero((labels >= LEAST_LABELS) & (golds == 0) & (doubts > 0))
         if len(places) > most:
             least = np.partition(doubts[places], -most)[-most]
@@ -121,10 +141,22 @@ class TaskTally:
         order = np.lexsort((-labels[places], -doubts[places]))[:most]
         return [self._disputed(i) for i in places[order].tolist()]
 
+    def doubts(self) -> NDArray[np.float64]:
+        """How probable it is that each prediction is wrong, by the number of the task."""
+        return np.array(self._doubts)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """How many labels each task has."""
+        return np.array(self._labels)
+
+    def golds(self) -> NDArray[np.int8]:
+        """1 for each task whose truth is known, otherwise 0."""
+        return np.array(self._golds)
+
     def _disputed(self, i: int) -> Disputed:
         state = self._states[i]
         return Disputed(
-            self._ids.names[i],
+            self.ids.names[i],
             self._predictions.names[self._predicted[i]],
             1 - self._doubts[i],
             self._labels[i],

@@ -3,21 +3,23 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaProducer
 from aiokafka.structs import RecordMetadata
-from orjson import JSONDecodeError, dumps, loads
+from orjson import dumps
 
 from pipeline.hints import command
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.rights import Operation
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request
 from pipeline.settings import Settings
+from pipeline.tools.open_requests import At, OpenRequests
 from pipeline.tools.reading import Reader, reading
 from pipeline.topics import Topics
 
@@ -37,30 +39,12 @@ class Answer(NamedTuple):
     reason: str | None
     policy: str | None
     seconds: float
-
-
-@dataclass
-class _Asked:
-    """A request of a worker; its id is known when Kafka has it, perhaps after the answer."""
-
-    answered: "asyncio.Future[dict[str, Any]]"
-    id: str | None = None
-    early: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def learn_id(self, name: str) -> None:
-        self.id = name
-        if name in self.early and not self.answered.done():
-            self.answered.set_result(self.early[name])
-
-    def learn(self, record: dict[str, Any]) -> None:
-        if self.id is None:
-            self.early[record["id"]] = record
-        elif record["id"] == self.id and not self.answered.done():
-            self.answered.set_result(record)
+    id: str
+    expires_at: int | None
 
 
 class Asker:
-    """The workers' side: each has one request under way at a time."""
+    """The workers' side."""
 
     def __init__(
         self, producer: AIOKafkaProducer, assignments: Reader, topics: Topics, partitions: int
@@ -70,42 +54,44 @@ class Asker:
         self._topics = topics
         self.start_an_instance = command(topics.settings, "worker")
         self._partitions = partitions
-        self._asked: dict[str, _Asked] = {}
+        self._requests = OpenRequests()
 
     async def follow(self) -> None:
         """Read the assignments, for ever."""
         while True:
             for record in await self._assignments.next(seconds=1):
-                self._learn(record)
-
-    def _learn(self, record: ConsumerRecord) -> None:
-        try:
-            assignment = loads(record.value)
-            if "ended" not in assignment and assignment["worker"] in self._asked:
-                self._asked[assignment["worker"]].learn(assignment)
-        except (JSONDecodeError, TypeError, KeyError):
-            return  # written by a stranger
+                self._requests.learn(record.value)
 
     async def ask(self, worker: str) -> Answer:
         """Ask for a task, and wait for it."""
         start = monotonic()
-        asked = _Asked(asyncio.get_running_loop().create_future())
-        self._asked[worker] = asked
+        asked = self._requests.begin(worker, 1)
         try:
             sent = await self._send(self._topics.requests.name, worker, encode_request(worker))
-            asked.learn_id(f"{sent.partition}-{sent.offset}-0")
+        except BaseException:
+            self._requests.not_sent(asked)
+            raise
+        at = At(sent.partition, sent.offset)
+        self._requests.placed(asked, at)
+        try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                assignment = await asked.answered
+                (assignment,) = await asked.answered
         except TimeoutError:
             raise NoAnswer(
                 f"a request was not answered in {PATIENCE_SECONDS} seconds: is an instance "
                 f"running? Start one with: {self.start_an_instance}"
             ) from None
         finally:
-            del self._asked[worker]
+            self._requests.close(at)
         seconds = monotonic() - start
-        task, reason = assignment["task"], assignment.get("reason")
-        return Answer(task, reason, assignment.get("policy"), seconds)
+        return Answer(
+            assignment["task"],
+            assignment.get("reason"),
+            assignment.get("policy"),
+            seconds,
+            assignment["id"],
+            assignment.get("expires_at"),
+        )
 
     async def answer(self, worker: str, task: str, label: int | str) -> RecordMetadata:
         """Give a label, and learn where Kafka has put it."""
@@ -134,10 +120,9 @@ class Asker:
 async def asking(settings: Settings) -> AsyncIterator[Asker]:
     """Someone who asks on behalf of all workers."""
     topics = Topics(settings)
-    partitions = await partitions_of(settings, topics.requests.name)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
-    )
+    for topic in (topics.labels, topics.tasks, topics.requests):
+        partitions = await partitions_of(settings, topic.name, Operation.WRITE)
+    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
     async with (
         connected(producer, settings),
         reading(settings, topics.assignments.name, from_start=False) as assignments,

@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 from orjson import JSONDecodeError, dumps, loads
 
 from pipeline.classes import Classes
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.records.bad import BadRecord
 from pipeline.records.dead_letter_headers import mark_of
@@ -99,7 +100,7 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
         return done
     check = Check(Topics(settings), settings.crowd_classes, label_map)
     producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         enable_idempotence=True,
         max_request_size=16 << 20,
     )

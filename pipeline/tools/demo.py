@@ -21,6 +21,7 @@ from pipeline.tools.asking import Asker, NoAnswer
 from pipeline.tools.crowd_at_work import CrowdAtWork, Plan
 from pipeline.tools.demo_project import DemoProject, demo_project, until_ready
 from pipeline.tools.instances import instances_of, running
+from pipeline.tools.own_gateway import gateway_of, opening
 from pipeline.tools.rush import rush
 from pipeline.tools.scoreboard import Scoreboard
 from pipeline.tools.sending import Label, Sent
@@ -108,7 +109,7 @@ class Demo:
 
     First the workers ask what to answer and do so, as the plan says; then `rush_labels` labels
     more come at once. Each project has so many `instances`. `show` is called several times a
-    second, while things move.
+    second, while things move. The page of both projects is at `page_port` meanwhile.
     """
 
     def __init__(
@@ -118,7 +119,12 @@ class Demo:
         instances: int,
         rush_labels: int,
         show: Callable[[Stage, Standing], None],
+        page_port: int,
+        opens_page: bool = False,
     ) -> None:
+        self.page_port = page_port
+        self.opens_page = opens_page
+        self.given = Given.of(settings)
         self.settings = {
             algorithm: replace(settings, algorithm=algorithm, prefix=f"{NAME}-{algorithm}")
             for algorithm in ALGORITHMS
@@ -140,12 +146,16 @@ class Demo:
             given = Given.of(settings)
             await open_project(given)
             commands += instances_of(given, self.ports[algorithm])
+        prefixes = [settings.prefix for settings in self.settings.values()]
+        commands.append(gateway_of(self.given, prefixes, self.page_port))
 
         def keep(name: str, line: str) -> None:
             log.append(f"{name} | {line}")
 
         try:
             async with running(commands, log=keep, say=keep), AsyncExitStack() as stack:
+                if self.opens_page:
+                    await stack.enter_async_context(opening(self.page_port, keep))
                 ports = [port for each in self.ports.values() for port in each]
                 await until_ready(ports, READY_SECONDS, self.show)
                 projects = []

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaProducer
 
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.rights import Operation
 from pipeline.partitioner import partition_of
 from pipeline.progress import progress
 from pipeline.records.tasks import Description, NamedDescription, encode_task
@@ -21,10 +23,8 @@ async def describe(
 ) -> None:
     """Send all in order; on return Kafka has them."""
     topic = Topics(settings).tasks.name
-    partitions = await partitions_of(settings, topic)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, linger_ms=5
-    )
+    partitions = await partitions_of(settings, topic, Operation.WRITE)
+    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, linger_ms=5)
     async with connected(producer, settings):
         with progress("Sending", total=len(descriptions)) as advance:
             for start in range(0, len(descriptions), AT_ONCE):

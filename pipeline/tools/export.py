@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from pipeline.progress import progress
 from pipeline.records.bad import BadRecord, Reason, read_id, read_number, read_object
 from pipeline.records.named_posteriors import parse_any_posterior
+from pipeline.records.posteriors import MOST_LABELS
 from pipeline.settings import Settings
 from pipeline.tools.reading import reading
 from pipeline.topics import Topic, Topics
@@ -102,7 +103,8 @@ def read_worker(value: bytes) -> dict[str, Any]:
     worker = read_object(value)
     read_id(worker, "worker")
     read_number(worker, "accuracy", float)
-    read_number(worker, "labels", int)
+    if not 0 <= read_number(worker, "labels", int) <= MOST_LABELS:
+        raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
     read_number(worker, "correct", float)
     interval = worker.get("interval")
     if type(interval) is not list or list(map(type, interval)) != [float, float]:

@@ -30,7 +30,8 @@ def instances_of(given: Given, web_ports: Sequence[int]) -> list[Command]:
 
 def environment(given: Given) -> dict[str, str]:
     """All settings as environment variables; what is not given is empty."""
-    return {variable(name): str(given.values.get(name, "")) for name in SPECS}
+    values = {variable(name): str(given.values.get(name, "")) for name in SPECS}
+    return values | given.security.environment()
 
 
 @asynccontextmanager
@@ -48,6 +49,11 @@ async def running(commands: Sequence[Command], log: Say, say: Say) -> AsyncItera
 def is_ready(port: int) -> bool:
     """Whether the instance with this web port says so."""
     return _page(port, "readyz") is not None
+
+
+def is_alive(port: int) -> bool:
+    """Whether the process with this web port answers."""
+    return _page(port, "healthz") is not None
 
 
 def are_settled(ports: Sequence[int]) -> bool:

@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.rights import Operation
 from pipeline.settings import Settings
 
 RECORDS_AT_ONCE = 5000
@@ -68,10 +70,10 @@ class Reader:
 @asynccontextmanager
 async def reading(settings: Settings, topic: str, *, from_start: bool) -> AsyncIterator[Reader]:
     """A reader that begins at the start of the topic, or at the end that it has now."""
-    count = await partitions_of(settings, topic)
+    count = await partitions_of(settings, topic, Operation.READ)
     partitions = [TopicPartition(topic, partition) for partition in range(count)]
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",  # as the instances do

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 
 from pipeline.kafka.admin import partitions_of
+from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import Refused
+from pipeline.kafka.rights import Operation
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
@@ -126,9 +128,9 @@ def _heard(acknowledgement: "asyncio.Future[Any]") -> None:
 async def sending(settings: Settings) -> AsyncIterator[LabelSender]:
     """A sender to the labels topic of this project."""
     topic = Topics(settings).labels.name
-    partitions = await partitions_of(settings, topic)
+    partitions = await partitions_of(settings, topic, Operation.WRITE)
     producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         enable_idempotence=True,
         acks="all",
         max_batch_size=MAX_BATCH_BYTES,

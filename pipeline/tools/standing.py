@@ -64,6 +64,17 @@ class Standing:
     def __len__(self) -> int:
         return self._engine.labels_here
 
+    def labels_of(self, task: str) -> list[tuple[str, int | str]]:
+        """Who says what of a task, in the order of the labels."""
+        number = self.tasks.known(task)
+        if number is None:
+            return []
+        _, workers, answers = self._engine.labels_of([number])
+        return [
+            (self.workers.names[j], self.classes.label_of(answer))
+            for j, answer in zip(workers.tolist(), answers.tolist(), strict=True)
+        ]
+
     def __iter__(self) -> Iterator[Label]:
         """Task, worker and label as it is on the wire; tasks in the order of their first label."""
         for first in range(0, len(self.tasks), TASKS_AT_ONCE):
@@ -82,3 +93,10 @@ async def standing_labels(settings: Settings) -> Standing:
                 found.take(records)
                 advance(len(records))
     return found
+
+
+def compile_engine() -> None:
+    """Load what `Standing` runs; compiling takes seconds the first time."""
+    engine = Engine("settled", classes=2, class_prior="uniform")
+    engine.take(np.array([0]), np.array([0]), np.array([1]), replaces=True)
+    engine.labels_of([0])

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.broker.errors import CannotStart
@@ -13,13 +14,20 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def until_stopped(
-    broker: EmbeddedBroker, commands: Sequence[Command], log: Say, say: Say
+    broker: EmbeddedBroker,
+    commands: Sequence[Command],
+    log: Say,
+    say: Say,
+    beside: AbstractAsyncContextManager[None] | None = None,
 ) -> None:
-    """Keep the commands running until a signal; `CannotStart` if the broker ends before."""
+    """Keep the commands running until a signal; `CannotStart` if the broker ends before.
+
+    `beside` is what else is done meanwhile.
+    """
     stop = asyncio.Event()
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with running(commands, log, say):
+    async with running(commands, log, say), beside or nullcontext():
         while not stop.is_set():
             status = broker.wait(0)
             if status is not None:

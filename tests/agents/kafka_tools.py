@@ -17,6 +17,7 @@ from pipeline.broker.java import KAFKA_VERSION, java_command
 PROJECT = "org.apache.kafka", "kafka-tools", KAFKA_VERSION
 CLASSES = {
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
 

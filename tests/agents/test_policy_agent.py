@@ -6,8 +6,10 @@ from typing import Any, cast
 import pytest
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
+from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.policy_agent import PolicyAgent, RequestGroup
+from pipeline.agents.redirector import Redirector
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.records.assignments import encode_lease, parse_assignment
 from pipeline.records.requests import encode_request
@@ -33,8 +35,10 @@ class Stalled:
         nobody = cast(Any, None)  # nothing is beyond the ends, and nothing is rejected
         self.follower = AssignmentsFollower(SETTINGS, self.leases, judge, nobody, nobody)
         producer = cast(BatchProducer, SimpleNamespace())
+        topics, metrics = Topics(SETTINGS), Metrics(SETTINGS.prefix)
+        redirector = Redirector(topics, metrics, DeadLetterLog())
         self.agent = PolicyAgent(
-            self.desk.stage, self.follower, Topics(SETTINGS), producer, Metrics()
+            self.desk.stage, self.follower, topics, producer, metrics, redirector
         )
 
     def answer(self) -> Outbox:

@@ -6,7 +6,9 @@ import math
 import shutil
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import urlopen
@@ -18,7 +20,9 @@ from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.broker.ports import free_port
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
+from pipeline.records.requests import encode_request
 from tests.agents.crowd import crowd
+from tests.agents.dashboard import label_values, queries
 from tests.agents.kafka import project, until
 from tests.instances import instance
 
@@ -28,14 +32,48 @@ PROMTOOL = shutil.which("promtool")
 WAITING = 30_000  # labels: some tenths of a second
 
 
-def value(port: int, expression: str) -> float:
-    """The value of an expression; not a number while there is none."""
+def series(port: int, expression: str) -> list[dict[str, Any]]:
+    """The series of an expression; none while Prometheus starts."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={quote(expression)}") as answer:
-            found = json.load(answer)["data"]["result"]
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+            return found
     except (URLError, ConnectionError):
-        return math.nan  # it is starting
+        return []
+
+
+def value(port: int, expression: str) -> float:
+    """The value of an expression; not a number while there is none."""
+    found = series(port, expression)
     return float(found[0]["value"][1]) if found else math.nan
+
+
+def missing(port: int) -> list[str]:
+    """The queries of the dashboard that return no data, or not the labels of their legend."""
+    bad = [
+        f"{query.panel}: {query.expression}"
+        for query in queries()
+        if not (found := series(port, query.expression))
+        or not all(query.legend_labels <= set(one["metric"]) for one in found)
+        or all(math.isnan(float(one["value"][1])) for one in found)
+    ]
+    bad += [label for selector, label in label_values() if not series(port, selector)]
+    return bad
+
+
+async def shows_all(port: int) -> bool:
+    """Whether the dashboard has data everywhere."""
+    bad = await asyncio.to_thread(missing, port)
+    print("nothing to show:", *bad, sep="\n")
+    return not bad
+
+
+def is_log_of(log: str, *messages: str) -> bool:
+    """Whether each line is an object, and each of these begins the message of one of them."""
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+    said = [line["message"] for line in lines]
+    return all(any(line.startswith(message) for line in said) for message in messages)
 
 
 def start(folder: Path, port: int) -> "subprocess.Popen[bytes]":
@@ -67,7 +105,8 @@ async def test_its_counters_agree_with_what_was_sent(
     here = await project(broker)
     triples = crowd(labels=500, tasks=50, workers=30, seed=23)
     port = free_port()
-    with instance(broker.url, here.settings.prefix) as running:
+    settings = {"SBIC_BUDGET": "100000", "SBIC_BLOCK_BELOW": "0.2", "SBIC_LOG_FORMAT": "json"}
+    with instance(broker.url, here.settings.prefix, **settings) as running:
         running.wait_ready()
         target = running.url.removeprefix("http://")
         (tmp_path / "prometheus.yml").write_text(
@@ -76,10 +115,14 @@ async def test_its_counters_agree_with_what_was_sent(
         )
         prometheus = start(tmp_path, port)
         try:
+            await until(lambda: asyncio.to_thread(lambda: value(port, "sbic_ready") == 1))
             await here.send([*triples, *triples[:40], ("t1", "w1", 0)])
             async with here.producer() as producer:
                 for _ in range(3):
                     await producer.send_and_wait(here.topics.labels.name, b"no label", key=b"w1")
+                await here.until_counted(len(triples))
+                request = encode_request("w1")
+                await producer.send_and_wait(here.topics.requests.name, request, key=b"w1")
 
             # repeats, the skip and the rubbish are labels that were taken, too
             taken, votes = len(triples) + 40 + 1 + 3, len(triples) + 40
@@ -100,7 +143,13 @@ async def test_its_counters_agree_with_what_was_sent(
                 "sum(sbic_lag_records)": 0,
                 "sum(sbic_lag_seconds)": 0,
                 "sbic_ready": 1,
-                "sbic_build_info": 1,
+                f'sbic_build_info{{prefix="{here.settings.prefix}"}}': 1,
+                "sbic_budget_left_labels": 100_000 - len(triples),
+                'sbic_own_tasks{state="open"}': len({task for task, _, _ in triples}),
+                'sbic_task_confidence_bucket{le="+Inf"}': len({task for task, _, _ in triples}),
+                'sbic_assignments_total{outcome="uncertainty"}': 1,
+                "sbic_rebalance_seconds_count": value(port, "sbic_rebalances_total"),
+                "sbic_expulsions_total": 0,
             }
 
             async def agree() -> bool:
@@ -112,13 +161,24 @@ async def test_its_counters_agree_with_what_was_sent(
             await until(agree)
             for seconds in ("sbic_recovery_seconds", 'sbic_batch_seconds_sum{stage="worker"}'):
                 assert value(port, seconds) > 0
+            await until(partial(shows_all, port))
         finally:
             prometheus.terminate()
             prometheus.wait(30)
         _, text = running.get("/metrics")
+        log = running.log()
     ids = {task for task, _, _ in triples} | {worker for _, worker, _ in triples}
     assert not any(f'"{name}"' in text for name in ids), "an id is a label value"
     assert complaints(text) == []
+    assert "_created" not in text
+    assert is_log_of(
+        log,
+        "sbic ",
+        "rebalance: ",
+        "ready after ",
+        "dead letter (not-json): ",
+    )
+    assert log.count("dead letter") == 1, "the others are counted"
 
 
 async def test_a_transaction_leaves_no_lag_behind(broker: EmbeddedBroker) -> None:

@@ -6,8 +6,11 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
 
+from pipeline.agents.dead_letter_log import DeadLetterLog
 from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Group, Publisher
+from pipeline.agents.redirector import Redirector
+from pipeline.agents.traces import NoExport
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
@@ -44,10 +47,18 @@ class Joined:
         tasks.ready(range(SETTINGS.partitions), generation=1)
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
-        producer = BatchProducer([], "crowd")
+        producer = BatchProducer({}, "crowd")
         self.is_overdue = False
+        metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(
-            tasks, Exchange(tasks), TOPICS, producer, Metrics(), lambda: self.is_overdue
+            tasks,
+            Exchange(tasks),
+            TOPICS,
+            producer,
+            metrics,
+            Redirector(TOPICS, metrics, DeadLetterLog()),
+            lambda: self.is_overdue,
+            NoExport(),
         )
 
 

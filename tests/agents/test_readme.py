@@ -22,7 +22,8 @@ from tests.agents.kafka import Project, project, until
 from tests.agents.kcat import KCAT, needs_kcat
 from tests.instances import instance
 
-README = Path(__file__).parent.parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent.parent
+README = ROOT / "README.md"
 needs_kafka_tools = pytest.mark.skipif(
     not kafka_tools.are_fetched(), reason="Kafka's console tools are not there: run make test"
 )
@@ -40,6 +41,7 @@ def for_project(lines: str, here: Project) -> str:
     (server,) = here.settings.bootstrap_servers
     assert "127.0.0.1:9092" in lines
     moved = lines.replace("127.0.0.1:9092", server)
+    moved = re.sub(r'(Client\("[^"]*")', rf'\1, project="{here.settings.prefix}"', moved)
     return re.sub(r"([ \"])sbic\.(?=[a-z])", rf"\1{here.settings.prefix}.", moved)
 
 
@@ -82,15 +84,15 @@ def first_record(lines: str, tools: Path, deadline: float = 60) -> dict[str, Any
     return read
 
 
-async def test_python_does_as_well(broker: EmbeddedBroker) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/client.md"])
+async def test_python_does_as_well(broker: EmbeddedBroker, page: str) -> None:
+    """With the client, and without it."""
     here = await project(broker)
-    block = re.search(
-        r"^Python:\n\n```python\n(.*?)```", README.read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert block
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.M)
+    (block,) = [block for block in blocks if "127.0.0.1:9092" in block]
     with instance(broker.url, here.settings.prefix) as running:
         running.wait_ready()
-        program = [sys.executable, "-c", for_project(block[1], here)]
+        program = [sys.executable, "-c", for_project(block, here)]
         done = await asyncio.to_thread(
             subprocess.run, program, capture_output=True, text=True, timeout=60
         )

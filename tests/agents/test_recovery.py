@@ -21,15 +21,13 @@ from tests.instances import Instance, instance
 
 SESSION = 6.0  # seconds: the shortest that Kafka allows; an instance has 10
 LONG = 3 * SESSION
+SHORT = {"SBIC_SESSION_SECONDS": str(SESSION)}
 
 # each record holds up the loop for a while, as records with many labels do
 SLOW = """
 from time import monotonic
 from pipeline.agents.task_agent import TaskAgent
 from pipeline.agents.worker_agent import WorkerAgent
-from pipeline.batched import app
-
-app.SESSION_SECONDS = {session}
 
 def slowly(restore):
     def restore_slowly(self, partition, records, *, sure):
@@ -90,12 +88,12 @@ async def test_three_times_the_session_timeout_is_not_too_long(
 ) -> None:
     here = await project_with_labels(broker, labels=1_000, seed=41)
     records = (await changelogs(here)).total()
-    slow = SLOW.format(session=SESSION, seconds=LONG / records)
+    slow = SLOW.format(seconds=LONG / records)
     said, amid = set(), False
     with ExitStack() as stack:
         for _ in range(neighbours):
             stack.enter_context(busy_loop())
-        running = stack.enter_context(instance(broker.url, here.settings.prefix, slow))
+        running = stack.enter_context(instance(broker.url, here.settings.prefix, slow, **SHORT))
 
         async def is_ready() -> bool:
             nonlocal amid
@@ -147,8 +145,8 @@ async def test_a_rebalance_amid_a_recovery_keeps_what_is_restored(broker: Embedd
     here = await project_with_labels(broker, labels=1_000, seed=46)
     prefix = here.settings.prefix
     records = await changelogs(here)
-    slow = SLOW.format(session=SESSION, seconds=LONG / records.total())
-    with instance(broker.url, prefix, slow) as first:
+    slow = SLOW.format(seconds=LONG / records.total())
+    with instance(broker.url, prefix, slow, **SHORT) as first:
 
         async def is_halfway() -> bool:
             return 2 * len(restored_by(first)) > records.total()

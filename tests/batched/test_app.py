@@ -97,7 +97,7 @@ class Passing:
 
     def __init__(self, here: Place, out: str) -> None:
         self.out = out
-        producer = BatchProducer([here.address], "passing")
+        producer = BatchProducer({"bootstrap_servers": here.address}, "passing")
         self.conveyor = Conveyor(producer, Gathered, self.pack)
         self.taken = asyncio.Event()
 

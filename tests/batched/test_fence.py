@@ -21,7 +21,7 @@ async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
     fence = Fence(SESSION_SECONDS)
     fence.heard(now())
     fence.begin()
-    producer = BatchProducer([here.address], "test", fence)
+    producer = BatchProducer({"bootstrap_servers": [here.address]}, "test", fence)
     async with producer:
         yield producer, fence
 

@@ -25,7 +25,7 @@ async def topic_of_small_records(here: Place) -> str:
 async def test_all_is_acknowledged_or_it_raises_what_kafka_said(broker: EmbeddedBroker) -> None:
     here = await place(broker)
     small = await topic_of_small_records(here)
-    producer = BatchProducer([here.address], "test")
+    producer = BatchProducer({"bootstrap_servers": here.address}, "test")
     async with producer:
         outbox = Outbox()
         outbox.add(small, 0, (None, b"1", None, NO_HEADERS), (None, b"2", None, NO_HEADERS))
@@ -38,7 +38,7 @@ async def test_all_is_acknowledged_or_it_raises_what_kafka_said(broker: Embedded
 
 async def test_what_does_not_fit_into_one_request_goes_out_in_order(broker: EmbeddedBroker) -> None:
     here = await place(broker)
-    producer = BatchProducer([here.address], "test")
+    producer = BatchProducer({"bootstrap_servers": here.address}, "test")
     rows = [(None, b"%d" % number * 100_000, None, NO_HEADERS) for number in range(10)]
     async with producer:
         outbox = Outbox()

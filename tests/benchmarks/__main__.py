@@ -21,7 +21,7 @@ from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from pipeline.topics import Topics
-from tests.benchmarks import assignments, engine
+from tests.benchmarks import assignments, engine, gateway
 from tests.benchmarks.latency import Place, milliseconds, summary
 from tests.benchmarks.workload import Crowd, produce, seconds_until_counted
 from tests.instances import instance
@@ -157,5 +157,7 @@ if __name__ == "__main__":
         throughput(kafka)
         latency(kafka)
         assignments.throughput(kafka)
+        gateway.throughput(kafka)
+        gateway.assignments(kafka)
     assignments.cost_by_open_tasks()
     assignments.cost_by_answers()

@@ -18,6 +18,7 @@ from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.kafka.admin import ensure_topics
+from pipeline.kafka.clients import client_options
 from pipeline.partitioner import partition_of
 from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
@@ -148,7 +149,7 @@ def cost_by_answers() -> None:
 async def send(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
     """Put keyed records on a topic."""
     async with AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=1 << 18
+        **client_options(settings), linger_ms=20, max_batch_size=1 << 18
     ) as producer:
         sent = []
         for name, value in records:
@@ -161,7 +162,7 @@ async def send(settings: Settings, topic: str, records: Sequence[tuple[str, byte
 async def last_timestamps(settings: Settings, topic: str, count: int) -> tuple[int, int]:
     """When the first and the last of so many records were written, in milliseconds."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )

@@ -9,6 +9,7 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from orjson import loads
 
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.benchmarks.latency import tail
@@ -17,7 +18,7 @@ from tests.benchmarks.latency import tail
 async def hop(settings: Settings, consumer: AIOKafkaConsumer, target: str) -> None:
     """Pass records on; each says where its label came from."""
     async with AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, acks="all", enable_idempotence=True
+        **client_options(settings), acks="all", enable_idempotence=True
     ) as producer:
         while True:
             for tp, records in (await consumer.getmany(timeout_ms=1000)).items():

@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 
@@ -19,9 +20,7 @@ Place = tuple[str, int]
 @asynccontextmanager
 async def tail(settings: Settings, topic: str) -> AsyncIterator[AIOKafkaConsumer]:
     """A consumer at the end of a topic."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers, enable_auto_commit=False
-    )
+    consumer = AIOKafkaConsumer(**client_options(settings), enable_auto_commit=False)
     async with consumer:
         partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
         consumer.assign(partitions)
@@ -61,7 +60,7 @@ async def milliseconds(
     listening = asyncio.Event()
     listener = asyncio.create_task(listen())
     await listening.wait()
-    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+    async with AIOKafkaProducer(**client_options(settings)) as producer:
         begun = perf_counter()
         sending = []
         for number, (key, value, partition) in enumerate(records):

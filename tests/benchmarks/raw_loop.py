@@ -7,6 +7,7 @@ from time import perf_counter
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import dumps, loads
 
+from pipeline.kafka.clients import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 
@@ -15,13 +16,11 @@ async def raw_loop(settings: Settings, labels: int) -> float:
     """Seconds to pass all labels on to another topic, each acknowledged."""
     topics = Topics(settings)
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, acks="all", enable_idempotence=True
-    )
+    producer = AIOKafkaProducer(**client_options(settings), acks="all", enable_idempotence=True)
     async with consumer, producer:
         partitions = [TopicPartition(topics.labels.name, p) for p in range(settings.partitions)]
         consumer.assign(partitions)

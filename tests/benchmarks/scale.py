@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.kafka.admin import ensure_topics
+from pipeline.kafka.clients import client_options
 from pipeline.partitioner import partition_of
 from pipeline.progress import progress
 from pipeline.settings import Settings
@@ -71,9 +72,7 @@ async def produce(settings: Settings, labels: int, workers: int | None = None) -
     """Put a crowd's labels on the topic."""
     topic = Topics(settings).labels.name
     homes: dict[str, int] = {}
-    async with AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, max_batch_size=1 << 18
-    ) as producer:
+    async with AIOKafkaProducer(**client_options(settings), max_batch_size=1 << 18) as producer:
         with progress("labels produced", labels) as advance:
             builders = [producer.create_batch() for _ in range(settings.partitions)]
             for number, (worker, value) in enumerate(crowd(labels, workers), 1):
@@ -205,9 +204,7 @@ async def produce_single(settings: Settings, labels: int, workers: int) -> None:
     """One label for each task, on one partition, by so many workers."""
     topic = Topics(settings).labels.name
     names = [n for n in range(20 * workers) if partition_of(b"w%d" % n, settings.partitions) == 0]
-    async with AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, max_batch_size=1 << 18
-    ) as producer:
+    async with AIOKafkaProducer(**client_options(settings), max_batch_size=1 << 18) as producer:
         builder = producer.create_batch()
         for number in range(labels):
             j = names[number % min(workers, len(names))]

@@ -8,6 +8,7 @@ from time import sleep
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import loads
 
+from pipeline.kafka.clients import client_options
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
@@ -45,9 +46,7 @@ async def produce(settings: Settings, records: list[tuple[bytes, bytes]]) -> Non
     """Put the labels on the topic, all at once."""
     topic = Topics(settings).labels.name
     homes = {key: partition_of(key, settings.partitions) for key, _ in records}
-    async with AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, max_batch_size=1 << 18
-    ) as producer:
+    async with AIOKafkaProducer(**client_options(settings), max_batch_size=1 << 18) as producer:
         builders = {partition: producer.create_batch() for partition in range(settings.partitions)}
         for key, value in records:
             partition = homes[key]
@@ -72,7 +71,7 @@ def seconds_until_counted(settings: Settings, running: Instance, labels: int) ->
 async def _seconds_by_timestamps(settings: Settings, labels: int) -> float:
     topic = Topics(settings).posteriors.name
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_options(settings),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )

@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,12 @@ engine = Engine("settled")
 engine.take([0, 0, 0], [0, 1, 2], [1, 1, 0])
 print(round(float(engine.beliefs([0])[0, 1]), 6), sum(steps.take.stats.cache_hits.values()))
 """
+# The process becomes the script; 24 is PR_CAPBSET_DROP, and 1 CAP_DAC_OVERRIDE.
+HEED_PERMISSIONS = """
+import ctypes, os, sys
+if sys.platform == "linux": ctypes.CDLL(None).prctl(24, 1)
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+"""
 
 
 @pytest.fixture
@@ -30,12 +38,29 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """A folder in which nobody can write who heeds permissions, as `run` makes even root do."""
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for path in folders:
+        path.chmod(0o555)
+    try:
+        yield
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+
+
 def run(package: Path, home: Path) -> tuple[str, str]:
     """What the script prints and says."""
     env = {**os.environ, "PYTHONPATH": str(package), "HOME": str(home)}
     env.pop("NUMBA_CACHE_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=env, cwd=package, capture_output=True, text=True
+        [sys.executable, "-c", HEED_PERMISSIONS, SCRIPT],
+        env=env,
+        cwd=package,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip(), done.stderr.strip()
@@ -49,6 +74,13 @@ def test_the_first_use_compiles_and_says_so_and_a_change_of_any_file_counts(
     assert said.startswith("compiling, once")
     printed, said = run(package, tmp_path)
     assert printed == "0.631895 1"  # from the cache
+    assert said == ""
+
+    nowhere = tmp_path / "home"
+    nowhere.touch()
+    with read_only(package):
+        printed, said = run(package, nowhere)
+    assert printed == "0.631895 1", "what was compiled before is used where nothing can be written"
     assert said == ""
 
     constants = package / "pipeline/inference/engine/settled.py"

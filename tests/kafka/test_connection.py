@@ -7,7 +7,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthor
 
 from pipeline.kafka import connection
 from pipeline.kafka.connection import connected
-from pipeline.kafka.errors import ClusterError, Refused, Unreachable
+from pipeline.kafka.errors import ClusterError, NotAllowed, Refused, Unreachable
 from pipeline.settings import Settings
 
 
@@ -34,7 +34,8 @@ class Client:
     [
         (KafkaConnectionError(), Unreachable, "no Kafka answers at 127.0.0.1:9092"),
         (KafkaTimeoutError(), Refused, "Kafka at 127.0.0.1:9092 no longer answers"),
-        (TopicAuthorizationFailedError("x"), Refused, "TopicAuthorizationFailed"),
+        (TopicAuthorizationFailedError("sbic.x"), NotAllowed, "may not describe topic sbic.x"),
+        (TopicAuthorizationFailedError(), Refused, "TopicAuthorizationFailed"),
     ],
 )
 async def test_an_error_of_kafka_becomes_one_of_ours(

@@ -34,7 +34,10 @@ def test_a_task_with_a_long_name_comes_back() -> None:
     assert parse_posterior(encode_posterior(posterior)) == posterior
 
 
-GOOD = b'{"task":"t1","log_odds":1.5,"labels":1,"sources":{"0":1},"updated_at":0}'
+GOOD = (
+    b'{"task":"t1","log_odds":1.5,"probability":0.8,"prediction":1,'
+    b'"labels":1,"sources":{"0":1},"updated_at":0}'
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,11 @@ GOOD = b'{"task":"t1","log_odds":1.5,"labels":1,"sources":{"0":1},"updated_at":0
         (GOOD.replace(b"1.5", b"null"), Reason.BAD_FIELD),
         (GOOD.replace(b'"labels":1', b'"labels":1.0'), Reason.BAD_FIELD),
         (GOOD.replace(b'{"0":1}', b"[1]"), Reason.BAD_FIELD),
+        (GOOD.replace(b"probability", b"chance"), Reason.MISSING_FIELD),
+        (GOOD.replace(b"0.8", b"1.5"), Reason.BAD_FIELD),
+        (GOOD.replace(b'"prediction":1', b'"prediction":[]'), Reason.BAD_FIELD),
+        (GOOD.replace(b'"prediction":1', b'"prediction":2'), Reason.BAD_FIELD),
+        (GOOD.replace(b'"updated_at":0', b'"updated_at":%d' % (1 << 63)), Reason.BAD_FIELD),
     ],
 )
 def test_a_bad_posterior_has_its_reason(value: bytes | None, reason: Reason) -> None:

@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from orjson import dumps, loads
 
+from pipeline.kafka.clients import client_options
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request
@@ -38,7 +39,7 @@ class Load:
         self.under_way: set[asyncio.Task[None]] = set()
         self.settings = here.settings
         self.producer = AIOKafkaProducer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             enable_idempotence=True,
             request_timeout_ms=PATIENCE_MS,
         )
@@ -108,7 +109,7 @@ class Load:
     async def _answer(self) -> None:
         """Hand in a label for every assignment."""
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
+            **client_options(self.settings),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from pipeline.broker.ports import free_port
 from pipeline.inference.fast_sbic import fast_sbic
 from pipeline.inference.labels import Labels
 from pipeline.inference.majority import majority
@@ -25,7 +26,9 @@ ACCURACY = PLAN.habits.accuracy
 
 
 def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
-    ended = sbic(Settings(), "demo", "--labels", "6000", "--rate", "1000", "--seed", "3")
+    port = str(free_port())
+    options = ("--labels", "6000", "--rate", "1000", "--seed", "3", "--gateway-port", port)
+    ended = sbic(Settings(), "demo", *options)
     assert (ended.returncode, ended.stderr) == (0, "")
     text = ended.stdout
     assert re.search(r" labels +6,000 +every one counted, none twice", text)
@@ -40,6 +43,7 @@ def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
         (in_words,) = re.findall(rf"{name} (?:got )?(\d+)[ ,]", text)
         assert int(in_words) == pytest.approx(1000 * float(errors[1]), abs=1)  # a tie is half wrong
     assert "all from the same 6,000 labels." in text
+    assert f"in a browser meanwhile: http://127.0.0.1:{port}/\n" in text
     assert max(map(len, text.splitlines())) <= 80
     assert "sbic replay labels.csv --wait" in text
 

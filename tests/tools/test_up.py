@@ -1,6 +1,7 @@
 """`sbic up`: everything on one machine, mended when it breaks, and gone when told to stop."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -24,11 +26,14 @@ class Up:
         self.port = free_port()
         self.log_path = folder / "up.log"
         self.settings = Settings(broker=f"kafka://127.0.0.1:{self.port}", prefix="birds")
+        self.page = f"http://127.0.0.1:{free_port()}/"
+        self.opened = folder / "opened"
         ports = ["--port", str(self.port), "--web-port", "0"]
+        ports += ["--gateway-port", self.page.rpartition(":")[2].rstrip("/")]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline", "up", *ports, *arguments],
-                env=environment(self.settings),
+                env={**environment(self.settings), "BROWSER": str(browser(folder, self.opened))},
                 stdout=log,
                 stderr=log,
             )
@@ -42,6 +47,14 @@ class Up:
             assert self.process.poll() is None, self.log()
             assert time.monotonic() < last, self.log()
             time.sleep(0.05)
+
+
+def browser(folder: Path, opened: Path) -> Path:
+    """A browser that keeps the address it is to open in a file."""
+    program = folder / "browser"
+    program.write_text(f'#!/bin/sh\necho "$1" >{shlex.quote(str(opened))}\n')
+    program.chmod(0o755)
+    return program
 
 
 def processes_below(pid: int) -> dict[int, str]:
@@ -69,7 +82,8 @@ def all_gone(pids: dict[int, str]) -> bool:
 @pytest.fixture
 def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
     """With as many instances as the test asks for."""
-    running = Up(tmp_path, "--ephemeral", "--instances", str(request.param), "--partitions", "2")
+    count = str(request.param)
+    running = Up(tmp_path, "--ephemeral", "--open", "--instances", count, "--partitions", "2")
     yield running
     running.process.kill()
     running.process.wait()
@@ -89,12 +103,16 @@ def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -
     labels = "task,worker,label\nt1,ann,1\nt2,bob,-1\nt3,cy,1\n"
     ended = sbic(up.settings, "replay", "-", "--wait", "--timeout", "60", stdin=labels)
     assert ended.returncode == 0, ended.stderr + up.log()
+    with urlopen(up.page, timeout=10) as page:
+        assert b"<title>sbic</title>" in page.read()
+    assert f"the page: {up.page}" in up.log()
+    wait_until(lambda: up.opened.exists() and up.opened.read_text() == f"{up.page}\n", seconds=60)
     started |= processes_below(up.process.pid)
     up.process.send_signal(signal.SIGTERM)
     assert up.process.wait(60) == 0
     assert all_gone(started)
     last = up.log().splitlines()[-1]
-    assert last[:9] in ("worker-1 ", "worker-2 "), "every line is prefixed"
+    assert last[:9] in ("worker-1 ", "worker-2 ", "gateway  "), "every line is prefixed"
 
 
 @pytest.mark.parametrize("up", [1], indirect=True)
@@ -126,7 +144,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 def test_taken_ports_are_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for option in ("--web-port", "--port"):
+        for option in ("--web-port", "--port", "--gateway-port"):
             other = [] if option == "--web-port" else ["--web-port", "0"]
             ended = sbic(Settings(), "up", "--ephemeral", option, port, *other)
             assert ended.returncode == 2

@@ -1,0 +1,95 @@
+"""`sbic import`: labels from where people give them."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.cli.errors import BadInput
+from pipeline.cli.options import given_options
+from pipeline.project.given import Given
+
+if TYPE_CHECKING:
+    from pipeline.tools.annotations_import import Imported
+
+
+@click.group(short_help="Bring in the labels of another tool.")
+def command() -> None:
+    """Bring in the labels of another tool."""
+
+
+@command.command("label-studio", short_help="Send what the pipeline has not heard of yet.")
+@click.argument("paths", metavar="EXPORT.json...", nargs=-1, required=True)
+@click.option(
+    "--control", metavar="NAME", help="The control with the choices.  [default: the only one]"
+)
+@click.option(
+    "--label-map",
+    "label_map",
+    metavar="CHOICE=LABEL",
+    multiple=True,
+    help="Send a choice as this label, say Yes=1; 0 is a skip. Can be repeated.",
+)
+@click.option("--prune", is_flag=True, help="Take back what the export no longer has.")
+@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@given_options("broker", "prefix", "classes")
+def label_studio(
+    given: Given,
+    paths: tuple[str, ...],
+    control: str | None,
+    label_map: tuple[str, ...],
+    prune: bool,
+    dry_run: bool,
+) -> None:
+    """Send the annotations of an export of Label Studio that the pipeline does not have.
+
+    EXPORT.json is the JSON export, or JSON_MIN with --control; gzip is read too, and a file may be
+    of any size. The task is the id of the task, the worker that of `completed_by`, the label the
+    choice; an annotation that was skipped, or has no choice, is a skip. Nothing is sent if anything
+    in the files is wrong.
+
+    Each annotation is sent once: what a webhook or an earlier import sent is not sent again, one
+    that was changed since replaces the answer, and one that the topic knows a later answer of is
+    left alone. --prune also takes back annotations that were deleted since: those of the topic
+    that are not in the files, but for newer ones. So give it the exports of all projects of Label
+    Studio whose labels are here, in one command.
+
+    \b
+    Examples:
+      sbic import label-studio project-1.json
+      sbic import label-studio project-1.json --control sentiment --prefix reviews
+      sbic import label-studio project-1.json --label-map Yes=1 --label-map No=-1
+      sbic import label-studio project-1.json project-2.json --prune --dry-run
+    """
+    from pipeline.cli.connected import in_project, run_connected
+    from pipeline.cli.label_map import mapping_of
+    from pipeline.files.errors import BadFile
+    from pipeline.label_studio.choices import Choices
+    from pipeline.tools.annotations_import import Exported, Imported, import_annotations
+
+    settings = in_project(given)
+    classes = settings.crowd_classes
+    choices = Choices(classes, control, dict(mapping_of(pair, classes) for pair in label_map))
+    done = Imported()
+    exported = Exported(paths, choices)
+    try:
+        run_connected(import_annotations(settings, exported, done, prune=prune, dry_run=dry_run))
+    except BadFile as error:
+        raise BadInput(str(error)) from None
+    except KeyboardInterrupt:
+        click.echo(f"{done.labels:,} labels are sent; run it again for the rest", err=True)
+        raise click.Abort from None
+    click.echo(told(done, dry_run=dry_run), err=True)
+
+
+def told(done: "Imported", *, dry_run: bool) -> str:
+    """What came of it.
+
+    >>> from pipeline.tools.annotations_import import Imported
+    >>> told(Imported(annotations=12, new=9, changed=1, deleted=1, labels=12), dry_run=False)
+    'annotations: 12 (9 new, 1 changed, 2 as they were); deleted: 1; labels sent: 12'
+    """
+    sent = "nothing was sent" if dry_run else f"labels sent: {done.labels:,}"
+    return (
+        f"annotations: {done.annotations:,} ({done.new:,} new, {done.changed:,} changed, "
+        f"{done.unchanged:,} as they were); deleted: {done.deleted:,}; {sent}"
+    )

@@ -1,0 +1,190 @@
+"""The way over the gateway: its HTTP API."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import ClientConnectorError, ClientResponse, ClientSession, ClientTimeout
+from aiohttp import ClientError as AiohttpError
+from orjson import JSONDecodeError, dumps, loads
+from yarl import URL
+
+from pipeline.client.errors import BadLabels, ClientError, LabelProblem, NotAllowed, Unreachable
+from pipeline.client.events import events
+from pipeline.client.transport import Assignment, Label, Place, Posterior
+
+LABELS_AT_ONCE = 500
+BYTES_AT_ONCE = 900_000  # the gateway takes 1 MB
+WAIT_SECONDS = 0.2  # before another try
+SILENT_SECONDS = 45  # three heartbeats of the gateway's events
+
+
+class HttpTransport:
+    """Talks to a gateway over connections that are kept alive."""
+
+    def __init__(
+        self, address: str, token: str | None, project: str | None, timeout: float
+    ) -> None:
+        self._address = address.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._query = f"?project={quote(project, safe='')}" if project else ""
+        self._timeout = timeout
+        self._opened: ClientSession | None = None
+
+    async def send(self, labels: Sequence[Label]) -> list[Place]:
+        """POST /labels, in portions; a portion that got no answer is sent again."""
+        places: list[Place] = []
+        for portion in portions(labels):
+            try:
+                answer = await self._ask("POST", "/labels", portion, again=True)
+            except BadLabels as bad:
+                before = len(places)
+                shifted = [LabelProblem(before + each.index, each.reason) for each in bad.problems]
+                raise BadLabels(shifted) from None
+            places += [Place(place["partition"], place["offset"]) for place in answer["labels"]]
+        return places
+
+    async def next_task(self, worker: str) -> Assignment:
+        """POST /next."""
+        answer = await self._ask("POST", "/next", dumps({"worker": worker, "count": 1}))
+        if not (given := [each for each in answer["assignments"] if each["task"] is not None]):
+            return Assignment(None, answer["reason"])
+        first = given[0]
+        return Assignment(first["task"], None, first.get("id"), first.get("expires_at"))
+
+    async def posterior(self, task: str) -> Posterior | None:
+        """GET /tasks/{task}."""
+        path = f"/tasks/{quote(task, safe='')}"
+        found: Posterior | None = await self._ask("GET", path, again=True, missing=True)
+        return found
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[AsyncIterator[Posterior]]:
+        """GET /events; a gateway that is not ready yet is asked again."""
+        silent = ClientTimeout(total=None, sock_connect=self._timeout, sock_read=SILENT_SECONDS)
+        async with await self._open("GET", "/events", again=True, stream=silent) as response:
+            yield self._posteriors(response)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._opened:
+            await self._opened.close()
+
+    def _session(self) -> ClientSession:
+        if self._opened is None:  # here, since it belongs to the loop that is running
+            self._opened = ClientSession(headers=self._headers)
+        return self._opened
+
+    def _url(self, path: str) -> URL:
+        return URL(f"{self._address}{path}{self._query}", encoded=True)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        again: bool = False,
+        missing: bool = False,
+    ) -> Any:
+        """The JSON that is answered; with `missing`, None where there is no such task."""
+        async with await self._open(method, path, body, again=again, missing=missing) as response:
+            if response.status == 404:
+                return None
+            try:
+                return loads(await response.read())
+            except JSONDecodeError as error:
+                raise self._unreachable(error) from None
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        again: bool,
+        missing: bool = False,
+        stream: ClientTimeout | None = None,
+    ) -> ClientResponse:
+        """A good answer: read, but for a stream with such a timeout.
+
+        A gateway that is busy, or has no Kafka, is asked again until the time is over; with `again`
+        also one that has perhaps taken the request and not answered.
+        """
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        while True:
+            try:
+                response = await self._session().request(
+                    method,
+                    self._url(path),
+                    data=body,
+                    headers={"Content-Type": "application/json"} if body else None,
+                    allow_redirects=False,
+                    timeout=stream or ClientTimeout(total=self._timeout),
+                )
+                if not stream or response.status != 200:
+                    await response.read()
+            except (AiohttpError, TimeoutError) as error:
+                problem: ClientError = self._unreachable(error)
+                if not again and not isinstance(error, ClientConnectorError):
+                    raise problem from None
+            else:
+                if response.status == 200:
+                    return response
+                problem = await self._refusal(response)
+                if response.status == 404 and missing and "no such task" in str(problem):
+                    return response
+                if response.status not in (429, 503):
+                    raise problem
+            if asyncio.get_running_loop().time() + WAIT_SECONDS > deadline:
+                raise problem
+            await asyncio.sleep(WAIT_SECONDS)
+
+    async def _refusal(self, response: ClientResponse) -> ClientError:
+        """What the gateway says, as an error."""
+        try:
+            said = loads(await response.read())
+            if (problems := said.get("problems")) and response.url.path.endswith("/labels"):
+                return BadLabels([LabelProblem(each["index"], each["reason"]) for each in problems])
+            text = str(said["error"])
+        except (JSONDecodeError, AttributeError, KeyError, TypeError):
+            text = f"HTTP status {response.status}, and not from a gateway of sbic"
+        kind = {401: NotAllowed, 403: NotAllowed, 503: Unreachable}.get(
+            response.status, ClientError
+        )
+        return kind(f"{self._address}: {text}")
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        reason = str(error) or type(error).__name__
+        return Unreachable(f"no answer of a gateway at {self._address} ({reason}); is it running?")
+
+    async def _posteriors(self, response: ClientResponse) -> AsyncIterator[Posterior]:
+        try:
+            async for event in events(response.content.iter_any()):
+                if event.kind == "posteriors":
+                    for posterior in loads(event.data):
+                        yield posterior
+        except (AiohttpError, TimeoutError, ValueError) as error:
+            raise self._unreachable(error) from None
+        raise Unreachable(f"the gateway at {self._address} has ended the stream of events")
+
+
+def portions(labels: Sequence[Label]) -> Iterator[bytes]:
+    """The labels as JSON arrays that the gateway takes.
+
+    >>> list(portions([{"task": "t1", "worker": "ann", "label": 1}]))
+    [b'[{"task":"t1","worker":"ann","label":1}]']
+    """
+    portion: list[bytes] = []
+    size = 0
+    for label in labels:
+        encoded = dumps(dict(label))
+        if portion and (len(portion) == LABELS_AT_ONCE or size + len(encoded) > BYTES_AT_ONCE):
+            yield b"[" + b",".join(portion) + b"]"
+            portion, size = [], 0
+        portion.append(encoded)
+        size += len(encoded) + 1
+    if portion:
+        yield b"[" + b",".join(portion) + b"]"

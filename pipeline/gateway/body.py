@@ -1,0 +1,83 @@
+"""The body of a request: what it may be, and the records in it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from aiohttp import web
+from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
+
+from pipeline.gateway.errors import Problem
+from pipeline.records.bad import BadRecord
+
+JSON, LINES = "application/json", "application/x-ndjson"
+BODY_SECONDS = 30
+MOST_RECORDS = 40_000  # more than fit into 1 MB, if they are good
+MOST_PROBLEMS = 100  # that are told
+TOO_DEEP = b"["  # in place of a value that cannot be written again: no JSON either
+
+Parsed = TypeVar("Parsed")
+
+
+async def read_body(request: web.Request, *kinds: str) -> bytes:
+    """The body, of one of these types.
+
+    A page of another site can post forms and plain text to anybody, but not JSON without asking.
+    """
+    if request.content_type not in kinds:
+        raise Problem(415, f"Content-Type must be {' or '.join(kinds)}")
+    if "Content-Encoding" in request.headers:
+        raise Problem(415, "the body must not be compressed")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise Problem(408, "the body took too long", {"Connection": "close"}) from None
+
+
+def values_in(body: bytes, kind: str) -> list[bytes]:
+    """The values in a body: an object, an array of them, or lines.
+
+    >>> values_in(b' {"a": 1}', JSON), values_in(b'[{"a": 1}, 2]', JSON)
+    ([b' {"a": 1}'], [b'{"a":1}', b'2'])
+    >>> values_in(b'{"a": 1}\\r\\n\\n{"b": 2}', LINES)
+    [b'{"a": 1}', b'{"b": 2}']
+    """
+    if kind == LINES:
+        values = [stripped for line in body.split(b"\n") if (stripped := line.strip())]
+    elif body.lstrip()[:1] == b"[":
+        try:
+            values = [written(item) for item in loads(body)]
+        except JSONDecodeError as error:
+            raise Problem(400, f"the body is not JSON: {error}") from None
+    else:
+        values = [body]
+    if len(values) > MOST_RECORDS:
+        raise Problem(413, f"the body has more than {MOST_RECORDS:,} records: send it in parts")
+    return values
+
+
+def written(item: object) -> bytes:
+    """A value as JSON again; what is nested too deeply for that is bad."""
+    try:
+        return dumps(item)
+    except JSONEncodeError:
+        return TOO_DEEP
+
+
+def parsed(values: Sequence[bytes], parse: Callable[[bytes], Parsed]) -> list[Parsed]:
+    """All values, or 422 with the index and the reason of each bad one."""
+    found, problems = [], []
+    for index, value in enumerate(values):
+        try:
+            found.append(parse(value))
+        except BadRecord as bad:
+            problems.append({"index": index, "reason": bad.message})
+    if not problems:
+        return found
+    raise Problem(
+        422,
+        f"nothing was sent: {len(problems):,} of {len(values):,} cannot be used; the first, at "
+        f"index {problems[0]['index']}: {problems[0]['reason']}",
+        problems=problems[:MOST_PROBLEMS],
+    )

@@ -1,0 +1,52 @@
+"""Asks for tasks on behalf of workers, any number of them at once."""
+
+import asyncio
+
+from pipeline.gateway.lane import Row
+from pipeline.gateway.outbox import NotAcknowledged, Outbox
+from pipeline.tools.open_requests import At, OpenRequests, Record
+from pipeline.tools.reading import Reader
+
+PATIENCE_SECONDS = 10.0
+
+
+class Desk:
+    """Puts requests on their topic, and follows the assignments."""
+
+    def __init__(
+        self, topic: str, outbox: Outbox, assignments: Reader, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self._topic = topic
+        self._outbox = outbox
+        self._assignments = assignments
+        self._patience = patience
+        self._requests = OpenRequests()
+
+    async def run(self) -> None:
+        """Follow the assignments for ever."""
+        while True:
+            for record in await self._assignments.next(seconds=1):
+                self._requests.learn(record.value)
+
+    async def ask(self, worker: str, count: int, value: bytes) -> list[Record]:
+        """Ask for so many tasks; what came in time, a refusal last of all.
+
+        Raises `NotAcknowledged`.
+        """
+        asked = self._requests.begin(worker, count)
+        try:
+            (place,) = await self._outbox.send(self._topic, [Row(worker.encode(), value)])
+            if place.offset is None:
+                raise NotAcknowledged("Kafka took the request a second time", [place])
+        except BaseException:
+            self._requests.not_sent(asked)
+            raise
+        at = At(place.partition, place.offset)
+        self._requests.placed(asked, at)
+        try:
+            async with asyncio.timeout(self._patience):
+                return await asked.answered
+        except TimeoutError:
+            return asked.in_order()
+        finally:
+            self._requests.close(at)

@@ -1,0 +1,15 @@
+// New rows in place of old ones, while someone may be using them.
+
+/** Replace what is in a node; what had the focus has it afterwards, by its `data-key`. */
+export function replaceKeepingFocus(node, ...children) {
+  const active = document.activeElement;
+  const key = node.contains(active) ? active.dataset.key : undefined;
+  const place = key === undefined ? -1 : keyed(node).indexOf(active);
+  node.replaceChildren(...children);
+  if (key === undefined) return;
+  const now = keyed(node);
+  const again = now.find((each) => each.dataset.key === key) ?? now[Math.min(place, now.length - 1)];
+  again?.focus({ preventScroll: true });
+}
+
+const keyed = (node) => [...node.querySelectorAll("[data-key]")];

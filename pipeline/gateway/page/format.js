@@ -1,0 +1,53 @@
+// Numbers, times and names as people read them.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
+const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const count = (number) => whole.format(number);
+export const decimal = (number) => (number >= 1000 ? whole : tenths).format(number);
+export const compact = (number) => (Math.abs(number) < 10_000 ? exact : short).format(number);
+
+/** A share in percent; one that is not quite everything, or not quite nothing, does not look so. */
+export function percent(share) {
+  if (share > 0.999 && share < 1) return ">99.9 %";
+  if (share > 0 && share < 0.001) return "<0.1 %";
+  return `${tenths.format(100 * share)} %`;
+}
+
+export function milliseconds(time) {
+  if (time >= 10_000) return duration(time / 1000);
+  if (time >= 1000) return `${(time / 1000).toFixed(1)} s`;
+  return `${time < 10 ? tenths.format(time) : whole.format(time)} ms`;
+}
+
+/** About how long: the largest unit of which there are two. */
+export function duration(seconds) {
+  const units = [["days", 86_400], ["hours", 3_600], ["minutes", 60]];
+  const [unit, size] = units.find((each) => seconds >= 2 * each[1]) ?? ["seconds", 1];
+  return `${whole.format(seconds / size)} ${unit}`;
+}
+
+export const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
+export const moment = (at) => `${new Date(at).toLocaleDateString("en-CA")} ${clock(at)}`;
+
+/** A moment to come, with its day unless that is today. */
+export function upcoming(at) {
+  const isToday = new Date(at).toDateString() === new Date().toDateString();
+  return isToday ? clock(at).slice(0, 5) : moment(at).slice(0, 16);
+}
+
+/** Numbers in ascending order, in short: 0–2, 5, 7–8. */
+export function ranges(numbers) {
+  const runs = [];
+  for (const number of numbers) {
+    const last = runs.at(-1);
+    if (last && number === last[1] + 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(", ") || "none";
+}
+
+/** A class as people write it: a true minus sign for -1. */
+export const className = (name) => (String(name) === "-1" ? "−1" : String(name));

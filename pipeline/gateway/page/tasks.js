@@ -1,0 +1,24 @@
+// The rows of tasks.
+
+import { confidence, prediction, status } from "./beliefs.js";
+import { element, identity } from "./dom.js";
+import { count, percent } from "./format.js";
+import { bar } from "./marks.js";
+
+/** A row for a posterior; `open` is called with the task when it is chosen. */
+export function taskRow(posterior, open) {
+  const button = element("button", { type: "button", class: "link", "data-key": posterior.task });
+  button.append(identity(posterior.task));
+  const sure = confidence(posterior);
+  const row = element(
+    "tr",
+    {},
+    element("th", { scope: "row" }, button),
+    element("td", { class: "says" }, element("bdi", {}, prediction(posterior))),
+    element("td", { class: "sure" }, bar(sure), percent(sure)),
+    element("td", { class: "count" }, count(posterior.labels)),
+    element("td", { class: "state wide" }, status(posterior)),
+  );
+  row.addEventListener("click", () => open(posterior.task));
+  return row;
+}

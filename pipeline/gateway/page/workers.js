@@ -1,0 +1,58 @@
+// The rows of workers, and who of them is blocked.
+
+import { element, identity } from "./dom.js";
+import { className, count, percent } from "./format.js";
+import { interval, shares } from "./marks.js";
+
+/** A row for a worker record; `open` is called with the worker when it is chosen. */
+export function workerRow(worker, blocking, open) {
+  const button = element("button", { type: "button", class: "link", "data-key": worker.worker });
+  button.append(identity(worker.worker));
+  const who = element("span", { class: "who" }, button);
+  if (isBlocked(worker, blocking)) who.append(blockedChip());
+  const row = element(
+    "tr",
+    {},
+    element("th", { scope: "row" }, who),
+    element("td", { class: "accuracy" }, interval(worker.accuracy, worker.interval), accuracyText(worker)),
+    element("td", { class: "habits wide" }, ...habitMarks(worker)),
+    element("td", { class: "count" }, count(worker.labels)),
+  );
+  row.addEventListener("click", () => open(worker.worker));
+  return row;
+}
+
+/** The rule in force, if there is one: no tasks for workers `below` an accuracy `after` labels. */
+export function blockingOf(settings) {
+  const below = Number(settings.block_below ?? Number.NaN);
+  return Number.isNaN(below) ? null : { below, after: Number(settings.block_after ?? 0) };
+}
+
+export function isBlocked(worker, blocking) {
+  return blocking !== null && worker.labels >= blocking.after && worker.accuracy < blocking.below;
+}
+
+export const blockedChip = () => element("span", { class: "chip warn" }, "blocked");
+
+export function accuracyText(worker) {
+  const [low, high] = worker.interval.map((end) => (100 * end).toFixed(0));
+  return element(
+    "span",
+    { class: "numbers" },
+    percent(worker.accuracy),
+    element("span", { class: "aside" }, `${low}–${high}`),
+  );
+}
+
+/** How often each class is said by a worker who does not know, the most frequent first. */
+export function habitsOf(worker) {
+  return Object.entries(worker.habits ?? {}).sort(([, one], [, other]) => other - one);
+}
+
+function habitMarks(worker) {
+  const habits = habitsOf(worker);
+  if (!habits.length) return ["–"]; // known under settled only
+  const [name, share] = habits[0];
+  const said = element("bdi", { title: name }, className(name));
+  return [shares(habits), element("span", { class: "most" }, said, ` ${(100 * share).toFixed(0)} %`)];
+}

@@ -1,0 +1,78 @@
+"""`/tasks`: what is known of tasks, one or a page of them."""
+
+from collections.abc import Sequence
+
+from aiohttp import web
+from orjson import dumps
+
+from pipeline.gateway.describing import (
+    NUMBER,
+    PAGE,
+    PROJECT,
+    STRING,
+    array,
+    in_path,
+    nullable,
+    operation,
+    query,
+    record,
+    ref,
+)
+from pipeline.gateway.errors import Problem
+from pipeline.gateway.parameters import cursor_of, limit_of, order_of
+from pipeline.gateway.projects import Projects
+from pipeline.gateway.routing import Route, json
+
+PAGE_OF_TASKS = operation(
+    "A page of tasks: the least certain first (disputed; of those with two labels or more), what "
+    "changed last (recent), or the surest predictions (confidence).",
+    record(tasks=array(ref("Posterior")), next=nullable(STRING)),
+    query("order", "Which first.", {"enum": ["disputed", "recent", "confidence"]}),
+    *PAGE,
+    PROJECT,
+    errors=(400, 404, 503),
+)
+ANSWER = record(worker=STRING, label={"type": ["integer", "string"]}, accuracy=nullable(NUMBER))
+ONE_TASK = operation(
+    "What is known of a task, and the labels that stand, each with its worker's accuracy; null "
+    "until the gateway has read all labels.",
+    {"allOf": [ref("Posterior"), record(answers=nullable(array(ANSWER)))]},
+    in_path("task", "The id of the task."),
+    PROJECT,
+    errors=(404, 503),
+)
+
+
+class TaskRoutes:
+    """Posteriors, as they were published."""
+
+    def __init__(self, projects: Projects) -> None:
+        self.projects = projects
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return [
+            Route("GET", "/tasks", self.page, PAGE_OF_TASKS),
+            Route("GET", "/tasks/{task}", self.one, ONE_TASK),
+        ]
+
+    async def page(self, request: web.Request) -> web.Response:
+        """So many tasks in an order."""
+        tasks = self.projects.of(request).readable.view.tasks
+        order = order_of(request, {**tasks.orders}, "disputed")
+        page = await tasks.orders[order].page(cursor_of(request), limit_of(request))
+        following = dumps(page.next and str(page.next))
+        listed = b",".join(tasks.values(page.numbers))
+        return json(b'{"tasks":[%b],"next":%b}' % (listed, following))
+
+    async def one(self, request: web.Request) -> web.Response:
+        """A task, and who says what of it."""
+        view = self.projects.of(request).readable.view
+        task = request.match_info["task"]
+        posterior = view.tasks.get(task)
+        if posterior is None:
+            raise Problem(
+                404, "no such task: one exists from its first label on, or from POST /tasks"
+            )
+        answers = dumps(view.answers(task))
+        return json(posterior.rstrip()[:-1] + b',"answers":%b}' % answers)

@@ -1,0 +1,70 @@
+"""`/workers`: what is known of workers, one or a page of them."""
+
+from collections.abc import Sequence
+
+from aiohttp import web
+from orjson import dumps
+
+from pipeline.gateway.describing import (
+    PAGE,
+    PROJECT,
+    STRING,
+    array,
+    in_path,
+    nullable,
+    operation,
+    query,
+    record,
+    ref,
+)
+from pipeline.gateway.errors import Problem
+from pipeline.gateway.parameters import cursor_of, limit_of, order_of
+from pipeline.gateway.projects import Projects
+from pipeline.gateway.routing import Route, json
+
+PAGE_OF_WORKERS = operation(
+    "A page of workers: by the lower end of their interval (best), by the upper end (worst), or "
+    "by how many labels they have given (labels).",
+    record(workers=array(ref("Worker")), next=nullable(STRING)),
+    query("order", "Who first.", {"enum": ["best", "worst", "labels"]}),
+    *PAGE,
+    PROJECT,
+    errors=(400, 404, 503),
+)
+ONE_WORKER = operation(
+    "What is known of a worker.",
+    ref("Worker"),
+    in_path("worker", "The id of the worker."),
+    PROJECT,
+    errors=(404, 503),
+)
+
+
+class WorkerRoutes:
+    """Workers' records, as they were published."""
+
+    def __init__(self, projects: Projects) -> None:
+        self.projects = projects
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return [
+            Route("GET", "/workers", self.page, PAGE_OF_WORKERS),
+            Route("GET", "/workers/{worker}", self.one, ONE_WORKER),
+        ]
+
+    async def page(self, request: web.Request) -> web.Response:
+        """So many workers in an order."""
+        workers = self.projects.of(request).readable.view.workers
+        order = order_of(request, {**workers.orders}, "best")
+        page = await workers.orders[order].page(cursor_of(request), limit_of(request))
+        following = dumps(page.next and str(page.next))
+        listed = b",".join(workers.values(page.numbers))
+        return json(b'{"workers":[%b],"next":%b}' % (listed, following))
+
+    async def one(self, request: web.Request) -> web.Response:
+        """A worker."""
+        found = self.projects.of(request).readable.view.workers.get(request.match_info["worker"])
+        if found is None:
+            raise Problem(404, "no such worker: one is known from their first label on")
+        return json(found)

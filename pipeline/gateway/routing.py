@@ -1,0 +1,36 @@
+"""A route: where it is, what answers it, and how `/openapi.json` describes it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiohttp import web
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of one path.
+
+    `operation` is the OpenAPI operation, made by `pipeline.gateway.describing`. An open route needs
+    no token.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    operation: Mapping[str, Any]
+    is_open: bool = False
+
+
+class Routes(Protocol):
+    """The routes of one subject."""
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+
+
+def json(body: bytes, status: int = 200) -> web.Response:
+    """An answer that is JSON already."""
+    return web.Response(body=body, status=status, content_type="application/json")

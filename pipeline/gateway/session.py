@@ -1,0 +1,166 @@
+"""A project as it is now: connected, read in the background, and left when its settings change."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from pipeline.gateway.annotations import KnownAnnotations
+from pipeline.gateway.desk import Desk
+from pipeline.gateway.follower import Follower
+from pipeline.gateway.lane import Row
+from pipeline.gateway.outbox import Outbox
+from pipeline.gateway.view.project import ProjectView
+from pipeline.gateway.waiting import wait_for
+from pipeline.kafka.clients import client_options
+from pipeline.kafka.connection import connected
+from pipeline.kafka.errors import ClusterError
+from pipeline.project.given import Given
+from pipeline.project.log import log_consumer, read_on
+from pipeline.project.opening import settings_in_project
+from pipeline.project.revision import Revision
+from pipeline.records.labels import label_parser
+from pipeline.records.tasks import task_parser
+from pipeline.settings import Settings
+from pipeline.tools.reading import reading
+from pipeline.tools.standing import Standing, compile_engine
+from pipeline.tools.status import empty_summary, reading_flow
+from pipeline.tools.status_flow import FlowReader
+from pipeline.topics import Topics
+
+LOOK_SECONDS = 1.0
+LEAVE_SECONDS = 2.0
+
+
+class Session:
+    """What is known of a project with these settings, kept up to date while `run` runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        view: ProjectView,
+        followers: dict[str, Follower],
+        flow: FlowReader,
+        log: AIOKafkaConsumer,
+        outbox: Outbox,
+        desk: Desk,
+        annotations: KnownAnnotations,
+    ) -> None:
+        self.settings = settings
+        self.topics = Topics(settings)
+        self.view = view
+        self.outbox = outbox
+        self.desk = desk
+        self.annotations = annotations
+        self.trouble: str | None = None
+        self._followers = followers
+        self._flow = flow
+        self._log = log
+        self._log_place = TopicPartition(self.topics.project.name, 0)
+        self._looked = False
+        self._ending = asyncio.Event()
+        self._parse_label = label_parser(settings.crowd_classes)
+        self._parse_task = task_parser(settings.crowd_classes)
+
+    def label_row(self, value: bytes) -> Row:
+        """The record of a label, or `BadRecord`."""
+        _, worker, _ = self._parse_label(value)
+        return Row(worker.encode(), value)
+
+    def task_row(self, value: bytes) -> Row:
+        """The record of what is said of a task, or `BadRecord`."""
+        return Row(self._parse_task(None, value)["task"].encode(), value)
+
+    @property
+    def why_not_readable(self) -> str | None:
+        """What is not read yet; what was read once can be asked for while Kafka is away."""
+        for name in ("posteriors", "workers", "dead letters"):
+            if not self._followers[name].caught_up.is_set():
+                return str(self._followers[name])
+        return None if self._looked else "asking Kafka for the group"
+
+    async def run(self) -> None:
+        """Read for ever, or until the project has other settings."""
+        looking = asyncio.create_task(self._look_for_ever())
+        others = [
+            asyncio.create_task(work)
+            for work in (
+                *(each.run() for name, each in self._followers.items() if name != "labels"),
+                self._follow_labels(),
+                self.outbox.run(),
+                self.desk.run(),
+            )
+        ]
+        try:
+            done, _ = await asyncio.wait([looking, *others], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._ending.set()
+            # aiokafka 0.14 leaves a connection open if it is cancelled while it connects
+            await asyncio.wait([looking], timeout=LEAVE_SECONDS)
+            for task in (looking, *others):
+                task.cancel()
+            await asyncio.gather(looking, *others, return_exceptions=True)
+
+    async def _follow_labels(self) -> None:
+        """Labels come last: nothing but the answers of a task is made of them."""
+        await self._followers["posteriors"].caught_up.wait()
+        await asyncio.to_thread(compile_engine)
+        labels = self._followers["labels"]
+        following = asyncio.create_task(labels.run())
+        try:
+            await labels.caught_up.wait()
+            self.view.has_labels = True
+            await following
+        finally:
+            following.cancel()
+
+    async def _look_for_ever(self) -> None:
+        """Ask Kafka for the group and the flow; ends when the project has changed."""
+        revision = await read_on(self._log, self._log_place, None)
+        last: Revision | None = revision
+        while last == revision and not self._ending.is_set():
+            try:
+                await self._flow.tell(self.view.summary, await self._flow.group())
+                last = await read_on(self._log, self._log_place, last)
+                self._looked, self.trouble = True, None
+            except ClusterError as error:
+                self.trouble = str(error)
+            except KafkaError as error:
+                self.trouble = f"Kafka at {', '.join(self.settings.bootstrap_servers)}: {error}"
+            self.view.refresh()
+            await wait_for(self._ending, LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def session(given: Given) -> AsyncIterator[Session]:
+    """A session with the project as it is now."""
+    settings = await settings_in_project(given)
+    topics = Topics(settings)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        asking = AIOKafkaConsumer(**client_options(settings))
+        await enter(connected(asking, settings))
+        log = await enter(connected(log_consumer(settings), settings))
+        flow = await enter(reading_flow(settings, asking))
+        standing = Standing(settings.crowd_classes, len(flow.votes.partitions), settings.repeats)
+        view = ProjectView(empty_summary(settings), standing)
+        takes = {
+            "posteriors": (topics.posteriors, view.tasks.take),
+            "workers": (topics.workers, view.workers.take),
+            "dead letters": (topics.dead_letters, view.letters.take),
+            "labels": (topics.labels, standing.take),
+        }
+        followers = {}
+        for name, (topic, take) in takes.items():
+            reader = await enter(reading(settings, topic.name, from_start=True))
+            followers[name] = Follower(name, reader, take)
+        outbox = Outbox(settings, len(flow.votes.partitions))
+        assignments = await enter(reading(settings, topics.assignments.name, from_start=False))
+        desk = Desk(topics.requests.name, outbox, assignments)
+        annotations = KnownAnnotations(settings)
+        stack.push_async_callback(annotations.close)
+        yield Session(settings, view, followers, flow, log, outbox, desk, annotations)

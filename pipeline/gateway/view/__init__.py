@@ -1,0 +1,1 @@
+"""What a gateway knows of a project: fed with records, asked for pages; no Kafka and no HTTP."""

@@ -1,0 +1,40 @@
+"""The tasks that changed last: as many as a page can show."""
+
+from typing import NamedTuple
+
+SHOWN = 20
+
+
+class Seen(NamedTuple):
+    """The posteriors that changed since somebody looked, and how far they have seen."""
+
+    values: list[bytes]
+    upto: int
+
+
+class Changes:
+    """The last posterior of each of the tasks that changed last.
+
+    >>> changes = Changes()
+    >>> for task, value in (("t1", b"1"), ("t2", b"2"), ("t1", b"3")):
+    ...     changes.add(task, value)
+    >>> seen = changes.since(0)
+    >>> seen.values, changes.since(seen.upto).values
+    ([b'2', b'3'], [])
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: dict[str, tuple[int, bytes]] = {}  # the newest last
+
+    def add(self, task: str, value: bytes) -> None:
+        """A task has changed."""
+        self.count += 1
+        self._last.pop(task, None)
+        self._last[task] = self.count, value
+        if len(self._last) > SHOWN:
+            del self._last[next(iter(self._last))]
+
+    def since(self, count: int) -> Seen:
+        """What changed since then, the newest last."""
+        return Seen([value for at, value in self._last.values() if at > count], self.count)

@@ -1,0 +1,221 @@
+"""Finds out why no client can connect: aiokafka 0.14 only says that none of the servers would do.
+
+One connection is made to each server, step by step as a client does; where a step fails, the error
+says which it was and what to change.
+"""
+
+import asyncio
+import ssl
+from contextlib import suppress
+from socket import gaierror
+from struct import pack, unpack
+from typing import Any
+
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.errors import (
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.admin import SaslHandShakeRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+from pipeline.kafka.clients import client_options
+from pipeline.kafka.errors import ClusterError, Denied, Unreachable
+from pipeline.kafka.tokens import NoToken
+from pipeline.security.security import Security
+from pipeline.settings import Settings
+
+STEP_SECONDS = 5
+API_VERSIONS = 18  # the request that Kafka answers in every version, before anybody says who it is
+EXPIRED, NOT_YET_VALID, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # of OpenSSL's verification
+
+
+async def why_unreachable(settings: Settings) -> ClusterError:
+    """What is wrong with the connection; `Unreachable` if nothing but silence is to be found."""
+    advertised: dict[str, str] = {}
+    try:
+        for server in settings.bootstrap_servers:
+            advertised |= dict.fromkeys(await Probe(settings, server).run(), server)
+        for server, by in advertised.items():
+            if server not in settings.bootstrap_servers and not await Probe(settings, server).run():
+                return Denied(
+                    f"Kafka at {by} sends clients to {server}, where none answers: its operator "
+                    f"has to set advertised.listeners to an address that can be reached from here"
+                )
+    except Denied as error:
+        return error
+    return Unreachable(settings)
+
+
+class Probe:
+    """One connection to one server."""
+
+    def __init__(self, settings: Settings, server: str) -> None:
+        self.settings = settings
+        self.security: Security = settings.security
+        self.at = f"Kafka at {server}"
+        host, _, port = server.rpartition(":")
+        self.host, self.port = host.strip("[]"), int(port)
+
+    async def run(self) -> list[str]:
+        """Connect as a client does; the addresses of all brokers, or none if there is no answer.
+
+        Raises `Denied` with what is wrong.
+        """
+        try:
+            await self._tls()
+            return await self._sasl()
+        except (OSError, TimeoutError, KafkaError):
+            return []
+
+    async def _tls(self) -> None:
+        """Reach the server, encrypted or not, until it answers a first request."""
+        try:
+            await self._first_answer(self.security.context if self.security.has_tls else None)
+        except gaierror:
+            raise Denied(f"{self.at}: there is no host of that name; look at SBIC_BROKER") from None
+        except ssl.SSLCertVerificationError as error:
+            raise Denied(self._bad_certificate(error)) from None
+        except (ssl.SSLError, ConnectionResetError, asyncio.IncompleteReadError) as error:
+            raise Denied(await self._no_common_protocol(error)) from None
+
+    async def _first_answer(self, context: ssl.SSLContext | None) -> None:
+        async with asyncio.timeout(STEP_SECONDS):
+            reader, writer = await asyncio.open_connection(self.host, self.port, ssl=context)
+            try:
+                header = pack(">hhih", API_VERSIONS, 0, 1, -1)
+                writer.write(pack(">i", len(header)) + header)
+                size, correlation_id = unpack(">ii", await reader.readexactly(8))
+                if correlation_id != 1 or size > 1 << 20:
+                    raise ConnectionResetError
+            finally:
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
+
+    def _bad_certificate(self, error: ssl.SSLCertVerificationError) -> str:
+        if error.verify_code == EXPIRED:
+            return f"{self.at} has a certificate that has expired: its operator has to renew it"
+        if error.verify_code == NOT_YET_VALID:
+            return f"{self.at} has a certificate that is not valid yet: is the clock here right?"
+        if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
+            return (
+                f"{self.at} has a certificate for another host: set SBIC_BROKER to the name that "
+                f"the certificate is for ({error.verify_message.rstrip('.')})"
+            )
+        trusted = self.security.cafile or "those of this machine"
+        return (
+            f"{self.at} has a certificate of a CA that is not trusted here ({trusted}): set "
+            f"SBIC_SSL_CAFILE to the certificate of its CA ({error.verify_message})"
+        )
+
+    async def _no_common_protocol(self, error: Exception) -> str:
+        """The other side has closed the connection, or said what a client does not understand."""
+        protocol, speaks_tls = self.security.protocol, await self._speaks_tls()
+        if speaks_tls and not self.security.has_tls:
+            needed = "SASL_SSL" if self.security.has_sasl else "SSL or SASL_SSL"
+            return f"{self.at} speaks TLS only: set SBIC_SECURITY_PROTOCOL to {needed}"
+        if not speaks_tls and self.security.has_tls:
+            other = "SASL_PLAINTEXT" if self.security.has_sasl else "PLAINTEXT"
+            return (
+                f"{self.at} does not speak TLS, and SBIC_SECURITY_PROTOCOL is {protocol}: set "
+                f"SBIC_BROKER to its port for TLS (or, within a network that you trust, "
+                f"SBIC_SECURITY_PROTOCOL to {other})"
+            )
+        if speaks_tls and self.security.certfile is None:
+            return (
+                f"{self.at} wants a certificate of this client: set SBIC_SSL_CERTFILE and "
+                f"SBIC_SSL_KEYFILE"
+            )
+        if speaks_tls:
+            return f"{self.at} does not take the certificate in SBIC_SSL_CERTFILE"
+        return f"{self.at} closes the connection: is it Kafka? ({type(error).__name__})"
+
+    async def _speaks_tls(self) -> bool:
+        """Whether the server answers in TLS, with a certificate of whatever kind."""
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                context = ssl.create_default_context()
+                _, writer = await asyncio.open_connection(self.host, self.port, ssl=context)
+                writer.close()
+                await writer.wait_closed()
+        except ssl.SSLCertVerificationError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        return True
+
+    async def _sasl(self) -> list[str]:
+        """Say who this is, and ask for the brokers."""
+        security = self.security
+        try:
+            connection = await self._connect(client_options(self.settings))
+        except NoToken as error:
+            raise Denied(str(error)) from None
+        except UnsupportedSaslMechanismError:
+            takes = ", ".join(await self._mechanisms())
+            raise Denied(
+                f"{self.at} does not take {security.mechanism}: set SBIC_SASL_MECHANISM to one "
+                f"that it takes ({takes})"
+            ) from None
+        except IllegalSaslStateError:
+            other = "SSL" if security.has_tls else "PLAINTEXT"
+            raise Denied(
+                f"{self.at} wants no password: set SBIC_SECURITY_PROTOCOL to {other}, or "
+                f"SBIC_BROKER to its port for SASL"
+            ) from None
+        except (SaslAuthenticationFailed, KafkaConnectionError, TimeoutError):
+            # it has just answered: of who this is, some brokers say nothing more
+            raise Denied(self._wrong_password()) from None
+        except (ValueError, AssertionError, KeyError):  # so aiokafka's SCRAM ends
+            raise Denied(
+                f"{self.at} does not know the password of {security.username} itself: it is not "
+                f"the Kafka that it claims to be"
+            ) from None
+        return await self._ask(connection)
+
+    async def _connect(self, options: dict[str, Any]) -> AIOKafkaConnection:
+        del options["bootstrap_servers"]
+        milliseconds = STEP_SECONDS * 1000
+        return await create_conn(self.host, self.port, request_timeout_ms=milliseconds, **options)
+
+    async def _mechanisms(self) -> list[str]:
+        """The mechanisms of SASL that the server takes."""
+        security = self.security
+        options = client_options(self.settings) | {
+            "security_protocol": "SSL" if security.has_tls else "PLAINTEXT"
+        }
+        connection = await self._connect(options)
+        answer = await connection.send(SaslHandShakeRequest(security.mechanism))
+        await connection.close()
+        return list(answer.enabled_mechanisms)
+
+    def _wrong_password(self) -> str:
+        if self.security.mechanism == "OAUTHBEARER":
+            return f"{self.at} refuses the token of SBIC_SASL_TOKEN_FILE or _COMMAND"
+        return (
+            f"{self.at} refuses user {self.security.username} or the password "
+            f"({self.security.mechanism}): look at SBIC_SASL_USERNAME and SBIC_SASL_PASSWORD "
+            f"(or _FILE)"
+        )
+
+    async def _ask(self, connection: AIOKafkaConnection) -> list[str]:
+        """Send a first request: a listener that wants SASL closes the connection only then."""
+        try:
+            answer = await connection.send(MetadataRequest([]))
+            if not answer.brokers:  # aiokafka 0.14 goes on with a token that is refused
+                raise Denied(self._wrong_password())
+            return [f"{host}:{port}" for _, host, port, *_ in answer.brokers]
+        except KafkaConnectionError:
+            if self.security.has_sasl:
+                raise
+            other = "SASL_SSL" if self.security.has_tls else "SASL_PLAINTEXT"
+            raise Denied(
+                f"{self.at} wants a user and a password: set SBIC_SECURITY_PROTOCOL to {other}, "
+                f"and SBIC_SASL_MECHANISM, SBIC_SASL_USERNAME and SBIC_SASL_PASSWORD"
+            ) from None
+        finally:
+            await connection.close()

@@ -1,0 +1,1 @@
+"""Label Studio: what its webhooks and exports say, as labels. Pure: no Kafka, no web."""

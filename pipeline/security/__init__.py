@@ -1,0 +1,1 @@
+"""How to reach a Kafka that is behind TLS and a password: settings, secrets and certificates."""

@@ -1,0 +1,175 @@
+"""The settings of the connection: `SBIC_SECURITY_PROTOCOL`, `SBIC_SASL_*` and `SBIC_SSL_*`.
+
+They are environment variables only: a flag would show a secret in the process list. Each secret
+may also be in a file, named by the variable with `_FILE` at its end.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Self, cast, get_args
+
+from pipeline.security.errors import BadSecurity
+from pipeline.security.secret import Secret
+from pipeline.security.tls import tls_context
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+PROTOCOL = "SBIC_SECURITY_PROTOCOL"
+MECHANISM = "SBIC_SASL_MECHANISM"
+USERNAME = "SBIC_SASL_USERNAME"
+PASSWORD = "SBIC_SASL_PASSWORD"
+TOKEN_FILE = "SBIC_SASL_TOKEN_FILE"
+TOKEN_COMMAND = "SBIC_SASL_TOKEN_COMMAND"
+CAFILE = "SBIC_SSL_CAFILE"
+CERTFILE = "SBIC_SSL_CERTFILE"
+KEYFILE = "SBIC_SSL_KEYFILE"
+KEY_PASSWORD = "SBIC_SSL_KEY_PASSWORD"
+
+SECRETS = (PASSWORD, KEY_PASSWORD)
+OF_SASL = (MECHANISM, USERNAME, PASSWORD, TOKEN_FILE, TOKEN_COMMAND)
+OF_SSL = (CAFILE, CERTFILE, KEYFILE, KEY_PASSWORD)
+VARIABLES = (PROTOCOL, *OF_SASL, *OF_SSL, *(f"{name}_FILE" for name in SECRETS))
+"""Every variable of the connection."""
+
+
+@dataclass(frozen=True)
+class Security:
+    """How clients connect; by default without TLS and without a password.
+
+    >>> ann = {MECHANISM: "PLAIN", USERNAME: "ann", PASSWORD: "x"}
+    >>> Security.from_env({PROTOCOL: "SASL_SSL", **ann})
+    Security(protocol='SASL_SSL', mechanism='PLAIN', username='ann', password=***)
+    >>> Security.from_env({PASSWORD: "x"})
+    Traceback (most recent call last):
+    pipeline.security.errors.BadSecurity: SBIC_SASL_PASSWORD is for SASL: set \
+SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
+    """
+
+    protocol: Protocol = "PLAINTEXT"
+    mechanism: Mechanism | None = None
+    username: str | None = None
+    password: Secret | None = None
+    token_file: str | None = field(default=None, repr=False)
+    token_command: str | None = field(default=None, repr=False)
+    cafile: str | None = field(default=None, repr=False)
+    certfile: str | None = field(default=None, repr=False)
+    keyfile: str | None = field(default=None, repr=False)
+    key_password: Secret | None = field(default=None, repr=False)
+    given: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """What the environment says; `BadSecurity` if that cannot be."""
+        given = {name: environ[name] for name in VARIABLES if environ.get(name)}
+        secrets = {name: _secret(name, given) for name in SECRETS}
+        _check(given, {**given, **{name: "" for name, found in secrets.items() if found}})
+        security = cls(
+            protocol=cast(Protocol, given.get(PROTOCOL, "PLAINTEXT")),
+            mechanism=cast(Mechanism | None, given.get(MECHANISM)),
+            username=given.get(USERNAME),
+            password=secrets[PASSWORD],
+            token_file=given.get(TOKEN_FILE),
+            token_command=given.get(TOKEN_COMMAND),
+            cafile=given.get(CAFILE),
+            certfile=given.get(CERTFILE),
+            keyfile=given.get(KEYFILE),
+            key_password=secrets[KEY_PASSWORD],
+            given=given,
+        )
+        if security.has_tls:
+            _ = security.context  # its files are looked at before anything runs
+        return security
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients say who they are by SASL."""
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        """The TLS context of every client."""
+        return tls_context(self.cafile, self.certfile, self.keyfile, self.key_password)
+
+    def environment(self) -> dict[str, str]:
+        """The variables for a process that connects in the same way; those not given are empty.
+
+        Files stay files, so that a process that is started again reads what is in them then.
+        """
+        return {name: self.given.get(name, "") for name in VARIABLES}
+
+
+def _secret(name: str, given: Mapping[str, str]) -> Secret | None:
+    path = given.get(f"{name}_FILE")
+    if path is None:
+        return Secret(given[name]) if name in given else None
+    if name in given:
+        raise BadSecurity(f"{name} and {name}_FILE are both set: leave one of them out")
+    try:
+        text = Path(path).read_text().rstrip("\r\n")
+    except OSError as error:
+        raise BadSecurity(f"{name}_FILE: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadSecurity(f"{name}_FILE: {path} is not text in UTF-8") from None
+    if not text:
+        raise BadSecurity(f"{name}_FILE: {path} is empty")
+    return Secret(text)
+
+
+def _check(given: Mapping[str, str], present: Mapping[str, str]) -> None:
+    """Refuse what cannot be; `present` has the names of secrets from files as well."""
+    protocol = given.get(PROTOCOL, "PLAINTEXT")
+    _check_choice(PROTOCOL, protocol, get_args(Protocol))
+    if not protocol.startswith("SASL"):
+        _check_absent(present, OF_SASL, "for SASL", "SASL_SSL (or SASL_PLAINTEXT)")
+    if not protocol.endswith("SSL"):
+        _check_absent(present, OF_SSL, "for TLS", "SSL or SASL_SSL")
+    if protocol.startswith("SASL"):
+        _check_sasl(given, present)
+    if (CERTFILE in given) != (KEYFILE in given):
+        have, lacks = (CERTFILE, KEYFILE) if CERTFILE in given else (KEYFILE, CERTFILE)
+        raise BadSecurity(f"{have} needs {lacks}: a certificate and its key go together")
+    if KEY_PASSWORD in present and KEYFILE not in given:
+        raise BadSecurity(f"{KEY_PASSWORD} needs {KEYFILE}: it is the password of that key")
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        has = f", not {value!r}" if value else ""
+        raise BadSecurity(f"{name} must be one of {', '.join(choices)}{has}")
+
+
+def _check_absent(
+    present: Mapping[str, str], names: tuple[str, ...], purpose: str, protocols: str
+) -> None:
+    for name in names:
+        if name in present:
+            raise BadSecurity(
+                f"{name} is {purpose}: set {PROTOCOL} to {protocols}, or leave it out"
+            )
+
+
+def _check_sasl(given: Mapping[str, str], present: Mapping[str, str]) -> None:
+    mechanism = given.get(MECHANISM)
+    _check_choice(MECHANISM, mechanism, get_args(Mechanism))
+    tokens = [name for name in (TOKEN_FILE, TOKEN_COMMAND) if name in given]
+    if mechanism == "OAUTHBEARER":
+        if len(tokens) != 1:
+            raise BadSecurity(f"OAUTHBEARER needs {TOKEN_FILE} or {TOKEN_COMMAND}, one of them")
+        needless, needed = [name for name in (USERNAME, PASSWORD) if name in present], []
+    else:
+        needless, needed = tokens, [name for name in (USERNAME, PASSWORD) if name not in present]
+    if needless:
+        raise BadSecurity(f"{needless[0]} is not for {mechanism}: leave it out")
+    if needed:
+        as_file = f" (or {PASSWORD}_FILE)" if needed[0] == PASSWORD else ""
+        raise BadSecurity(f"{mechanism} needs {needed[0]}{as_file}")

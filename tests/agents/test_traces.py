@@ -1,0 +1,142 @@
+"""The trace of a label is found again on its posterior, and in spans for whoever collects them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import numpy as np
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from pipeline.agents.traces import MOST_PENDING, MOST_WITH_VOTES, Traces
+from pipeline.batched.producer import Row
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.classes import SIGNS, SKIP
+from pipeline.inference.engine.engine import Engine
+from pipeline.records.labels import encode_label
+from pipeline.records.traces import traced_tasks
+from pipeline.stages.crowd import Crowd
+from pipeline.stages.rows import Rows
+from tests.agents.kafka import project, until
+from tests.agents.test_publisher import record
+from tests.instances import instance
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+SAMPLED = f"00-{TRACE}-{PARENT}-01".encode()
+NOT_SAMPLED = f"00-{TRACE[::-1]}-{PARENT}-00".encode()
+
+
+class Collector:
+    """Takes what OpenTelemetry's exporters send, by OTLP over HTTP."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.address = ""
+
+    async def take(self, request: web.Request) -> web.Response:
+        sent = ExportTraceServiceRequest.FromString(await request.read())
+        for resource in sent.resource_spans:
+            for scope in resource.scope_spans:
+                self.spans += scope.spans
+        return web.Response()
+
+
+@asynccontextmanager
+async def collector() -> AsyncIterator[Collector]:
+    made, app = Collector(), web.Application()
+    app.router.add_post("/v1/traces", made.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_trace_is_carried_to_the_posterior_and_exported_if_it_is_sampled(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker)
+    sent = {"t1": SAMPLED, "t2": NOT_SAMPLED, "t3": b"not a trace", "t4": None}
+    async with collector() as collecting:
+        environment = {"SBIC_OTEL": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": collecting.address}
+        environment["OTEL_BSP_SCHEDULE_DELAY"] = "3600000"  # it is sent when the instance stops
+        with instance(broker.url, here.settings.prefix, **environment) as running:
+            async with here.producer() as producer:
+                for task, trace in sent.items():
+                    headers = [("traceparent", trace)] if trace else []
+                    value = encode_label(task, "ann", 1)
+                    await producer.send(here.topics.labels.name, value, key=b"ann", headers=headers)
+            await here.until_counted(len(sent))
+            assert await asyncio.to_thread(running.terminate) == 0, running.log()
+
+        async def is_collected() -> bool:
+            return bool(collecting.spans)
+
+        await until(is_collected)
+    found = {
+        one.key.decode(): dict(one.headers).get("traceparent")
+        for one in await here.read(here.topics.posteriors.name)
+    }
+    assert found == {"t1": SAMPLED, "t2": NOT_SAMPLED, "t3": None, "t4": None}
+    (span,) = collecting.spans
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+    assert span.name == "sbic.posterior"
+    assert 0 < span.end_time_unix_nano - span.start_time_unix_nano < 60e9
+
+
+def crowd_with(*own: int) -> Crowd:
+    crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=2)
+    for partition in own:
+        crowd.open_tasks(partition)
+    return crowd
+
+
+def take(traces: Traces, tasks: list[str], answers: list[int] | None = None) -> None:
+    """Take a traced label on each of these tasks."""
+    count = len(tasks)
+    columns = np.zeros(count, np.int64), np.array(answers or [1] * count)
+    offsets = np.arange(count)
+    rows = Rows(traces.crowd.number_tasks(tasks), *columns, offsets, np.zeros(count, np.int64))
+    records = [record(offset, b"") for offset in range(count)]
+    for one in records:
+        one.headers = [("traceparent", SAMPLED)]
+    traces.took(records, rows)
+
+
+def test_the_trace_of_a_label_on_a_task_elsewhere_goes_with_its_votes() -> None:
+    traces = Traces(crowd_with(0))
+    names = [f"t{i}" for i in range(2 * MOST_WITH_VOTES + 60)]
+    traces.crowd.number_tasks(names)
+    elsewhere = [names[i] for i in traces.crowd.tasks_of(1)]
+    assert len(elsewhere) > MOST_WITH_VOTES
+    take(traces, elsewhere)
+    assert not traces.pending
+    rows: list[Row] = [(None, b"votes", None, []), (None, b"more", None, [])]
+    spans = traces.mark_votes(1, rows)
+    assert [span.name for span in spans] == ["sbic.vote"] * MOST_WITH_VOTES
+    followed = list(traced_tasks(rows[1][3]))
+    assert [one.task for one in followed] == elsewhere[:MOST_WITH_VOTES]
+    assert {one.traceparent for one in followed} == {SAMPLED}
+    assert traces.mark_votes(1, rows) == []
+
+
+def test_a_skip_leaves_no_trace_and_a_posterior_carries_the_last_one() -> None:
+    traces = Traces(crowd_with(0, 1))
+    take(traces, ["t1", "t2"], [SKIP, 1])
+    traces.follow(1, NOT_SAMPLED)
+    rows: list[Row] = [(b"t1", b"", None, []), (b"t2", b"", None, [])]
+    (span,) = traces.mark_posteriors(np.array([0, 1]), rows)
+    assert span.traceparent == NOT_SAMPLED
+    assert [row[3] for row in rows] == [[], [("traceparent", NOT_SAMPLED)]]
+
+
+def test_traces_whose_posterior_never_comes_do_not_pile_up() -> None:
+    traces = Traces(crowd_with(0, 1))
+    for task in range(MOST_PENDING + 5):
+        traces.follow(task, SAMPLED)
+    assert len(traces.pending) == MOST_PENDING
+    assert 0 not in traces.pending

@@ -1,0 +1,84 @@
+"""A gateway that runs in this process, and a client of it that believes no answer unchecked."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from aiohttp import ClientSession
+from orjson import dumps, loads
+
+from pipeline.gateway.config import GatewayConfig
+from pipeline.gateway.server import serving
+from pipeline.project.given import Given
+from pipeline.settings import Settings
+from tests.gateway.contract import Contract
+
+TOKEN = "a-token-for-the-tests"
+
+
+class Answer(NamedTuple):
+    status: int
+    json: Any
+    headers: dict[str, str]
+
+
+class Client:
+    """Asks one gateway."""
+
+    def __init__(
+        self, url: str, http: ClientSession, projects: Sequence[Settings], contract: Contract
+    ) -> None:
+        self.contract = contract
+        self.url = url
+        self.http = http
+        self.projects = projects
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.ask("GET", path, None, headers)
+
+    async def post(self, path: str, record: object, **headers: str) -> Answer:
+        """Post what becomes JSON."""
+        return await self.post_bytes(path, dumps(record), "application/json", **headers)
+
+    async def post_bytes(self, path: str, body: bytes, kind: str, **headers: str) -> Answer:
+        return await self.ask("POST", path, body, {"Content-Type": kind, **headers})
+
+    async def ask(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> Answer:
+        async with self.http.request(
+            method, self.url + path, data=body and BytesIO(body), headers=headers
+        ) as found:
+            text = await found.read()
+            kind = found.content_type
+            body = loads(text) if kind == "application/json" else text
+            self.contract.check(method, path, found.status, kind, body)
+            return Answer(found.status, body, dict(found.headers))
+
+    async def until(
+        self, path: str, is_so: Callable[[Answer], bool], deadline: float = 60
+    ) -> Answer:
+        """Ask until the answer is so."""
+        last = time.monotonic() + deadline
+        while not is_so(answer := await self.get(path)):
+            assert time.monotonic() < last, answer
+            await asyncio.sleep(0.05)
+        return answer
+
+    async def until_ready(self) -> None:
+        await self.until("/readyz", lambda answer: answer.status == 200)
+
+
+@asynccontextmanager
+async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncIterator[Client]:
+    """A gateway that serves these projects; it may not be ready yet."""
+    given = [Given({"broker": each.broker, "prefix": each.prefix}) for each in projects]
+    made = GatewayConfig(port=0, **config)
+    token = {"Authorization": f"Bearer {made.tokens[0]}"} if made.tokens else {}
+    async with serving(made, given) as url, ClientSession() as http:
+        async with http.get(f"{url}/openapi.json", headers=token) as document:
+            contract = Contract(await document.json())
+        yield Client(url, http, projects, contract)

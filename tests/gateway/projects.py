@@ -1,0 +1,16 @@
+"""Projects for a gateway to serve."""
+
+from typing import Any
+from uuid import uuid4
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.project.given import Given
+from pipeline.project.opening import open_project
+from pipeline.settings import Settings
+
+
+async def new_project(broker: EmbeddedBroker, **settings: Any) -> Settings:
+    """A project of its own with its topics, and nothing on them."""
+    prefix = f"gateway-{uuid4().hex[:8]}"
+    made = Settings(broker=broker.url, prefix=prefix, partitions=3, **settings)
+    return (await open_project(Given.of(made))).settings

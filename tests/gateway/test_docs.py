@@ -1,0 +1,71 @@
+"""What docs/gateway.md shows with curl, run as it stands, does that."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from orjson import loads
+
+from pipeline.cli.gateway import command
+from tests.gateway.client import Client
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "gateway.md"
+HERE = "http://127.0.0.1:8080"
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+
+
+def examples() -> list[str]:
+    """The indented blocks of the section that shows how to try it."""
+    section = DOCS.read_text().split("## Try it\n")[1].split("\n## ")[0]
+    return re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
+
+
+def run(lines: str, client: Client, ending: str) -> list[Any]:
+    """What the lines print, for the address of a test and tasks of its own."""
+    assert HERE in lines
+    moved = re.sub(r"\bt(\d)\b", rf"t\g<1>{ending}", lines.replace(HERE, client.url))
+    spaced = moved.replace("curl -sS", r"curl -sS -w '\n'")
+    done = subprocess.run(["sh", "-e", "-c", spaced], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [loads(line) for line in done.stdout.splitlines()]
+
+
+@needs_curl
+async def test_the_examples_do_what_the_page_says(gateway: Client) -> None:
+    ending = uuid4().hex
+    one, several, known, asked = examples()
+    (answer,) = await asyncio.to_thread(run, one, gateway, ending)
+    assert len(answer["labels"]) == 1
+    both = await asyncio.to_thread(run, several, gateway, ending)
+    assert [len(answer["labels"]) for answer in both] == [2, 2]
+    await gateway.until(
+        f"/tasks/t1{ending}", lambda answer: answer.status == 200 and answer.json["labels"] == 3
+    )
+    task, page = await asyncio.to_thread(run, known, gateway, ending)
+    assert {answer["worker"] for answer in task["answers"]} == {"ann", "bob", "eve"}
+    assert 1 <= len(page["tasks"]) <= 2
+    (given,) = await asyncio.to_thread(run, asked, gateway, ending)
+    assert given["assignments"] or given["reason"]
+
+
+def test_the_table_of_settings_has_every_one() -> None:
+    rows = re.findall(r"^\| `(SBIC_GATEWAY_\w+)`.*\| `(--\w+)` \|", DOCS.read_text(), re.MULTILINE)
+    options = {
+        (option.envvar, option.opts[0])
+        for option in command.params
+        if str(getattr(option, "envvar", "")).startswith("SBIC_GATEWAY_")
+    }
+    assert set(rows) == options
+
+
+async def test_the_error_that_it_shows_is_the_one_that_comes(gateway: Client) -> None:
+    shown = re.search(r"none is sent\.\n\n```json\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert shown
+    label = {"task": "t1", "worker": "ann", "label": 1}
+    answer = await gateway.post("/labels", [label, {**label, "label": 2}])
+    assert answer.json == loads(shown[1])

@@ -1,0 +1,153 @@
+"""What can be asked for agrees with the topics, page by page."""
+
+import asyncio
+from urllib.parse import quote
+from uuid import uuid4
+
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+from orjson import loads
+
+from tests.agents.kafka import Project, until
+from tests.gateway.client import Answer, Client
+from tests.test_schemas import schema
+
+HOSTILE = "<script>alert(1)</script>/../\"'\\ ü?#%2F"
+
+
+async def give(gateway: Client, tasks: int, workers: int, project: str, said: object) -> list[str]:
+    """Labels of new workers on new tasks; their posteriors are read on return."""
+    names = [f"t-{uuid4().hex}" for _ in range(tasks)]
+    crowd = [f"w-{uuid4().hex}" for _ in range(workers)]
+    labels = [{"task": t, "worker": w, "label": said} for t in names for w in crowd]
+    assert (await gateway.post(f"/labels?project={project}", labels)).status == 200
+
+    def is_counted(answer: Answer) -> bool:
+        return answer.status == 200 and answer.json["labels"] == workers
+
+    for name in names:
+        await gateway.until(f"/tasks/{name}?project={project}", is_counted)
+    return names
+
+
+async def pages(gateway: Client, path: str, field: str, name: str) -> list[str]:
+    """The ids on all pages."""
+    found: list[str] = []
+    after = ""
+    while True:
+        answer = await gateway.get(f"{path}&limit=7{after}")
+        assert answer.status == 200, answer.json
+        found += [each[name] for each in answer.json[field]]
+        if answer.json["next"] is None:
+            return found
+        after = f"&after={quote(answer.json['next'])}"
+
+
+async def test_pages_have_every_task_once_in_order(gateway: Client) -> None:
+    project = gateway.projects[1].prefix
+    await give(gateway, 20, 2, project, "cat")
+    known = await Project(gateway.projects[1]).posteriors()
+    path = f"/tasks?project={project}&order="
+    for order in ("recent", "confidence", "disputed"):
+
+        async def is_whole(order: str = order) -> bool:  # an order is half a second old
+            found = await pages(gateway, f"{path}{order}", "tasks", "task")
+            return sorted(found) == sorted(known)
+
+        await until(is_whole)
+    sure = (await gateway.get(f"{path}confidence&limit=100")).json["tasks"]
+    confidences = [task["confidence"] for task in sure]
+    assert confidences == sorted(confidences, reverse=True)
+
+
+async def test_workers_come_by_their_intervals(gateway: Client) -> None:
+    project = gateway.projects[1].prefix
+    await give(gateway, 3, 9, project, "dog")
+    known = await Project(gateway.projects[1]).read(f"{project}.workers")
+    names = sorted({loads(record.value)["worker"] for record in known})
+    path = f"/workers?project={project}&order="
+    for order in ("best", "worst", "labels"):
+
+        async def is_whole(order: str = order) -> bool:
+            found = await pages(gateway, f"{path}{order}", "workers", "worker")
+            return sorted(found) == names
+
+        await until(is_whole)
+    best = (await gateway.get(f"{path}best")).json["workers"]
+    lows = [worker["interval"][0] for worker in best]
+    assert lows == sorted(lows, reverse=True)
+    one = await gateway.get(f"/workers/{best[0]['worker']}?project={project}")
+    assert one.json["worker"] == best[0]["worker"]
+
+
+async def test_the_status_agrees_with_the_topics(gateway: Client) -> None:
+    project = gateway.projects[1].prefix
+    await give(gateway, 2, 3, project, "bird")
+    posteriors = await Project(gateway.projects[1]).posteriors()
+    counted = sum(posterior["labels"] for posterior in posteriors.values())
+    path = f"/status?project={project}"
+    answer = await gateway.until(path, lambda answer: answer.json["labels"]["counted"] == counted)
+    Draft202012Validator(schema("status")).validate(answer.json)
+    assert answer.json["tasks"]["known"] == len(posteriors)
+    bins = (await gateway.get(f"/confidence?project={project}")).json
+    assert sum(bins["bins"]) == sum(posterior["labels"] > 0 for posterior in posteriors.values())
+    assert bins["latency"]["median_ms"] > 0
+    path = f"/history?project={project}"
+    points = (await gateway.until(path, lambda answer: bool(answer.json["points"]))).json["points"]
+    assert points[-1]["labels"] == counted
+
+
+async def test_hostile_ids_come_back_as_they_are(gateway: Client) -> None:
+    label = {"task": HOSTILE, "worker": HOSTILE, "label": 1}
+    assert (await gateway.post("/labels", label)).status == 200
+    path = f"/tasks/{quote(HOSTILE, safe='')}"
+    found = await gateway.until(path, lambda answer: answer.status == 200)
+    assert found.json["task"] == HOSTILE
+    assert found.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_what_is_not_there_is_404_and_what_is_not_understood_400(gateway: Client) -> None:
+    assert (await gateway.get("/tasks/nobody-knows-it")).status == 404
+    assert (await gateway.get("/workers/nobody-knows-them")).status == 404
+    assert (await gateway.get("/status?project=none")).status == 404
+    assert (await gateway.get("/nothing")).status == 404
+    assert (await gateway.ask("DELETE", "/tasks/t1", None, {})).status == 405
+    for query in ("order=x", "limit=0", "limit=101", "limit=x", "after=x", "after=1", "limit=²"):
+        assert (await gateway.get(f"/tasks?{query}")).status == 400, query
+
+
+async def test_events_tell_the_status_and_what_has_changed(gateway: Client) -> None:
+    settings = gateway.projects[0]
+    task = f"t-{uuid4().hex}"
+    async with gateway.http.get(f"{gateway.url}/events") as stream, asyncio.timeout(30):
+        assert stream.content_type == "text/event-stream"
+        await gateway.post("/labels", {"task": task, "worker": "ann", "label": 1})
+        seen: dict[str, object] = {}
+        changed: set[str] = set()
+        async for line in stream.content:
+            if line.startswith(b"event: "):
+                event = line[7:].strip().decode()
+            if line.startswith(b"data: "):
+                seen[event] = loads(line[6:])
+                if event == "posteriors":
+                    posteriors = loads(line[6:])
+                    assert len(posteriors) <= 20
+                    changed |= {posterior["task"] for posterior in posteriors}
+            if task in changed and "status" in seen:
+                break
+    assert seen["status"]["project"] == settings.prefix  # type: ignore[index]
+
+
+async def test_the_description_is_valid_and_names_every_route(gateway: Client) -> None:
+    document = (await gateway.get("/openapi.json")).json
+    validate(document)
+    assert {"/labels", "/next", "/tasks/{task}", "/events", "/openapi.json"} <= set(
+        document["paths"]
+    )
+
+
+async def test_metrics_count_requests_by_route_and_never_name_an_id(gateway: Client) -> None:
+    await gateway.get("/tasks/secret-id")
+    text = (await gateway.get("/metrics")).json.decode()
+    assert 'sbic_gateway_requests_total{route="/tasks/{task}",status="404"}' in text
+    assert "secret-id" not in text

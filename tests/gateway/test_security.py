@@ -1,0 +1,184 @@
+"""Who may ask: no Kafka is needed to be refused."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+from pipeline.broker.ports import free_port
+from pipeline.gateway.config import GatewayConfig
+from pipeline.gateway.errors import CannotStart
+from pipeline.settings import Settings
+from tests.gateway.client import Client, running_gateway
+
+OLD, NEW = "the-token-of-yesterday", "the-token-of-tomorrow"
+PARTNER = "https://label.example.org"
+NO_KAFKA = Settings(broker="kafka://127.0.0.1:1")
+
+
+@pytest_asyncio.fixture(scope="session")
+async def open_one() -> AsyncIterator[Client]:
+    """A gateway without a token."""
+    async with running_gateway([NO_KAFKA], origins=(PARTNER,)) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="session")
+async def closed_one() -> AsyncIterator[Client]:
+    """A gateway with two tokens."""
+    async with running_gateway([NO_KAFKA], tokens=(OLD, NEW), connections=20) as client:
+        yield client
+
+
+@pytest.mark.parametrize("token", [OLD, NEW])
+async def test_each_token_opens(closed_one: Client, token: str) -> None:
+    answer = await closed_one.get("/projects", Authorization=f"Bearer {token}")
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "Bearer", "Bearer ", f"Basic {OLD}", f"Bearer {OLD}x", f"Bearer {OLD[:-1]}", "Bearer ü"],
+)
+@pytest.mark.parametrize("path", ["/projects", "/metrics", "/status", "/openapi.json", "/nothing"])
+async def test_nothing_else_opens(closed_one: Client, given: str, path: str) -> None:
+    answer = await closed_one.get(path, Authorization=given)
+    assert answer.status == (404 if path == "/nothing" else 401)
+    assert path == "/nothing" or answer.headers["WWW-Authenticate"] == 'Bearer realm="sbic"'
+    assert OLD not in str(answer)
+
+
+async def test_the_page_and_supervisors_need_no_token(closed_one: Client) -> None:
+    assert (await closed_one.get("/")).status == 200
+    assert (await closed_one.get("/healthz")).status == 200
+    assert (await closed_one.get("/readyz")).status == 503
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[", "10.0.0.1:8080"])
+async def test_a_name_that_leads_here_is_not_ours(open_one: Client, host: str) -> None:
+    assert (await open_one.get("/projects", Host=host)).status == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:99", "127.0.0.1", "[::1]:8080"])
+async def test_the_names_of_the_loopback_are_ours(open_one: Client, host: str) -> None:
+    assert (await open_one.get("/projects", Host=host)).status == 200
+
+
+async def test_pages_of_other_origins_may_not_ask(open_one: Client) -> None:
+    label = {"task": "t1", "worker": "ann", "label": 1}
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
+        assert (await open_one.post("/labels", label, Origin=origin)).status == 403
+        answer = await open_one.get("/projects", Origin=origin)
+        assert answer.status == 403
+        assert "Access-Control-Allow-Origin" not in answer.headers
+    assert (await open_one.get("/projects", Origin=open_one.url)).status == 200
+
+
+async def test_a_page_of_an_origin_that_is_named_may(open_one: Client) -> None:
+    asked = {"Origin": PARTNER, "Access-Control-Request-Method": "POST"}
+    answer = await open_one.ask("OPTIONS", "/labels", None, asked)
+    assert answer.status == 204
+    assert answer.headers["Access-Control-Allow-Origin"] == PARTNER
+    answer = await open_one.get("/projects", Origin=PARTNER)
+    assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, PARTNER)
+    asked["Origin"] = "https://evil.example"
+    answer = await open_one.ask("OPTIONS", "/labels", None, asked)
+    assert (answer.status, "Access-Control-Allow-Origin" in answer.headers) == (403, False)
+
+
+async def test_every_answer_has_the_headers_that_protect_a_browser(open_one: Client) -> None:
+    for path in ("/", "/projects", "/nothing"):
+        headers = (await open_one.get(path)).headers
+        assert "default-src 'self'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+
+
+async def test_too_many_requests_of_a_token_are_told_to_wait() -> None:
+    async with running_gateway([NO_KAFKA], tokens=(OLD, NEW), rate=3.0) as client:
+        old, new = (f"Bearer {token}" for token in (OLD, NEW))
+        statuses = [(await client.get("/projects", Authorization=old)).status for _ in range(9)]
+        assert 429 in statuses
+        answer = await client.get("/projects", Authorization=old)
+        assert int(answer.headers.get("Retry-After", "1")) >= 1
+        assert (await client.get("/projects", Authorization=new)).status == 200
+
+
+async def test_connections_beyond_the_limit_are_closed_and_others_served(
+    closed_one: Client,
+) -> None:
+    address = urlsplit(closed_one.url)
+    idle = []
+    for _ in range(40):
+        idle.append(await asyncio.open_connection(address.hostname, address.port))
+    ended = 0
+    for reader, _ in idle:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.02):
+                with suppress(ConnectionResetError):
+                    assert await reader.read(1) == b""
+                ended += 1
+    assert 20 <= ended < 40
+    for _, writer in idle:
+        writer.close()
+        with suppress(ConnectionResetError):
+            await writer.wait_closed()
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(OSError):
+                if (await closed_one.get("/healthz")).status == 200:
+                    break
+            await asyncio.sleep(0.05)
+
+
+async def test_headers_without_an_end_are_cut(open_one: Client) -> None:
+    address = urlsplit(open_one.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(b"GET /projects HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    writer.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])
+def test_off_the_loopback_there_must_be_a_token(host: str) -> None:
+    with pytest.raises(CannotStart, match="SBIC_GATEWAY_TOKEN"):
+        GatewayConfig(host=host)
+    assert GatewayConfig(host=host, tokens=(OLD,)).tokens == (OLD,)
+
+
+def test_a_short_token_is_refused_without_telling_it() -> None:
+    with pytest.raises(CannotStart) as refused:
+        GatewayConfig(tokens=("hunter2",))
+    assert "hunter2" not in str(refused.value)
+
+
+def run(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", "gateway", *arguments],
+        env=inherited | env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
+    ended = run("--host", "0.0.0.0", "--port", str(free_port()))
+    assert ended.returncode == 1
+    assert len(ended.stderr.splitlines()) == 1
+    assert "SBIC_GATEWAY_TOKEN" in ended.stderr
+    ended = run(SBIC_GATEWAY_TOKEN_FILE=str(tmp_path / "none"))
+    assert ended.returncode == 2
+    assert "SBIC_GATEWAY_TOKEN_FILE" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,141 @@
+"""What a gateway knows, fed with records: no Kafka is needed for that."""
+
+import asyncio
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from orjson import dumps, loads
+
+from pipeline.gateway.lane import Delivery, Lane, Place, Producer, Row
+from pipeline.gateway.view.ranking import LiveRanking
+from pipeline.gateway.view.tasks import TaskView
+from pipeline.records.posteriors import encode_posterior, posterior_of
+from pipeline.status.tasks import TaskTally
+
+
+@dataclass
+class Record:
+    key: bytes
+    value: bytes | None
+    timestamp: int = 0
+
+
+def record(task: str, log_odds: float, labels: int = 3, at: int = 0) -> Record:
+    posterior = posterior_of(task, log_odds, labels, {"0": at}, at)
+    return Record(task.encode(), encode_posterior(posterior), at)
+
+
+async def names(view: TaskView, order: str) -> list[str]:
+    page = await view.orders[order].page(None, 10)
+    return [loads(value)["task"] for value in view.values(page.numbers)]
+
+
+async def test_each_order_has_its_tasks_first() -> None:
+    view = TaskView(TaskTally())
+    view.take([record("sure", 5.0, at=1), record("open", 0.1, at=3), record("new", 0.0, 1, at=2)])
+    assert await names(view, "disputed") == ["open", "sure"]
+    assert await names(view, "recent") == ["open", "new", "sure"]
+    assert await names(view, "confidence") == ["sure", "open", "new"]
+
+
+async def test_a_task_that_is_gone_is_on_no_page_and_unknown() -> None:
+    view = TaskView(TaskTally())
+    view.take([record("t1", 1.0), record("t2", 1.0)])
+    view.take([Record(b"t1", None)])
+    assert view.get("t1") is None
+    assert await names(view, "disputed") == ["t2"]
+    assert len(view.tally) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"probability": None},
+        {"probability": 7.5},
+        {"prediction": [[]]},
+        {"updated_at": (1 << 64) - 1},
+        {"labels": -1},
+        {"labels": 1 << 62},
+        {"status": "lost"},
+        {"task": ""},
+    ],
+    ids=str,
+)
+def test_a_forged_posterior_changes_nothing(changes: dict[str, object]) -> None:
+    view = TaskView(TaskTally())
+    good = posterior_of("t1", 1.0, 3, {}, 0)
+    view.take([Record(b"x", dumps({**good, **changes})), record("t2", 1.0)])
+    assert len(view.tally) == 1
+    assert view.get("t2") is not None
+
+
+def test_a_posterior_over_several_lines_cannot_end_an_event() -> None:
+    view = TaskView(TaskTally())
+    forged = encode_posterior(posterior_of("t1", 1.0, 3, {}, 0))
+    view.take([Record(b"t1", forged.replace(b",", b",\n\n"))])
+    view.take([Record(b"t2", forged.replace(b"t1", b"t2").replace(b",", b",\r"))])
+    values = view.changes.since(0).values
+    assert len(values) == 2
+    assert not any(b"\n" in value or b"\r" in value for value in values)
+
+
+async def test_those_who_ask_at_once_wait_for_one_sort() -> None:
+    sorts = 0
+
+    def columns() -> tuple[np.ndarray, np.ndarray]:
+        nonlocal sorts
+        sorts += 1
+        return np.arange(3), np.array([0.3, 0.1, 0.2])
+
+    ranking = LiveRanking(columns)
+    pages = await asyncio.gather(*(ranking.page(None, 2) for _ in range(20)))
+    assert {tuple(page.numbers) for page in pages} == {(1, 2)}
+    assert sorts == 1
+
+
+class Kafka:
+    """Takes batches of at most three rows, one at a time."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[bytes]] = []
+        self.rows: list[bytes] = []
+
+    def create_batch(self) -> "Kafka":
+        self.rows = []
+        return self
+
+    def append(self, key: bytes, value: bytes, timestamp: None) -> object | None:
+        if len(self.rows) == 3:
+            return None
+        self.rows.append(value)
+        return self
+
+    def close(self) -> None:
+        self.batches.append(self.rows)
+
+    async def send(self, _batch: object) -> "asyncio.Future[object]":
+        acknowledged = asyncio.get_running_loop().create_future()
+        offset = sum(map(len, self.batches[:-1]))
+        acknowledged.set_result(type("Metadata", (), {"offset": offset}))
+        return acknowledged
+
+
+async def test_rows_of_many_go_together_and_each_learns_its_place() -> None:
+    kafka = Kafka()
+    errors: list[str] = []
+    lane = Lane(5, Producer(kafka.create_batch, kafka.send), errors.append)
+    deliveries = [Delivery(1) for _ in range(7)]
+    deliveries[3].is_given_up = True
+    for number, delivery in enumerate(deliveries):
+        lane.put(Row(b"k", b"%d" % number), delivery, 0)
+    for number, delivery in enumerate(deliveries):
+        if number != 3:
+            assert await delivery.done is None
+    assert kafka.batches == [[b"0", b"1", b"2"], [b"4", b"5", b"6"]]
+    assert [delivery.places[0] for delivery in deliveries] == [
+        *(Place(5, offset) for offset in (0, 1, 2)),
+        None,
+        *(Place(5, offset) for offset in (3, 4, 5)),
+    ]
+    assert not errors

@@ -1,0 +1,21 @@
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.broker.embedded import EmbeddedBroker
+from tests.page.browser import Browser, chromium
+from tests.page.show import Show, running_show
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests; each opens the page anew."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def show(browser: Browser, broker: EmbeddedBroker) -> Iterator[Show]:
+    """One pipeline for all tests, with a gateway; none where there is no browser."""
+    with running_show(broker) as running:
+        yield running

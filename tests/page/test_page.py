@@ -1,0 +1,273 @@
+"""The page in a real browser, on a pipeline that runs."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
+
+from tests.page.browser import Browser
+from tests.page.crowd import HOSTILE, TASKS, WORKERS
+from tests.page.show import BUDGET, CLASSES, Show
+
+ROWS = 10  # that the page asks for at a time
+
+NAMES = "return [...document.querySelectorAll(`${arguments[0]} bdi.id`)].map((each) => each.title)"
+CHOOSE = """
+[...document.querySelectorAll(`${arguments[0]} button`)]
+  .find((each) => each.dataset.key === arguments[1]).click()"""
+WHILE_KAFKA_IS_AWAY = """
+const answer = arguments[0];
+const state = () => document.querySelector("#connection").textContent;
+import("./freshness.js").then(({ Freshness }) => {
+  let now = 0;
+  const freshness = new Freshness(() => now);
+  freshness.news(1);
+  now = 11000;
+  freshness.news(1);
+  const stale = state();
+  freshness.news(2);
+  answer([stale, state()]);
+});"""  # a status of the same moment again and again, with a clock of its own
+WIDER = """
+const wide = (each) => each.getBoundingClientRect().right > innerWidth + 0.5;
+const isCut = (each) => each.closest(".unseen, td, th, .id, .skip");
+return [...document.querySelectorAll("main *, header *, dialog[open] *")]
+  .filter((each) => wide(each) && !isCut(each)).map((each) => each.outerHTML.slice(0, 80))"""
+
+
+@pytest.fixture
+def page(browser: Browser, show: Show) -> Iterator[Browser]:
+    """The page, loaded, with the project whose classes have names; the console stays clean."""
+    opened(browser, show)
+    browser.complaints()
+    yield browser
+    assert browser.complaints() == []
+
+
+def opened(browser: Browser, show: Show, width: int = 1600, theme: str = "light") -> None:
+    browser.open(show.url, width, theme)
+    browser.wait(lambda: browser.text("#connection") == "Live" or asks_token(browser))
+    if asks_token(browser):
+        browser.find("#token").send_keys(show.token, Keys.ENTER)
+    browser.wait(lambda: browser.text("#connection") == "Live")
+    browser.wait(lambda: len(browser.texts("#tasks tbody tr")) == ROWS)
+    browser.wait(lambda: len(browser.texts("#workers tbody tr")) == ROWS)
+    browser.wait(lambda: browser.run("return document.querySelector('#confidence svg') !== null"))
+
+
+def asks_token(browser: Browser) -> bool:
+    return browser.find("#token").is_displayed()
+
+
+def number(text: str) -> float:
+    """The first number in a text."""
+    found = re.search(r"[\d,]+(\.\d+)?", text)
+    assert found, text
+    return float(found[0].replace(",", ""))
+
+
+def test_the_numbers_are_those_of_the_topics(page: Browser, show: Show) -> None:
+    page.wait(lambda: number(page.text("#labels")) == len(show.pets.labels))
+    page.wait(lambda: page.text("#settled") == "Settled")
+    posteriors, workers = show.pets.posteriors(), show.pets.workers()
+    labels = sum(posterior["labels"] for posterior in posteriors)
+    assert labels == len(show.pets.labels)
+    wrong = sum(1 - posterior["confidence"] for posterior in posteriors)
+    page.wait(lambda: number(page.text("#wrong")) == pytest.approx(wrong, abs=0.06))
+    assert number(page.text("#open")) == sum(each["status"] == "open" for each in posteriors)
+    closed = sum(each["status"] == "closed" for each in posteriors)
+    assert number(page.text("#closed")) == closed > 0
+    assert page.text("#reasons") == f": labels {closed}"
+    assert number(page.text("#budget-left")) == BUDGET - labels
+    assert page.text("#workers-known") == str(len(workers))
+    certain = sum(each["confidence"] >= 0.95 for each in posteriors)
+    assert number(page.text("#confidence-reading")) == certain
+    assert page.text("#letters-total") == "3"
+    blocked = [each for each in workers if each["accuracy"] < 0.68 and each["labels"] >= 10]
+    Select(page.find("#workers .order")).select_by_value("worst")
+    page.wait(lambda: len(page.texts("#workers tbody .chip")) == min(len(blocked), ROWS) > 0)
+    assert page.text("#instances tbody tr td.state") == "up to date"
+    least = sorted(each["confidence"] for each in posteriors if each["labels"] > 1)[:ROWS]
+    shown = [number(text) / 100 for text in page.texts("#tasks tbody td.sure")]
+    assert shown == pytest.approx(least, abs=0.0006)
+    by_name = {each["worker"]: each for each in workers}
+    rows = page.run(NAMES, "#workers tbody"), page.texts("#workers tbody tr")
+    for name, row in zip(*rows, strict=True):
+        assert f"{100 * by_name[name]['accuracy']:.1f} %" in row
+        assert row.split()[-1] == str(by_name[name]["labels"])
+
+
+def test_labels_that_come_in_are_seen_without_a_reload(page: Browser, show: Show) -> None:
+    page.wait(lambda: number(page.text("#labels")) == len(show.pets.labels))
+    before, workers = number(page.text("#labels")), int(page.text("#workers-known"))
+    points = page.run("return document.querySelector('#history-reading').textContent")
+    show.pets.send([("task-50", "late-comer", CLASSES[0]), ("task-51", "late-comer", CLASSES[1])])
+    page.wait(lambda: number(page.text("#labels")) == before + 2)
+    page.wait(lambda: int(page.text("#workers-known")) == workers + 1)
+    page.wait(lambda: page.text("#history-reading") != points)
+    page.wait(lambda: "ms" in page.text("#median") or " s" in page.text("#median"))
+
+
+def test_a_click_on_a_task_shows_its_labels_and_one_on_a_worker_what_is_known(
+    page: Browser, show: Show
+) -> None:
+    task = page.run("return document.querySelector('#tasks tbody bdi.id').title")
+    page.find("#tasks tbody tr td.says").click()
+    page.wait(lambda: "Labels that stand" in page.text("#details"))
+    assert page.run("return document.querySelector('#details-title').textContent") == task
+    given = {worker: label for each, worker, label in show.pets.labels if each == task}
+    workers = page.run(
+        "return [...document.querySelectorAll('.answers tbody th bdi')].map((e) => e.title)"
+    )
+    said = page.texts(".answers tbody td:nth-child(2)")
+    assert dict(zip(workers, said, strict=True)) == given
+    page.screenshot("task")
+    page.find(".answers tbody th button").click()
+    page.wait(lambda: "Last seen" in page.text("#details"))
+    assert page.run("return document.querySelector('#details-title').textContent") == workers[0]
+    page.find("#details .back").click()
+    page.wait(lambda: "Labels that stand" in page.text("#details"))
+    page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.find("#details").is_displayed())
+
+
+def test_hostile_names_do_nothing(page: Browser) -> None:
+    title, seen = page.driver.title, set()
+    for turn in range(1, -(-WORKERS // ROWS) + 1):
+        page.wait(lambda turn=turn: page.text("#workers .pager span") == f"Page {turn}")  # type: ignore[misc]
+        for name in set(page.run(NAMES, "#workers tbody")) & set(HOSTILE):
+            page.run(CHOOSE, "#workers tbody", name)
+            page.wait(lambda name=name: page.run(NAMES, "#details-title") == [name])  # type: ignore[misc]
+            page.wait(lambda: page.text("#details-body") != "Loading")
+            if name != "..":
+                page.wait(lambda: "Last seen" in page.text("#details-body"))
+            assert page.run(WIDER) == []
+            page.press(Keys.ESCAPE)
+            seen.add(name)
+        page.find("#workers .pager button:last-child").click()
+    assert seen == set(HOSTILE)
+    assert (
+        page.run("return document.querySelectorAll('main img, dialog img, body script').length")
+        == 0
+    )
+    assert page.driver.title == title
+    assert page.run(WIDER) == []
+
+
+def test_hostile_tasks_do_nothing_either(page: Browser) -> None:
+    Select(page.find("#tasks .order")).select_by_value("recent")
+    for turn in range(1, TASKS // ROWS + 1):
+        page.wait(lambda turn=turn: page.text("#tasks .pager span") == f"Page {turn}")  # type: ignore[misc]
+        assert page.run(WIDER) == []
+        page.find("#tasks .pager button:last-child").click()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1200, 1600])
+def test_it_is_legible_and_accessible_at_every_width_in_light_and_dark(
+    browser: Browser, show: Show, width: int, theme: str
+) -> None:
+    opened(browser, show, width, theme)
+    assert browser.overflow() <= 0
+    assert browser.run(WIDER) == []
+    assert browser.audit() == []
+    browser.screenshot(f"page-{width}-{theme}")
+    browser.find("#tasks tbody button").click()
+    browser.wait(lambda: "Labels that stand" in browser.text("#details"))
+    assert browser.audit() == []
+    assert browser.overflow() <= 0
+
+
+def test_the_audit_finds_what_is_wrong(page: Browser) -> None:
+    page.run("document.querySelector('#labels').style.color = '#999'")
+    page.run("document.querySelector('#tasks caption').remove()")
+    page.run("document.querySelector('main').append(document.createElement('select'))")
+    page.run("document.querySelector('main').append(document.createElement('img'))")
+    contrast, *others = page.audit()
+    assert contrast.startswith("contrast 2.8")
+    wanted = (
+        "no name: <select></select>",
+        "a table without a caption",
+        "a picture without words: <img>",
+    )
+    assert tuple(others) == wanted
+
+
+def test_everything_can_be_done_with_the_keyboard(page: Browser) -> None:
+    page.press(Keys.TAB)
+    assert page.run("return document.activeElement.className") == "skip"
+    page.tab_to("#project")
+    page.tab_to("#axis input")
+    page.press(Keys.ARROW_RIGHT)
+    page.wait(lambda: ":" in page.texts("#history .tick")[-1])
+    page.tab_to("#tasks tbody button")
+    task = page.run("return document.activeElement.dataset.key")
+    page.press(Keys.ENTER)
+    page.wait(lambda: page.run(NAMES, "#details-title") == [task])
+    page.wait(lambda: "Labels that stand" in page.text("#details"))
+    page.tab_to("#details .answers button")
+    page.press(Keys.ENTER)
+    page.wait(lambda: "Last seen" in page.text("#details"))
+    page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.find("#details").is_displayed())
+    assert page.run("return document.activeElement.dataset.key") == task, (
+        "the focus is where it was"
+    )
+    page.tab_to("#tasks .pager button:last-child")
+    page.press(Keys.ENTER)
+    page.wait(lambda: page.text("#tasks .pager span") == "Page 2")
+
+
+def test_another_project_can_be_chosen_and_has_classes_without_names(
+    page: Browser, show: Show
+) -> None:
+    signs = show.signs
+    options = page.texts("#project option")
+    assert options == [show.pets.prefix, signs.prefix]
+    Select(page.find("#project")).select_by_value(signs.prefix)
+    page.wait(lambda: number(page.text("#labels")) == len(signs.labels))
+    assert "−1, 1" in page.text("#facts")
+    page.wait(lambda: len(page.texts("#tasks tbody tr")) == ROWS)
+    assert set(page.texts("#tasks tbody td.says")) <= {"1", "−1", "tie"}
+    page.find("#tasks tbody button").click()
+    page.wait(lambda: len(page.texts("#details table:first-of-type tbody tr")) == 2)
+    page.driver.refresh()
+    page.wait(lambda: number(page.text("#labels")) == len(signs.labels))
+
+
+def test_a_token_is_asked_for_until_it_is_right(browser: Browser, show: Show) -> None:
+    opened(browser, show)
+    browser.run("sessionStorage.clear()")
+    browser.driver.refresh()
+    browser.wait(lambda: asks_token(browser))
+    assert browser.audit() == []
+    assert browser.text("#labels") == "–", "nothing is shown without"
+    browser.find("#token").send_keys("wrong", Keys.ENTER)
+    browser.wait(lambda: "Try another" in browser.text("#token-why"))
+    browser.find("#token").send_keys(show.token, Keys.ENTER)
+    browser.wait(lambda: browser.text("#connection") == "Live")
+    browser.driver.refresh()
+    browser.wait(lambda: browser.text("#connection") == "Live")
+    browser.complaints()  # the requests that were refused
+
+
+def test_figures_that_stay_as_they_were_are_not_called_live(page: Browser) -> None:
+    stale, fresh = page.driver.execute_async_script(WHILE_KAFKA_IS_AWAY)
+    assert stale.startswith("No news since ")
+    assert fresh == "Live"
+
+
+def test_a_restart_of_the_gateway_is_survived(browser: Browser, show: Show) -> None:
+    opened(browser, show)
+    labels = browser.text("#labels")
+    show.stop_gateway()
+    browser.wait(lambda: browser.text("#connection").startswith("Connection lost since "))
+    assert browser.text("#labels") == labels, "the last figures stay"
+    assert browser.audit() == []
+    browser.screenshot("lost")
+    show.start_gateway()
+    browser.wait(lambda: browser.text("#connection") == "Live")
+    assert not browser.find("#problem").is_displayed()
+    browser.complaints()  # the requests that nobody answered

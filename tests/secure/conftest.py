@@ -1,0 +1,45 @@
+"""One Kafka with TLS, passwords and ACLs for the whole run; each test has a project of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.broker.ports import HOST, free_port
+from pipeline.broker.secure import PROTOCOL, SecureFolder
+from pipeline.kafka.rights import ROLES
+from tests.secure.cluster import Cluster, Crew
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+SESSION_MS = 5000  # of connections that come with SCRAM-SHA-256
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Besides what `sbic broker --secure` has: other mechanisms, and a port for certificates."""
+    folder = SecureFolder(Path(tmp_path_factory.mktemp("secure")), ROLES)
+    port, controller, certificates = free_port(), free_port(), free_port()
+    listener = f"listener.name.{PROTOCOL.lower()}"
+    properties = {
+        "listeners": f"{PROTOCOL}://{HOST}:{port},CONTROLLER://{HOST}:{controller},"
+        f"CERTIFICATES://{HOST}:{certificates}",
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "listener.security.protocol.map": f"{PROTOCOL}:{PROTOCOL},CONTROLLER:SSL,CERTIFICATES:SSL",
+        "listener.name.certificates.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
+        f"{listener}.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        f"{listener}.plain.sasl.jaas.config": f'{PLAIN} required user_reader="plainly";',
+        f"{listener}.oauthbearer.sasl.jaas.config": f"{OAUTH} required;",
+        f"{listener}.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
+    }
+    with EmbeddedBroker(port, secure=folder, properties=properties) as broker:
+        yield Cluster(broker, folder, f"kafka://{HOST}:{certificates}")
+
+
+@pytest.fixture
+def crew(cluster: Cluster) -> Crew:
+    """Users for all roles of a project of its own, which is not created yet."""
+    return Crew(cluster)

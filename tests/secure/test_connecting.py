@@ -1,0 +1,180 @@
+"""Whatever keeps a client from connecting is said in one line, which says what to do."""
+
+import socket
+import ssl
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import trustme
+from orjson import dumps
+
+from pipeline.broker.embedded import EmbeddedBroker
+from tests.secure.cluster import SHA_256, Cluster, Crew, run_sbic
+
+PASSWORD = "SBIC_SASL_PASSWORD"
+
+
+def said(environment: dict[str, str]) -> str:
+    """What `sbic status` says, which must be one line."""
+    done = run_sbic(environment, "status")
+    assert done.exit_code == 1, done.output
+    (line,) = done.output.strip().splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {PASSWORD: "wrong", f"{PASSWORD}_FILE": ""},
+            "refuses user reader or the password (SCRAM-SHA-512): look at SBIC_SASL_USERNAME",
+        ),
+        ({"SBIC_SASL_USERNAME": "nobody"}, "refuses user nobody or the password"),
+        ({"SBIC_SSL_CAFILE": ""}, "of a CA that is not trusted here (those of this machine): set"),
+        (
+            {"SBIC_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SBIC_SSL_CAFILE": ""},
+            "speaks TLS only: set SBIC_SECURITY_PROTOCOL to SASL_SSL",
+        ),
+    ],
+    ids=["password", "user", "ca", "plaintext"],
+)
+def test_a_wrong_setting_is_named(cluster: Cluster, changes: dict[str, str], words: str) -> None:
+    assert words in said(cluster.environment("reader", **changes))
+
+
+def test_tls_and_passwords_are_asked_for(cluster: Cluster) -> None:
+    plain = {"SBIC_BROKER": cluster.broker.url}
+    assert "speaks TLS only" in said(plain)
+    tls = {"SBIC_SECURITY_PROTOCOL": "SSL", "SBIC_SSL_CAFILE": str(cluster.folder.cafile)}
+    assert "wants a user and a password" in said(plain | tls)
+    assert "wants a certificate of this client" in said({"SBIC_BROKER": cluster.certificates} | tls)
+
+
+def test_a_server_without_tls_or_passwords_is_named(
+    broker: EmbeddedBroker, cluster: Cluster
+) -> None:
+    here = {"SBIC_BROKER": broker.url}
+    assert "does not speak TLS" in said(cluster.environment("reader", **here))
+    sasl = {"SBIC_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SBIC_SSL_CAFILE": ""}
+    assert "wants no password" in said(cluster.environment("reader", **here, **sasl))
+
+
+@contextmanager
+def tls_server(certificate: trustme.LeafCert) -> Iterator[str]:
+    """A server that goes no further than TLS; its address."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    certificate.configure_cert(context)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                try:
+                    context.wrap_socket(connection, server_side=True).close()
+                except OSError:
+                    connection.close()
+
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"kafka://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("host", "days", "words"),
+    [
+        ("127.0.0.1", -1, "has a certificate that has expired"),
+        ("kafka.example.org", 1, "has a certificate for another host: set SBIC_BROKER to the name"),
+    ],
+    ids=["expired", "host"],
+)
+def test_a_bad_certificate_is_named(tmp_path: Path, host: str, days: int, words: str) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    until = datetime.now(UTC) + timedelta(days=days)
+    with tls_server(authority.issue_cert(host, not_after=until)) as address:
+        line = said(
+            {
+                "SBIC_BROKER": address,
+                "SBIC_SECURITY_PROTOCOL": "SSL",
+                "SBIC_SSL_CAFILE": str(tmp_path / "ca.pem"),
+            }
+        )
+    assert words in line
+
+
+def test_other_mechanisms_connect(crew: Crew, tmp_path: Path) -> None:
+    cluster = crew.cluster
+    crew.grant("operator", "reader")
+    assert crew.run("operator", "topics").exit_code == 0
+    by_plain = {"SBIC_SASL_MECHANISM": "PLAIN", PASSWORD: "plainly", f"{PASSWORD}_FILE": ""}
+    cluster.set_password("reader", "sha-256", SHA_256)
+    by_sha_256 = by_plain | {"SBIC_SASL_MECHANISM": "SCRAM-SHA-256", PASSWORD: "sha-256"}
+    for changes in (by_plain, by_sha_256):
+        done = run_sbic(crew.environment("reader", **changes), "status")
+        assert done.exit_code == 0, done.output
+    line = said(crew.environment("reader", **by_plain | {PASSWORD: "wrong"}))
+    assert "refuses user reader or the password (PLAIN)" in line
+
+
+def test_a_token_comes_from_a_file_or_a_command(crew: Crew, tmp_path: Path) -> None:
+    crew.grant("operator", "reader")
+    assert crew.run("operator", "topics").exit_code == 0
+    path = tmp_path / "token"
+    path.write_text(unsecured_token("reader") + "\n")
+    oauth = {
+        "SBIC_SASL_MECHANISM": "OAUTHBEARER",
+        "SBIC_SASL_USERNAME": "",
+        f"{PASSWORD}_FILE": "",
+    }
+    ways = {
+        "SBIC_SASL_TOKEN_FILE": str(path),
+        "SBIC_SASL_TOKEN_COMMAND": f"cat '{path}'",
+    }
+    for name, value in ways.items():
+        done = run_sbic(crew.environment("reader", **oauth, **{name: value}), "status")
+        assert done.exit_code == 0, done.output
+    command = "SBIC_SASL_TOKEN_COMMAND"
+    assert f"{command} ended with status 3" in said(
+        crew.environment("reader", **oauth, **{command: "sh -c 'exit 3'"})
+    )
+    path.write_text(unsecured_token("reader", seconds=-60))
+    file = {"SBIC_SASL_TOKEN_FILE": str(path)}
+    assert "refuses the token" in said(crew.environment("reader", **oauth, **file))
+    path.unlink()
+    assert "SBIC_SASL_TOKEN_FILE: cannot read" in said(crew.environment("reader", **oauth, **file))
+
+
+def unsecured_token(user: str, seconds: int = 600) -> str:
+    """A token that says of itself that nobody has signed it."""
+    now = int(datetime.now(UTC).timestamp())
+    claims = {"sub": user, "iat": now - 120, "exp": now + seconds}
+    parts = (dumps({"alg": "none"}), dumps(claims), b"")
+    return ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+
+
+def test_a_client_certificate_connects(cluster: Cluster, tmp_path: Path) -> None:
+    """One of another CA does not: that of the cluster has thrown away its key."""
+    authority = trustme.CA()
+    own = authority.issue_cert("client.example.org")
+    own.private_key_pem.write_to_path(tmp_path / "key.pem")
+    own.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    line = said(
+        {
+            "SBIC_BROKER": cluster.certificates,
+            "SBIC_SECURITY_PROTOCOL": "SSL",
+            "SBIC_SSL_CAFILE": str(cluster.folder.cafile),
+            "SBIC_SSL_CERTFILE": str(tmp_path / "cert.pem"),
+            "SBIC_SSL_KEYFILE": str(tmp_path / "key.pem"),
+        }
+    )
+    assert "does not take the certificate in SBIC_SSL_CERTFILE" in line

@@ -1,0 +1,125 @@
+"""Each role has exactly the rights that it needs: with them all works, without one it is named."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.agents.waiting import opened_when_ready
+from pipeline.kafka.errors import NotAllowed
+from pipeline.kafka.rights import FOR_READING, ROLES, Operation, Right
+from pipeline.project.given import Given
+from tests.instances import instance
+from tests.secure.cluster import Crew, wait_for
+
+LABELS = "".join(f"t{n % 10},w{n // 10},{1 if n % 3 else -1}\n" for n in range(50))
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> str:
+    path = tmp_path / "labels.csv"
+    path.write_text("task,worker,label\n" + LABELS)
+    return str(path)
+
+
+def test_the_whole_path_runs_with_the_rights_of_the_roles(
+    crew: Crew, labels: str, tmp_path: Path
+) -> None:
+    crew.grant(*ROLES)
+    refused = crew.run("pipeline", "project", "show")
+    assert refused.exit_code == 1
+    assert crew.run("operator", "topics").exit_code == 0
+    address, prefix = crew.cluster.broker.url, crew.prefix
+    with instance(address, prefix, **crew.environment("pipeline")) as running:
+        running.wait_ready()
+        tiny = ("--tasks", "4", "--workers", "4", "--labels-per-task", "2", "--out", str(tmp_path))
+        commands = [
+            ("gateway", "simulate", *tiny),
+            ("producer", "replay", labels),
+            ("operator", "replay", labels, "--wait"),
+            ("reader", "status"),
+            ("gateway", "status", "--json"),
+            ("reader", "export", "posteriors"),
+            ("reader", "export", "workers"),
+            ("reader", "export", "labels"),
+            ("operator", "tasks", "close", "t1"),
+            ("operator", "project", "set", "policy=uniform", "lease_seconds=90000"),
+            ("operator", "project", "recount"),
+            ("reader", "dead-letters", "show"),
+        ]
+        for role, *arguments in commands:
+            done = crew.run(role, *arguments)
+            assert done.exit_code == 0, f"{role}: {arguments}: {done.output}"
+        wait_for(lambda: running.get("/readyz")[0] == 200)
+    assert crew.run("operator", "project", "delete", "--yes").exit_code == 0
+
+
+def rights_of(role: str) -> list[Right]:
+    return [right for right in ROLES[role] if right.operation is not Operation.CREATE]
+
+
+def test_each_right_that_is_taken_away_is_named(crew: Crew, labels: str, tmp_path: Path) -> None:
+    crew.grant(*ROLES)
+    with crew.without("operator", Right(Operation.CREATE, "topic")):
+        refused = crew.run("operator", "topics")
+        assert refused.exit_code == 1
+        assert "user operator may not create it; an operator creates the project" in refused.output
+    assert crew.run("operator", "topics").exit_code == 0
+    simulate = ("simulate", "--tasks", "4", "--workers", "20", "--out", str(tmp_path))
+    commands: dict[str, tuple[str, ...]] = {
+        "producer": ("replay", labels),
+        "reader": ("status",),
+        "gateway": simulate,
+        "operator": ("project", "recount"),
+    }
+    for role, arguments in commands.items():
+        for right in rights_of(role):
+            if role == "gateway" and right in FOR_READING:
+                continue  # the reader's, by the same commands
+            exports = right == Right(Operation.READ, "topic", "labels")
+            with crew.without(role, right):
+                assert_named(crew, role, right, ("export", "labels") if exports else arguments)
+
+
+def assert_named(crew: Crew, role: str, right: Right, arguments: tuple[str, ...]) -> None:
+    """The command says in one line which right it needs, and ends with status 1."""
+    done = crew.run(role, *arguments)
+    line = done.output.strip().splitlines()[-1]
+    expected = re.escape(f"{right.operation.words} {right.resource} {right.target(crew.prefix)}")
+    assert done.exit_code == 1, (role, right, done.output)
+    assert re.search(f"user {role} may not .*{expected}", line), (role, right, done.output)
+    assert "kafka-acls.sh --add" in line
+
+
+async def test_an_instance_does_not_start_without_any_right_of_its_role(crew: Crew) -> None:
+    crew.grant("operator", "pipeline")
+    done = await asyncio.to_thread(crew.run, "operator", "topics")
+    assert done.exit_code == 0, done.output
+    given = Given.of(crew.settings("pipeline"))
+    await opened_when_ready(given)
+    for right in rights_of("pipeline"):
+        with crew.without("pipeline", right):
+            with pytest.raises(NotAllowed) as refused:
+                await opened_when_ready(given)
+            name = f"{right.operation.words} {right.resource} {right.target(crew.prefix)}"
+            assert f"user pipeline may not {name}" in str(refused.value)
+
+
+def test_an_instance_whose_right_is_taken_away_waits_until_it_is_back(
+    crew: Crew, labels: str
+) -> None:
+    crew.grant("operator", "pipeline", "producer", "reader")
+    assert crew.run("operator", "topics").exit_code == 0
+    address, prefix = crew.cluster.broker.url, crew.prefix
+    with instance(address, prefix, **crew.environment("pipeline")) as running:
+        running.wait_ready()
+        for right in (Right(Operation.WRITE, "topic", "votes"), Right(Operation.READ, "group")):
+            with crew.without("pipeline", right):
+                assert crew.run("producer", "replay", labels).exit_code == 0
+                words = f"may not {right.operation.words} {right.resource} {right.target(prefix)}"
+                wait_for(lambda words=words: words in running.log())  # type: ignore[misc]
+                wait_for(lambda words=words: words in running.get("/readyz")[1])  # type: ignore[misc]
+            wait_for(lambda: running.get("/readyz")[0] == 200)
+        wait_for(lambda: crew.labels_by_task() == {f"t{n}": 5 for n in range(10)})
+        assert running.terminate() == 0
