@@ -195,10 +195,11 @@ class Publisher:
         """Keep back posteriors and workers while another instance may have taken the place.
 
         Readers take the last record: one that was stalled would overwrite what is newer. What it
-        still owns when it is a member again is published then.
+        still owns when it is a member again is published then, though no label comes any more.
         """
         if not self.is_overdue():
             return
+        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.conveyor.load)
         for partition in range(self.crowd.partitions):
             posteriors = outbox.pop((self.topics.posteriors.name, partition), [])
             self.metrics.withheld.labels("posteriors").inc(len(posteriors))

@@ -6,7 +6,9 @@ from pipeline.records.answers import Answers
 from pipeline.stages.lately import Lately
 from pipeline.stages.offsets import CountedOffsets
 
-LATELY_NS = 5_000_000_000  # in which a crash can have kept a worker's record from its topic
+# In which a crash can have kept a worker's record from its topic: those go out up to 10 s after the
+# answers, and the broker may be away for a while before that.
+LATELY_NS = 30_000_000_000
 LAST_GROUPS = 2  # votes go out together with the answers of the next group
 MARKS = 50_000  # of forwarded labels: more than come until those of a crash are forwarded again
 

@@ -1,5 +1,7 @@
 """What a crash between two requests to Kafka leaves behind: what goes out in which step."""
 
+import asyncio
+
 import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
@@ -107,6 +109,9 @@ async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is
     owner.publisher.screen(late)
     home = partition_of(b"t1", 2)
     assert list(late) == [(TOPICS.votes.name, home)]
+    owner.publisher.conveyor.loaded.clear()
+    async with asyncio.timeout(10):
+        await owner.publisher.conveyor.loaded.wait()  # by itself
     owner.is_overdue = False
     owner.publisher.workers_due = 0.0
     again = owner.publisher.pack(Group()).first
