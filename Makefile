@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo bench scale soak lint lock audit sbom clean
+.PHONY: help setup test long compiled demo bench scale soak lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,8 +25,16 @@ lint: $(READY) ## formatting, lint and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 
-test: lint .venv/tools ## lint, types and all tests
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal
+test: .venv/tools ## lint, types and all tests but those that take long
+	@$(MAKE) --no-print-directory --jobs 2 compiled lint
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not long"
+
+long: compiled .venv/tools ## the tests that take long: three brokers, the paper's figures, each right
+	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m long
+
+# Compiles ahead what every process of the tests would otherwise compile for itself.
+compiled: $(READY)
+	@$(BIN)/python -m pipeline.warm_up
 
 # Some tests need kcat, Prometheus, Chromium and Kafka's console tools; where they cannot be had,
 # these tests say so and are skipped.

@@ -42,6 +42,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @needs_proc
+@pytest.mark.long
 async def test_a_broker_that_is_paused_holds_everything_up_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 
+import pytest
 from aiokafka import ConsumerRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +104,7 @@ def is_well(running: Instance) -> bool:
     return running.process.poll() is None and running.get("/readyz")[0] == 200
 
 
+@pytest.mark.long
 async def test_whatever_anybody_writes_nothing_stops_and_a_recount_mends_the_rest(
     broker: EmbeddedBroker,
 ) -> None:

@@ -5,6 +5,7 @@ import random
 from collections import Counter, defaultdict
 from typing import Any, Literal
 
+import pytest
 from orjson import loads
 
 from pipeline.broker.embedded import EmbeddedBroker
@@ -23,6 +24,7 @@ TASKS = [f"t{number}" for number in range(100)]
 WORKERS = [f"w{number}" for number in range(50)]
 
 
+@pytest.mark.long
 async def test_one_worker_at_a_time_gets_what_the_simulation_in_memory_gives(
     broker: EmbeddedBroker,
 ) -> None:
@@ -107,6 +109,7 @@ class Worker:
                 return heard
 
 
+@pytest.mark.long
 async def test_three_hundred_workers_some_drop_out_and_an_instance_is_killed(
     broker: EmbeddedBroker,
 ) -> None:

@@ -82,7 +82,11 @@ def recovered(running: Instance) -> tuple[float, float]:
     )
 
 
-@pytest.mark.parametrize("neighbours", [0, 2], ids=["alone", "beside two busy loops"])
+@pytest.mark.parametrize(
+    "neighbours",
+    [0, pytest.param(2, marks=pytest.mark.long)],
+    ids=["alone", "beside two busy loops"],
+)
 async def test_three_times_the_session_timeout_is_not_too_long(
     broker: EmbeddedBroker, neighbours: int
 ) -> None:

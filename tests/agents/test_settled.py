@@ -104,7 +104,7 @@ async def at_rest(
         quiet *= await is_quiet()
 
 
-@pytest.mark.parametrize("name", CROWDS)
+@pytest.mark.parametrize("name", ["four classes", pytest.param("-1 and 1", marks=pytest.mark.long)])
 async def test_one_instance_and_three_under_faults_come_to_rest_where_the_offline_engine_does(
     broker: EmbeddedBroker, name: str
 ) -> None:

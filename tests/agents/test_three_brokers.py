@@ -48,6 +48,7 @@ def partitions(cluster: EmbeddedCluster, topic: str):  # type: ignore[no-untyped
 
 
 @needs_proc
+@pytest.mark.long
 async def test_the_controller_and_each_leader_are_killed_and_one_broker_is_away_throughout(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -66,6 +66,7 @@ def run(package: Path, home: Path) -> tuple[str, str]:
     return done.stdout.strip(), done.stderr.strip()
 
 
+@pytest.mark.long
 def test_the_first_use_compiles_and_says_so_and_a_change_of_any_file_counts(
     package: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_the_first_use_compiles_and_says_so_and_a_change_of_any_file_counts(
     )  # the loops that use it are in files that did not change
 
 
+@pytest.mark.long
 def test_where_no_folder_can_be_written_it_compiles_in_memory(
     package: Path, tmp_path: Path
 ) -> None:

@@ -193,7 +193,7 @@ async def test_a_recount_that_was_killed_at_any_step_is_completed_by_another(
         assert revision.state == "recounting"
         await until(lambda: is_waiting(running))
         refused = sbic(here.settings, "project", "set", "alpha=3", "--recount")
-        assert refused.returncode == 130  # nobody is there to answer
+        assert refused.returncode == 1
         assert f"sbic project recount --prefix {prefix}" in refused.stderr
         await command(here, "recount")
         assert await here.until_counted(len(TRIPLES)) == before

@@ -30,7 +30,10 @@ def test_every_variable_is_in_the_docs() -> None:
 
 
 @pytest.mark.skipif(not kafka_tools.are_fetched(), reason="make test fetches Kafka's tools")
-@pytest.mark.parametrize("role", ["reader", "operator"])
+@pytest.mark.parametrize(
+    "role",
+    [pytest.param(role, marks=[] if role == "producer" else pytest.mark.long) for role in ROLES],
+)
 def test_kafka_takes_the_lines(cluster: Cluster, tmp_path: Path, role: str) -> None:
     kafka_tools.install(tmp_path)
     where = (

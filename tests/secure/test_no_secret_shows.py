@@ -4,9 +4,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
+from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.broker.secure import SecureFolder
 from pipeline.cli.main import COMMANDS
 from pipeline.kafka.clients import client_options
 from pipeline.security.secret import Secret
@@ -65,10 +68,26 @@ def test_a_secret_shows_nowhere(open_handed: Crew) -> None:
     assert SECRET not in "\n".join(said)
 
 
-def test_a_secret_is_not_in_the_command_that_formats_a_folder(crew: Crew) -> None:
-    options = crew.cluster.folder.format_options()
-    assert any(crew.cluster.folder.password("admin") in option for option in options)
-    assert crew.cluster.folder.password("admin") not in command_lines()
+def test_no_password_is_an_argument_while_a_secure_broker_starts(tmp_path: Path) -> None:
+    folder = SecureFolder(tmp_path, ["reader"])
+    started = Event()
+    seen: list[str] = []
+
+    def look() -> None:
+        while not started.is_set():
+            seen.append(command_lines())
+
+    watching = Thread(target=look)
+    watching.start()
+    try:
+        with EmbeddedBroker(secure=folder):
+            pass
+    finally:
+        started.set()
+        watching.join()
+    assert any("/arguments" in lines for lines in seen), "nobody saw the folder being formatted"
+    secrets = [folder.password(name) for name in ("keystore", "admin", "reader")]
+    assert not [secret for secret in secrets if any(secret in lines for lines in seen)]
 
 
 def test_a_traceback_does_not_show_a_secret(crew: Crew) -> None:

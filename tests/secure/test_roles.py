@@ -91,6 +91,7 @@ def rights_of(role: str) -> list[Right]:
     return [right for right in ROLES[role] if right.operation is not Operation.CREATE]
 
 
+@pytest.mark.long
 def test_each_right_that_is_taken_away_is_named(crew: Crew, labels: str, tmp_path: Path) -> None:
     crew.grant(*ROLES)
     with crew.without("operator", Right(Operation.CREATE, "topic")):

@@ -72,6 +72,7 @@ def test_in_memory_the_policies_differ_by_far(expected: dict[str, list[float]]) 
     assert far > 3 * spread, "or the comparison below shows nothing"
 
 
+@pytest.mark.long
 async def test_through_kafka_they_differ_as_in_memory(
     broker: EmbeddedBroker, expected: dict[str, list[float]]
 ) -> None:
