@@ -138,17 +138,17 @@ def latency(broker: EmbeddedBroker) -> None:
             running.wait_ready(60)
             end = Topics(settings).posteriors.name
             ours = summary(asyncio.run(milliseconds(settings, end, in_sources, records, RATE)))
-        rounds.append((*echo, *ours))
-        table.add_row(str(number), *compared(rounds[-1]))
-    table.add_row("median", *compared([median(column) for column in zip(*rounds, strict=True)]))
+        ratios = [mine / other for mine, other in zip(ours, echo, strict=True)]
+        rounds.append((*echo, *ours, *ratios))
+        table.add_row(str(number), *cells(rounds[-1]))
+    # of the ratios, too: echo and pipeline of one round have had the machine in the same mood
+    table.add_row("median", *cells([median(column) for column in zip(*rounds, strict=True)]))
     console.print(table)
 
 
-def compared(milliseconds: Sequence[float]) -> list[str]:
-    """Median and 99th percentile of the echo and of the pipeline, and their ratios."""
-    echo, ours = milliseconds[:2], milliseconds[2:]
-    ratios = [mine / other for mine, other in zip(ours, echo, strict=True)]
-    return [f"{value:.1f}" for value in milliseconds] + [f"{ratio:.2f}" for ratio in ratios]
+def cells(numbers: Sequence[float]) -> list[str]:
+    """Milliseconds, and the ratios behind them."""
+    return [f"{value:.1f}" for value in numbers[:4]] + [f"{ratio:.2f}" for ratio in numbers[4:]]
 
 
 if __name__ == "__main__":
