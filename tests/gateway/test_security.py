@@ -182,3 +182,18 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "SBIC_GATEWAY_TOKEN_FILE" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    gateway: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.gateway.body.BODY_SECONDS", 0.2)
+    host, port = gateway.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /labels HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+    async with asyncio.timeout(30):
+        answered = await reader.read()  # until the gateway closes the connection
+    writer.close()
+    assert answered.startswith(b"HTTP/1.1 408 ")
+    assert b"the body took too long" in answered
