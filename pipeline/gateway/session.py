@@ -17,6 +17,7 @@ from pipeline.gateway.waiting import wait_for
 from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
+from pipeline.kafka.granted import check_role
 from pipeline.project.given import Given
 from pipeline.project.log import log_consumer, read_on
 from pipeline.project.opening import settings_in_project
@@ -139,6 +140,7 @@ class Session:
 async def session(given: Given) -> AsyncIterator[Session]:
     """A session with the project as it is now."""
     settings = await settings_in_project(given)
+    await check_role(settings, "gateway")
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

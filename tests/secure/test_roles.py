@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -156,3 +157,26 @@ def test_an_instance_whose_right_is_taken_away_waits_until_it_is_back(
             wait_for(lambda: running.get("/readyz")[0] == 200)
         wait_for(lambda: crew.labels_by_task() == {f"t{n}": 5 for n in range(10)})
         assert running.terminate() == 0
+
+
+def test_a_gateway_says_which_right_it_lacks_and_goes_on_when_it_has_it(crew: Crew) -> None:
+    crew.grant("operator", "gateway")
+    assert crew.run("operator", "topics").exit_code == 0
+    lost = [Right(Operation.WRITE, "topic", "labels"), Right(Operation.DESCRIBE, "group")]
+    missing = ExitStack()
+    for right in lost:
+        missing.enter_context(crew.without("gateway", right))
+    with missing, sbic_gateway(crew.environment("gateway")) as (url, _):
+        wait_for(lambda: "user gateway may not write topic" in text_of(f"{url}/readyz"))
+        missing.close()
+        wait_for(lambda: status_of(f"{url}/readyz") == 200)
+
+
+def text_of(url: str) -> str:
+    try:
+        with urlopen(url, timeout=30) as answer:
+            return str(answer.read().decode())
+    except HTTPError as error:
+        return error.read().decode()
+    except URLError:
+        return ""
