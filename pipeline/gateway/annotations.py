@@ -48,7 +48,12 @@ class KnownAnnotations:
         """Forget everything, and close the connection."""
         self._follower = None
         connection, self._connection = self._connection, AsyncExitStack()
-        await connection.aclose()
+        try:
+            await connection.aclose()
+        except asyncio.CancelledError:
+            # aiokafka 0.14 raises it itself where it stops while Kafka is away
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
 
 
 async def _catch_up(follower: AnnotationsFollower) -> None:
@@ -60,4 +65,4 @@ async def _catch_up(follower: AnnotationsFollower) -> None:
                 if records:
                     patience.reschedule(loop.time() + PATIENCE_SECONDS)
     except (TimeoutError, KafkaError) as error:
-        raise Refused(f"Kafka does not answer: {error or 'no records'}") from None
+        raise Refused(f"Kafka does not answer: {str(error) or 'no records come'}") from None
