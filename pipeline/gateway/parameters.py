@@ -1,5 +1,7 @@
 """What a query string may say."""
 
+from collections.abc import Collection
+
 from aiohttp import web
 
 from pipeline.gateway.errors import Problem
@@ -9,7 +11,7 @@ LIMIT = 20
 MOST = 100
 
 
-def order_of(request: web.Request, orders: dict[str, object], default: str) -> str:
+def order_of(request: web.Request, orders: Collection[str], default: str) -> str:
     """The name of the order that is asked for."""
     order = request.query.get("order", default)
     if order not in orders:

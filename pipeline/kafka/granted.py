@@ -1,16 +1,9 @@
 """Asks Kafka what this client may do, before it is in the midst of doing it."""
 
-import asyncio
 from collections.abc import Collection, Iterable
+from typing import Any
 
-from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    NotCoordinatorForGroupError,
-    for_code,
-)
+from aiokafka.errors import GroupAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import (
     DescribeGroupsRequest,
     DescribeGroupsRequest_v3,
@@ -18,17 +11,12 @@ from aiokafka.protocol.admin import (
 )
 from aiokafka.protocol.api import Request
 
-from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.coordinator import Coordinator
 from pipeline.kafka.errors import NotAllowed
 from pipeline.kafka.rights import ROLES, Operation, Right, needs_of
 from pipeline.kafka.topic_ids import NOT_TOLD, Described, TopicIds
 from pipeline.settings import Settings
-
-GROUP_TYPE = 0
-WAIT_SECONDS = 0.05
-# a broker that is new, or was just started, has to make or load its groups first
-SOON = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
 Need = tuple[str, Operation]
 """A topic, and what is to be done with it."""
@@ -62,8 +50,7 @@ async def check_role(settings: Settings, role: str) -> None:
     needs = [need for need in needs_of(role, settings) if need[1] is not Operation.CREATE]
     await described(settings, needs)
     needed = [right for right in ROLES[role] if right.resource == "group"]
-    async with connected(GroupOperations(settings), settings) as group:
-        granted = await group.ask()
+    granted = await granted_on_group(settings)
     missing = [right for right in needed if granted != NOT_TOLD and not granted >> right[0] & 1]
     if missing:
         raise NotAllowed(settings, missing)
@@ -88,32 +75,17 @@ class GroupsRequest(Request[GroupsRequestV3]):  # type: ignore[misc]
         return request_struct_class([self.group], True)
 
 
-class GroupOperations:
-    """A client that asks for the group of the project."""
+async def granted_on_group(settings: Settings) -> int:
+    """The bits of what this client may do with the group of the project."""
+    async with connected(Coordinator(settings), settings) as coordinator:
+        try:
+            return await coordinator.ask(GroupsRequest(coordinator.group), _operations)
+        except GroupAuthorizationFailedError:
+            return 0
 
-    def __init__(self, settings: Settings) -> None:
-        self.group = settings.prefix
-        self.client = AIOKafkaClient(**client_options(settings))
 
-    async def start(self) -> None:
-        """Connect."""
-        await self.client.bootstrap()
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        await self.client.close()
-
-    async def ask(self) -> int:
-        """The bits of what this client may do with the group."""
-        while True:
-            try:
-                node = await self.client.coordinator_lookup(GROUP_TYPE, self.group)
-                answer = await self.client.send(node, GroupsRequest(self.group))
-                ((error_code, *_, operations),) = answer.groups
-                if error_code:
-                    raise for_code(error_code)(self.group)
-                return int(operations)
-            except GroupAuthorizationFailedError:
-                return 0
-            except SOON:
-                await asyncio.sleep(WAIT_SECONDS)
+def _operations(answer: Any) -> int:
+    ((error_code, group, *_, operations),) = answer.groups
+    if error_code:
+        raise for_code(error_code)(group)
+    return int(operations)

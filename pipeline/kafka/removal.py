@@ -2,31 +2,22 @@
 
 import asyncio
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import (
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    NotCoordinatorForGroupError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
+from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from pipeline.kafka.admin import connected_admin, why
 from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
+from pipeline.kafka.coordinator import SOON, WAIT_SECONDS, Coordinator
 from pipeline.kafka.errors import Refused
 from pipeline.kafka.granted import described
 from pipeline.kafka.rights import Operation
 from pipeline.settings import Settings
 
-WAIT_SECONDS = 0.05
 NO_SUCH_GROUP = 69
-GROUP_TYPE = 0
-# a cluster on which no group ever was makes the topic of their offsets first
-SOON = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
 
 async def delete_topics(settings: Settings, names: Collection[str]) -> None:
@@ -79,39 +70,16 @@ async def begin_at_zero(settings: Settings, topics: Iterable[str]) -> None:
 
 async def delete_group(settings: Settings) -> None:
     """Delete the group, which has no members, with what it has committed."""
-    async with connected(GroupDeletion(settings), settings) as deletion:
-        await deletion.send()
+
+    def check(answer: Any) -> None:
+        ((_, error_code),) = answer.results
+        _check(error_code, settings.prefix)
+
+    async with connected(Coordinator(settings), settings) as coordinator:
+        await coordinator.ask(DeleteGroupsRequest([settings.prefix]), check)
 
 
 def _check(error_code: int, group: str) -> None:
     """Raise what Kafka says of a group, unless all is well or there is no such group."""
     if error_code not in (0, NO_SUCH_GROUP):
         raise for_code(error_code)(group)
-
-
-class GroupDeletion:
-    """A client for the one request that aiokafka 0.14 knows and its admin client does not send."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.group = settings.prefix
-        self.client = AIOKafkaClient(**client_options(settings))
-
-    async def start(self) -> None:
-        """Connect."""
-        await self.client.bootstrap()
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        await self.client.close()
-
-    async def send(self) -> None:
-        """Ask the broker that coordinates the group, and wait until it is done."""
-        while True:
-            try:
-                node = await self.client.coordinator_lookup(GROUP_TYPE, self.group)
-                answer = await self.client.send(node, DeleteGroupsRequest([self.group]))
-                ((_, error_code),) = answer.results
-                _check(error_code, self.group)
-                return
-            except SOON:
-                await asyncio.sleep(WAIT_SECONDS)

@@ -19,8 +19,8 @@ from pipeline.gateway.describing import (
     ref,
 )
 from pipeline.gateway.errors import Problem
-from pipeline.gateway.parameters import cursor_of, limit_of, order_of
 from pipeline.gateway.projects import Projects
+from pipeline.gateway.routes.pages import page_of
 from pipeline.gateway.routing import Route, json
 
 PAGE_OF_TASKS = operation(
@@ -59,11 +59,7 @@ class TaskRoutes:
     async def page(self, request: web.Request) -> web.Response:
         """So many tasks in an order."""
         tasks = self.projects.of(request).readable.view.tasks
-        order = order_of(request, {**tasks.orders}, "disputed")
-        page = await tasks.orders[order].page(cursor_of(request), limit_of(request))
-        following = dumps(page.next and str(page.next))
-        listed = b",".join(tasks.values(page.numbers))
-        return json(b'{"tasks":[%b],"next":%b}' % (listed, following))
+        return await page_of("tasks", tasks, request, default="disputed")
 
     async def one(self, request: web.Request) -> web.Response:
         """A task, and who says what of it."""

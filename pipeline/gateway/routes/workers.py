@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from aiohttp import web
-from orjson import dumps
 
 from pipeline.gateway.describing import (
     PAGE,
@@ -18,8 +17,8 @@ from pipeline.gateway.describing import (
     ref,
 )
 from pipeline.gateway.errors import Problem
-from pipeline.gateway.parameters import cursor_of, limit_of, order_of
 from pipeline.gateway.projects import Projects
+from pipeline.gateway.routes.pages import page_of
 from pipeline.gateway.routing import Route, json
 
 PAGE_OF_WORKERS = operation(
@@ -56,11 +55,7 @@ class WorkerRoutes:
     async def page(self, request: web.Request) -> web.Response:
         """So many workers in an order."""
         workers = self.projects.of(request).readable.view.workers
-        order = order_of(request, {**workers.orders}, "best")
-        page = await workers.orders[order].page(cursor_of(request), limit_of(request))
-        following = dumps(page.next and str(page.next))
-        listed = b",".join(workers.values(page.numbers))
-        return json(b'{"workers":[%b],"next":%b}' % (listed, following))
+        return await page_of("workers", workers, request, default="best")
 
     async def one(self, request: web.Request) -> web.Response:
         """A worker."""
