@@ -48,12 +48,7 @@ class KnownAnnotations:
         """Forget everything, and close the connection."""
         self._follower = None
         connection, self._connection = self._connection, AsyncExitStack()
-        try:
-            await connection.aclose()
-        except asyncio.CancelledError:
-            # aiokafka 0.14 raises it itself where it stops while Kafka is away
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
+        await connection.aclose()
 
 
 async def _catch_up(follower: AnnotationsFollower) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -62,10 +62,23 @@ async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]
     except KafkaError as error:
         raise in_our_words(error, settings, operation) from error
     finally:
-        # aiokafka 0.14's producer waits for ever for a Kafka that is gone to take the rest
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_SECONDS):
-                await client.stop()
+        await stop(client)
+
+
+async def stop(client: Startable) -> None:
+    """Stop a client, also of a Kafka that is gone.
+
+    Then aiokafka 0.14's producer waits for ever for Kafka to take the rest, and its consumer raises
+    the cancellation of a task of its own as if it were the caller's.
+    """
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await client.stop()
+    except TimeoutError:
+        return
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
 
 
 async def start(client: Startable, settings: Settings) -> None:
