@@ -29,7 +29,7 @@ from mode import Service
 from pipeline.batched.batch import batch_of
 from pipeline.batched.consumer import BatchConsumer
 from pipeline.batched.progress import Progress, at_this_rate
-from pipeline.batched.stop import stop_at_once
+from pipeline.batched.stop import abort
 from pipeline.batched.table import BatchTable
 
 TURN_SECONDS = 0.02  # between two turns of the rest of the loop
@@ -173,7 +173,7 @@ class BatchRecovery(Recovery):
                 if self.in_recovery and not self.need_recovery():
                     self._set_recovery_ended()
         except Exception as error:
-            stop_at_once(error)
+            abort(error)
 
     async def _restore(self, message: Message) -> None:
         """Apply a fetched batch a piece at a time, until a rebalance makes it void."""

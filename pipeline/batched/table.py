@@ -12,7 +12,7 @@ from faust import Table
 from faust.types import TP, AppT, TopicT
 
 from pipeline.batched.producer import Offsets, Outbox
-from pipeline.batched.stop import stop_at_once
+from pipeline.batched.stop import abort
 
 FROM_THE_START = -1
 
@@ -131,4 +131,4 @@ class BatchTable(Table[Any, Any]):
         try:
             await self.states.ready({tp.partition for tp in active}, self.generation)
         except Exception as error:
-            stop_at_once(error)
+            abort(error)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orjson import loads
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import Project, project, until
 from tests.agents.test_shutdown import Group
 from tests.agents.workforce import register, workforce

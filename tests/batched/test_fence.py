@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.batched.fence import Fence, PutOut, now
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place
 
