@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
 FENCED = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-INDENTED = re.compile(r"(?:(?<=\n\n)|\A)((?: {4}\S.*\n(?:\n(?= {4}))?)+)")
+INDENTED = re.compile(r"(?<=\n\n)((?: {4}.*\S.*\n(?:\n(?= {4}))?)+)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
