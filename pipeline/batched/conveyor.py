@@ -55,7 +55,6 @@ class Conveyor(Service, Generic[G]):
         producer: BatchProducer,
         new_group: Callable[[], G],
         pack: Callable[[G], Parcel],
-        screen: Callable[[Outbox], None] = _leave_it,
         drop: Callable[[Outbox], None] = _leave_it,
         **kwargs: Any,
     ) -> None:
@@ -63,7 +62,6 @@ class Conveyor(Service, Generic[G]):
         self.producer = producer
         self.new_group = new_group
         self.pack = pack
-        self.screen = screen  # takes out what must not be published any more
         self.drop = drop  # takes what a fenced producer has not published
         self.writers: list[Callable[[Outbox, Offsets], None]] = []
         self.filling = new_group()
@@ -130,15 +128,14 @@ class Conveyor(Service, Generic[G]):
         self.begun = None
         self.emptied.set()
         parcel = self.pack(group)
-        if parcel.ahead:
-            await self.producer.publish(parcel.ahead)
         outbox = Outbox()
         owed, self.owed = self.owed, None
         if owed:
             outbox.add_all(owed[0].then)  # it is older: in each partition it comes before
         outbox.add_all(parcel.first)
-        self.screen(outbox)
         try:
+            if parcel.ahead:
+                await self.producer.publish(parcel.ahead)
             offsets = await self.producer.publish(outbox)
         except PutOut:  # nothing is finished: the next owner reads the batches again
             self.drop(outbox)
