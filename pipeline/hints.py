@@ -10,10 +10,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 def command(settings: Settings, words: str) -> str:
     """`sbic` with these words, and the flags without which it would mean another project.
 
-    >>> command(Settings(), "worker")
-    'sbic worker'
-    >>> command(Settings(prefix="birds", broker="kafka://127.0.0.1:19092"), "worker")
-    'sbic worker --prefix birds --broker kafka://127.0.0.1:19092'
+    >>> command(Settings(), "run")
+    'sbic run'
+    >>> command(Settings(prefix="birds", broker="kafka://127.0.0.1:19092"), "run")
+    'sbic run --prefix birds --broker kafka://127.0.0.1:19092'
     """
     flags = [
         f" --{name} {quote(getattr(settings, name))}"

@@ -9,7 +9,7 @@ from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Labels
-from pipeline.inference.online_forms import ONLINE_FORMS, online_form
+from pipeline.inference.online.forms import ONLINE_FORMS, online_form
 from pipeline.inference.registry import ALGORITHMS
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.progress import WORTH

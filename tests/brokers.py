@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 
 needs_proc = pytest.mark.skipif(
     not os.path.exists("/proc"), reason="needs /proc to find Kafka's process"

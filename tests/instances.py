@@ -1,4 +1,4 @@
-"""Instances of the pipeline as they really run: `sbic worker` in a process of its own."""
+"""Instances of the pipeline as they really run: `sbic run` in a process of its own."""
 
 import os
 import signal
@@ -11,21 +11,21 @@ from contextlib import contextmanager
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from pipeline.broker.ports import free_port
+from pipeline.local.ports import free_port
 
-# The process becomes `sbic worker`, with the same pid, and dies with the tests, even if they are
+# The process becomes `sbic run`, with the same pid, and dies with the tests, even if they are
 # killed (prctl 1 is PR_SET_PDEATHSIG; subprocess' own way, preexec_fn, is unsafe among threads).
 LAUNCH = (
     "import ctypes, os, sys\n"
     "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9)\n"
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
 )
-WORKER = ("-m", "pipeline", "worker")
-CHANGED_WORKER = "from pipeline.cli.main import main\n{change}\nmain()"
+RUN = ("-m", "pipeline", "run")
+CHANGED_RUN = "from pipeline.cli.main import main\n{change}\nmain()"
 
 
 class Instance:
-    """A running `sbic worker`."""
+    """A running `sbic run`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", url: str, log_path: str) -> None:
         self.process = process
@@ -81,7 +81,7 @@ class Instance:
 
 @contextmanager
 def instance(broker_address: str, prefix: str, change: str = "", **env: str) -> Iterator[Instance]:
-    """Start `sbic worker`, not yet ready: `wait_ready` waits; it is killed at the end.
+    """Start `sbic run`, not yet ready: `wait_ready` waits; it is killed at the end.
 
     `change` is Python that runs before it starts: how a test makes it slow. `env` has further
     settings, by the names of their variables: `SBIC_PARTITIONS="1"`. Those of the tests' own
@@ -90,8 +90,8 @@ def instance(broker_address: str, prefix: str, change: str = "", **env: str) -> 
     port = int(env.setdefault("SBIC_WEB_PORT", str(free_port())))
     inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
     environment = inherited | {"SBIC_BROKER": broker_address, "SBIC_PREFIX": prefix} | env
-    changed = "-c", CHANGED_WORKER.format(change=change), "worker"
-    arguments = changed if change else WORKER
+    changed = "-c", CHANGED_RUN.format(change=change), "run"
+    arguments = changed if change else RUN
     with (
         tempfile.TemporaryDirectory(prefix="sbic-instance-") as folder,
         open(f"{folder}/log", "wb") as log,

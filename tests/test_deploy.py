@@ -19,11 +19,11 @@ from jsonschema.validators import validator_for
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipeline.broker.config import Quorum, server_properties
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.java import KAFKA_VERSION
-from pipeline.broker.ports import free_port
 from pipeline.cli.main import COMMANDS, sbic
+from pipeline.local.config import Quorum, server_properties
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.java import KAFKA_VERSION
+from pipeline.local.ports import free_port
 from pipeline.settings import SPECS, Settings, read_setting, variable
 from tests.instances import instance
 
@@ -124,12 +124,12 @@ class TestCompose:
         assert SERVICES["topics"]["command"] == ["topics"]
         assert SERVICES["topics"]["depends_on"] == {"kafka": {"condition": "service_healthy"}}
         assert SERVICES["kafka"]["healthcheck"]["test"][0] == "CMD"
-        assert SERVICES["worker"]["command"] == ["worker"]
-        assert SERVICES["worker"]["deploy"]["replicas"] == 2
-        assert SERVICES["worker"]["depends_on"] == {
+        assert SERVICES["instance"]["command"] == ["run"]
+        assert SERVICES["instance"]["deploy"]["replicas"] == 2
+        assert SERVICES["instance"]["depends_on"] == {
             "topics": {"condition": "service_completed_successfully"}
         }
-        assert SERVICES["worker"]["restart"] == "unless-stopped"
+        assert SERVICES["instance"]["restart"] == "unless-stopped"
 
     def test_every_service_finds_kafka_where_it_says_it_is(self) -> None:
         kafka = SERVICES["kafka"]["environment"]
@@ -179,7 +179,7 @@ class TestImage:
     def test_it_runs_our_command_and_an_instance_unless_told_otherwise(self) -> None:
         (entry,) = json.loads(instruction("ENTRYPOINT"))
         assert entry in PROJECT["scripts"]
-        assert json.loads(instruction("CMD")) == ["worker"]
+        assert json.loads(instruction("CMD")) == ["run"]
 
     def test_it_does_not_run_as_root(self) -> None:
         assert instruction("USER") == "10001:10001"  # by number: Kubernetes looks at nothing else
@@ -247,8 +247,8 @@ class TestImage:
         program = (
             "import sys, pkgutil, importlib\n"
             f"sys.modules.update(dict.fromkeys({extras!r}))\n"  # importing these fails
-            "import pipeline.agents, pipeline.tools\n"
-            "for package in (pipeline.agents, pipeline.tools):\n"
+            "import pipeline.agents, pipeline.kafka\n"
+            "for package in (pipeline.agents, pipeline.kafka):\n"
             "    for module in pkgutil.iter_modules(package.__path__):\n"
             "        importlib.import_module(f'{package.__name__}.{module.name}')\n"
         )
@@ -275,7 +275,7 @@ class TestPrometheus:
         jobs = {job["job_name"]: job for job in PROMETHEUS["scrape_configs"]}
         (lookup,) = jobs["sbic"]["dns_sd_configs"]
         (service,) = lookup["names"]
-        assert SERVICES[service]["command"] == ["worker"]
+        assert SERVICES[service]["command"] == ["run"]
         assert lookup["port"] == Settings().web_port
         assert jobs["sbic"].get("metrics_path", "/metrics") == "/metrics"
 
@@ -293,6 +293,6 @@ class TestPrometheus:
 
 def test_the_commands_that_the_readme_names_exist() -> None:
     text = (ROOT / "deploy/README.md").read_text()
-    named = set(re.findall(r"\bsbic ([a-z]+)", text)) | set(re.findall(r"-T worker (\w+)", text))
+    named = set(re.findall(r"\bsbic ([a-z]+)", text)) | set(re.findall(r"-T instance (\w+)", text))
     assert named
-    assert named <= {*COMMANDS, "worker"}
+    assert named <= set(COMMANDS)

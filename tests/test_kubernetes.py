@@ -87,7 +87,7 @@ def test_a_setting_is_one_that_exists_with_a_value_that_it_takes() -> None:
         assert {one["name"] for one in container["env"]} <= CONNECTION
 
 
-@pytest.mark.parametrize(("kind", "arguments"), [("StatefulSet", ["worker"]), ("Job", ["topics"])])
+@pytest.mark.parametrize(("kind", "arguments"), [("StatefulSet", ["run"]), ("Job", ["topics"])])
 def test_a_container_starts_a_command_that_exists(
     kind: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +193,7 @@ def test_the_topics_of_strimzi_are_ours() -> None:
 
 
 def test_the_users_of_strimzi_are_allowed_what_their_roles_need() -> None:
-    rights = pytest.importorskip("pipeline.kafka.rights")
+    rights = pytest.importorskip("pipeline.kafka.access.rights")
     for user in of_kind(STRIMZI, "KafkaUser"):
         granted = {
             (operation, *acl["resource"].values())

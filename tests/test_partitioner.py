@@ -6,8 +6,8 @@ from confluent_kafka import Message, Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.kafka.admin import ensure_topics
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import murmur2, partition_of
 from pipeline.settings import Settings
 from pipeline.stages.homes import homes_of

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import trustme
 
+from pipeline.local.instances import environment
 from pipeline.project.given import Given
 from pipeline.security.errors import BadSecurity
 from pipeline.security.security import Security
-from pipeline.tools.instances import environment
 from tests.secure.cluster import run_sbic
 
 PROTOCOL = "SBIC_SECURITY_PROTOCOL"

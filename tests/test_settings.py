@@ -5,9 +5,9 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.options import settings_options
+from pipeline.local.instances import environment
 from pipeline.project.given import Given
 from pipeline.settings import SPECS, BadSetting, Settings, variable
-from pipeline.tools.instances import environment
 
 ALL = list(SPECS)
 SETTLED = {

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.kafka.admin import check_topics, ensure_topics
 from pipeline.kafka.errors import Mismatch, Refused, Unreachable, WrongTopics
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 

@@ -10,25 +10,25 @@ from aiokafka import AIOKafkaConsumer
 from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
-from pipeline.agents.collectors import Lag
-from pipeline.agents.connection import Connection
-from pipeline.agents.dead_letter_log import DeadLetterLog
+from pipeline.agents.broker_watch import Connection
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
-from pipeline.agents.gauges import add_gauges
-from pipeline.agents.metrics import Metrics
-from pipeline.agents.otel import exporter_of
 from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.policy_agent import PolicyAgent
 from pipeline.agents.project_watch import ProjectWatch
 from pipeline.agents.publisher import Publisher
-from pipeline.agents.readiness_log import ReadinessLog
 from pipeline.agents.redirector import Redirector
 from pipeline.agents.rejects import Rejects
 from pipeline.agents.settler import Settler
 from pipeline.agents.task_agent import TaskAgent
-from pipeline.agents.task_survey import TaskSurvey
-from pipeline.agents.web import Web
+from pipeline.agents.telemetry.collectors import Lag
+from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
+from pipeline.agents.telemetry.gauges import add_gauges
+from pipeline.agents.telemetry.metrics import Metrics
+from pipeline.agents.telemetry.otel import exporter_of
+from pipeline.agents.telemetry.readiness_log import ReadinessLog
+from pipeline.agents.telemetry.task_survey import TaskSurvey
+from pipeline.agents.telemetry.web import Web
 from pipeline.agents.worker_agent import WorkerAgent
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.consumer import BatchConsumer
@@ -40,8 +40,8 @@ from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.table import BatchTable
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
-from pipeline.kafka.clients import client_options
 from pipeline.kafka.errors import Denied
+from pipeline.kafka.options import client_options
 from pipeline.kafka.probe import why_unreachable
 from pipeline.project.revision import Revision
 from pipeline.settings import Settings
@@ -113,9 +113,9 @@ class PipelineApp(BatchedApp):
             self._make_void,
             self.spans,
         )
-        self.conveyors += [self.publisher.conveyor, self.rejects.conveyor]
+        self.publishers += [self.publisher.groups, self.rejects.groups]
         own = OwnEstimates(self.publisher, self.rejects, self._is_owner_now)
-        self.publisher.conveyor.writers.append(own.wrote)
+        self.publisher.groups.writers.append(own.wrote)
         self.follower = EstimatesFollower(settings, exchange, own, self.rejects)
         self.follower.listeners.append(self.publisher.check_budget)
         policy_agent = self._add_policy(names, prior)
@@ -149,7 +149,7 @@ class PipelineApp(BatchedApp):
         self.agent(self.topic(*topics), name=agent.name)(run)
         made = BatchTable(self, table, self.topic(changelog), agent)
         self.tables.add(made)
-        self.publisher.conveyor.writers.append(made.wrote)
+        self.publisher.groups.writers.append(made.wrote)
 
     def _add_policy(self, names: Topics, prior: Prior) -> PolicyAgent:
         settings = self.settings
@@ -180,7 +180,7 @@ class PipelineApp(BatchedApp):
             await agent.run(stream)
 
         self.agent(self.topic(names.requests.name), name=agent.name)(run)
-        self.conveyors.append(agent.conveyor)
+        self.publishers.append(agent.groups)
         return agent
 
     def _producer_of(self, agent: str, fence: Fence | None = None) -> BatchProducer:
@@ -254,7 +254,7 @@ class PipelineApp(BatchedApp):
         if self._consumer is None:
             return
         consumer = cast(BatchConsumer, self._consumer)
-        for topic, partition, records, since in consumer.behind():
+        for topic, partition, records, since in consumer.lag():
             seconds = max(0.0, time() - since / 1000) if records and since else 0.0
             yield Lag(topic, partition, records, seconds)
 

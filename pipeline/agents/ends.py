@@ -8,7 +8,7 @@ from mode import Service
 from numpy.typing import NDArray
 
 from pipeline.agents.patience import patiently
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.stages.judge import Ends
 from pipeline.topics import Topics

@@ -12,7 +12,7 @@ from mode import Service
 
 from pipeline.agents.own_estimates import OwnEstimates
 from pipeline.agents.rejects import Rejects
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.stages.exchange import Exchange
 from pipeline.topics import Topics
@@ -117,6 +117,6 @@ class EstimatesFollower(Service):
         if not self.is_listening:
             return 0
         ends = (self.consumer.highwater(tp) or 0 for tp in self.partitions)
-        behind = (max(0, end - here) for end, here in zip(ends, self.positions, strict=True))
+        lags = (max(0, end - here) for end, here in zip(ends, self.positions, strict=True))
         own = self.exchange.crowd.has_tasks_of
-        return sum(lag for partition, lag in enumerate(behind) if not own[partition])
+        return sum(lag for partition, lag in enumerate(lags) if not own[partition])

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from mode import Service
 
 from pipeline.batched.progress import NOTHING_TO_READ, Progress, at_this_rate
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topic
 

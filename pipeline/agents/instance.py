@@ -12,10 +12,10 @@ from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
-from pipeline.agents.logs import log_start
-from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, begin_anew, end, stop_at_once
+from pipeline.agents.telemetry.logs import log_start
+from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, abort, begin_anew, end
+from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.connection import in_our_words
-from pipeline.kafka.rights import Operation
 from pipeline.project.opening import Opened
 
 log = logging.getLogger("sbic")
@@ -51,7 +51,7 @@ class Instance(faust.Worker):
         except KafkaError as error:
             end(str(in_our_words(error, self.app.settings, Operation.READ)), 1)
         except Exception as error:
-            stop_at_once(error)
+            abort(error)
 
     @faust.Service.task
     async def _follow_project(self) -> None:
@@ -80,7 +80,7 @@ class Instance(faust.Worker):
             await self.app.leave()
         except Exception as error:
             if not self.app.project_watch.changed.is_set():
-                stop_at_once(error)  # otherwise topics may be gone; nothing is lost, as by a kill
+                abort(error)  # otherwise topics may be gone; nothing is lost, as by a kill
         self._stop_for_the_project()
         os._exit(0)  # Faust would stop one service after the other, and sleep for two seconds
 

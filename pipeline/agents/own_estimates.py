@@ -50,7 +50,7 @@ class OwnEstimates:
         Nothing is while records are on their way to Kafka, or while another instance may be the
         owner already.
         """
-        if not self.others or self.publisher.conveyor.producer.in_flight:
+        if not self.others or self.publisher.groups.producer.in_flight:
             return
         if not self.is_owner_now():
             return

@@ -7,10 +7,10 @@ from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
-from pipeline.agents.metrics import Metrics
 from pipeline.agents.redirector import Redirector
+from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.batched.batch import Batch
-from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.group_publisher import GroupPublisher, Publication
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
 from pipeline.records.assignments import parse_assignment
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Given
@@ -53,38 +53,38 @@ class PolicyAgent:
         self.topics = topics
         self.metrics = metrics
         self.redirector = redirector
-        self.conveyor = Conveyor(producer, RequestGroup, self.pack, drop=self.drop)
+        self.groups = GroupPublisher(producer, RequestGroup, self.pack, drop=self.drop)
 
     async def take_over(self, partitions: set[int]) -> None:
         """Know all leases before the first choice, and finish what the last owner left."""
         await self.follower.catch_up(partitions)
         while self.stage.refresh(now(), limit=TASKS_AT_ONCE):  # noqa: ASYNC110  # no event to await
             await asyncio.sleep(0)
-        self.stage.take_over(partitions, now(), self.conveyor.filling)
-        self.conveyor.load()
+        self.stage.take_over(partitions, now(), self.groups.filling)
+        self.groups.notify()
 
     def labels_taken(self, partition: int, rows: Rows) -> None:
         """These labels of one partition were taken."""
         if self.stage.heeds_labels:
             labels = self.stage.workers.labels_of(rows)
-            self.stage.labels_taken(partition, labels, now(), self.conveyor.filling)
-            self.conveyor.load()
+            self.stage.labels_taken(partition, labels, now(), self.groups.filling)
+            self.groups.notify()
 
     async def run(self, stream: StreamT[Batch]) -> None:
-        """Answer the requests of each batch, and let the conveyor publish the assignments."""
+        """Answer the requests of each batch, and publish the assignments in groups."""
         async for batch in stream:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), REQUESTS_AT_ONCE):
                     piece = records[start : start + REQUESTS_AT_ONCE]
                     if any(record.headers for record in piece):
                         await self.follower.asker.ask()  # where it may have been forwarded from
-                    group = await self.conveyor.room()
+                    group = await self.groups.acquire()
                     self.stage.answer(tp.partition, piece, now(), group)
                     group.is_full = len(group.timestamps) >= ASSIGNMENTS_AT_ONCE
-                    self.conveyor.load()
-            self.conveyor.load(batch)
+                    self.groups.notify()
+            self.groups.notify(batch)
 
-    def pack(self, group: RequestGroup) -> Parcel:
+    def pack(self, group: RequestGroup) -> Publication:
         """The assignments, the ends of leases, dead letters and forwarded requests."""
         outbox = Outbox()
         for partition, given in group.given.items():
@@ -100,7 +100,7 @@ class PolicyAgent:
             self.metrics.took(self.name, group.requests, seconds)
             self.metrics.assigned(group.requests, group.outcomes, group.timestamps)
 
-        return Parcel(outbox, published)
+        return Publication(outbox, published)
 
     def drop(self, outbox: Outbox) -> None:
         """Take back what was not published, since this instance has lost its place.
@@ -114,7 +114,7 @@ class PolicyAgent:
             for _, value, *_ in rows:
                 assignment = parse_assignment(value)
                 if assignment.ended:
-                    ended = self.conveyor.filling.given.setdefault(partition, [])
+                    ended = self.groups.filling.given.setdefault(partition, [])
                     ended.append(Given(assignment.worker, value or b""))
                 else:
                     self.metrics.withheld.labels("assignments").inc()

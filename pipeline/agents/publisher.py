@@ -19,10 +19,10 @@ from time import monotonic, thread_time
 import numpy as np
 from aiokafka import ConsumerRecord
 
-from pipeline.agents.metrics import Metrics
 from pipeline.agents.redirector import Redirector
-from pipeline.agents.traces import Span, SpanExporter, Traces
-from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.agents.telemetry.metrics import Metrics
+from pipeline.agents.telemetry.traces import Span, SpanExporter, Traces
+from pipeline.batched.group_publisher import GroupPublisher, Publication
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox, Row
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
@@ -72,7 +72,7 @@ class Group:
 
 
 class Publisher:
-    """One conveyor for all that comes from the engine."""
+    """One group publisher for all that comes from the engine."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Publisher:
         self.make_void = make_void
         self.traces = Traces(self.crowd)
         self.spans = spans
-        self.conveyor = Conveyor(producer, Group, self.pack, self.drop)
+        self.groups = GroupPublisher(producer, Group, self.pack, self.drop)
         self.changed = Changes()  # workers to publish
         self.workers_due = 0.0
         self.untold_tasks = Changes()
@@ -102,40 +102,40 @@ class Publisher:
         self.estimates_due = 0.0
         self.took_labels_at = 0.0
 
-    def pack(self, group: Group) -> Parcel:
+    def pack(self, group: Group) -> Publication:
         """Dead letters and what is forwarded; answers and evidence; then what follows from them."""
-        ahead, first, then = Outbox(), Outbox(), Outbox()
+        before, changelog, outputs = Outbox(), Outbox(), Outbox()
         for partition, taken in group.taken.items():
             if taken.labels:
-                self._add_taken(partition, taken, ahead, first, then)
+                self._add_taken(partition, taken, before, changelog, outputs)
         for record, why in group.rejected:
-            self.redirector.reject(ahead, record, why)
+            self.redirector.reject(before, record, why)
         for record, task, home in group.forwarded:
-            self.redirector.forward(ahead, record, task, home)
+            self.redirector.forward(before, record, task, home)
         for partition, value in group.evidence:
-            first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
+            changelog.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
         spans: list[Span] = []
         for home in list(self.traces.away):
-            spans += self.traces.mark_votes(home, then.get((self.topics.votes.name, home), []))
+            spans += self.traces.mark_votes(home, outputs.get((self.topics.votes.name, home), []))
         tasks = self._tasks(group)
         workers = self._workers(group)
         self.stage.apply_rules(tasks)
         for partition, facts in self.stage.facts():
             value = encode_facts(facts)
-            first.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
+            changelog.add(self.topics.evidence.name, partition, (None, value, None, NO_HEADERS))
         for partition, places in by_home(self.crowd.task.home[tasks]):
             rows: list[Row] = [
                 (key, value, None, NO_HEADERS)
                 for key, value in self.stage.posteriors(tasks[places])
             ]
             spans += self.traces.mark_posteriors(tasks[places], rows)
-            then.add(self.topics.posteriors.name, partition, *rows)
+            outputs.add(self.topics.posteriors.name, partition, *rows)
         if group.tells_all:
-            self._add_estimates(then, self.exchange.tell_all())
-        self._tell(then, tasks, workers)
+            self._add_estimates(outputs, self.exchange.tell_all())
+        self._tell(outputs, tasks, workers)
         for told in group.told:
-            self._add_estimates(then, told)
-        self._add_workers(then)
+            self._add_estimates(outputs, told)
+        self._add_workers(outputs)
 
         def published(_offsets: Offsets, seconds: float) -> None:
             self.metrics.took("worker", group.labels, seconds)
@@ -150,25 +150,25 @@ class Publisher:
             self.spans.export(spans)
             self.check_budget()
 
-        if not first:
-            first, then = then, first
-        return Parcel(first, published, ahead, then)
+        if not changelog:
+            changelog, outputs = outputs, changelog
+        return Publication(changelog, published, before, outputs)
 
     def _add_taken(
         self,
         partition: int,
         taken: Taken[ConsumerRecord],
-        ahead: Outbox,
-        first: Outbox,
-        then: Outbox,
+        before: Outbox,
+        changelog: Outbox,
+        outputs: Outbox,
     ) -> None:
         for record, why in taken.rejected:
-            self.redirector.reject(ahead, record, why)
+            self.redirector.reject(before, record, why)
         for record, worker, home in taken.forwarded:
-            self.redirector.forward(ahead, record, worker, home)
+            self.redirector.forward(before, record, worker, home)
         rows = [(None, value, None, NO_HEADERS) for value in taken.records()]
-        first.add(self.topics.answers.name, partition, *rows)
-        self.add_votes(then, taken.votes)
+        changelog.add(self.topics.answers.name, partition, *rows)
+        self.add_votes(outputs, taken.votes)
 
     def add_votes(self, outbox: Outbox, votes: Iterable[tuple[int, bytes]]) -> None:
         """Add votes for partitions of tasks."""
@@ -183,13 +183,13 @@ class Publisher:
 
     def tell_anew(self) -> None:
         """Tell the other instances everything again."""
-        self.conveyor.filling.tells_all = True
-        self.conveyor.load()
+        self.groups.filling.tells_all = True
+        self.groups.notify()
 
     def tell(self, told: Told) -> None:
         """Publish something in the estimates topic."""
-        self.conveyor.filling.told.append(told)
-        self.conveyor.load()
+        self.groups.filling.told.append(told)
+        self.groups.notify()
 
     def drop(self, outbox: Outbox) -> None:
         """Take note of what was not published, since this instance has lost its place.
@@ -229,7 +229,7 @@ class Publisher:
             return NO_TASKS
         moved = self.crowd.moved(TASKS_AT_ONCE)
         if len(moved) == TASKS_AT_ONCE:
-            self.conveyor.load()  # there may be more
+            self.groups.notify()  # there may be more
         if not group.tasks:
             return moved
         asked = np.array(sorted(group.tasks), np.int64)
@@ -247,7 +247,7 @@ class Publisher:
 
     def _add_workers(self, outbox: Outbox) -> None:
         """Add the workers that changed, now and then: they are in no hurry."""
-        is_due = monotonic() >= self.workers_due or self.conveyor.in_a_hurry
+        is_due = monotonic() >= self.workers_due or self.groups.in_a_hurry
         if not (self.changed and is_due and self.stage.is_restored):
             return
         begun = thread_time()
@@ -260,7 +260,7 @@ class Publisher:
     def _again(self, begun: float, seconds: float) -> float:
         """When to publish again what was published just now, for what changes meanwhile."""
         wait = min(max(seconds, (thread_time() - begun) / SHARE), MOST_SECONDS_BETWEEN)
-        asyncio.get_running_loop().call_later(wait, self.conveyor.load)
+        asyncio.get_running_loop().call_later(wait, self.groups.notify)
         return monotonic() + wait
 
     def check_budget(self) -> None:
@@ -277,5 +277,5 @@ class Publisher:
         for partition in partitions:
             changed = self.stage.apply_rules_to_all(partition)
             if len(changed):
-                self.conveyor.filling.tasks.update(changed.tolist())
-                self.conveyor.load()
+                self.groups.filling.tasks.update(changed.tolist())
+                self.groups.notify()

@@ -2,8 +2,8 @@
 
 from aiokafka import ConsumerRecord
 
-from pipeline.agents.dead_letter_log import DeadLetterLog
-from pipeline.agents.metrics import Metrics
+from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
+from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.batched.producer import Outbox
 from pipeline.records.bad import BadRecord
 from pipeline.records.dead_letters import dead_letter

@@ -3,7 +3,7 @@
 from aiokafka import ConsumerRecord
 
 from pipeline.agents.redirector import Redirector
-from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.group_publisher import GroupPublisher, Publication
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.records.bad import BadRecord
 
@@ -22,16 +22,16 @@ class Rejects:
 
     def __init__(self, redirector: Redirector, producer: BatchProducer) -> None:
         self.redirector = redirector
-        self.conveyor = Conveyor(producer, RejectedRecords, self.pack)
+        self.groups = GroupPublisher(producer, RejectedRecords, self.pack)
 
     def add(self, record: ConsumerRecord, why: BadRecord) -> None:
         """Publish a record as a dead letter."""
-        self.conveyor.filling.records.append((record, why))
-        self.conveyor.load()
+        self.groups.filling.records.append((record, why))
+        self.groups.notify()
 
-    def pack(self, group: RejectedRecords) -> Parcel:
+    def pack(self, group: RejectedRecords) -> Publication:
         """The dead letters."""
         outbox = Outbox()
         for record, why in group.records:
             self.redirector.reject(outbox, record, why)
-        return Parcel(outbox, lambda _offsets, _seconds: None)
+        return Publication(outbox, lambda _offsets, _seconds: None)

@@ -8,8 +8,8 @@ from typing import Any
 from mode import Service
 
 from pipeline.agents.publisher import Publisher
-from pipeline.agents.settled_log import SettledLog
-from pipeline.batched.stop import stop_at_once
+from pipeline.agents.telemetry.settled_log import SettledLog
+from pipeline.batched.stop import abort
 
 LABELS_AT_ONCE = 2_000  # weighed anew in one turn: about a millisecond
 BUSY_SECONDS = 0.1  # for which an instance is busy after a label
@@ -45,7 +45,7 @@ class Settler(Service):
                 await self._turn()
                 self._report(monotonic())
         except Exception as error:
-            stop_at_once(error)
+            abort(error)
 
     async def _turn(self) -> None:
         """Refresh what is due; while labels come in, a part of it, and then leave time for them.
@@ -63,7 +63,7 @@ class Settler(Service):
                 break
         spent += PUBLISHING_SECONDS * max(0, self.engine.tasks_moved - moved)
         if self.engine.has_news:
-            self.publisher.conveyor.load()
+            self.publisher.groups.notify()
         if self._is_busy:
             await asyncio.sleep(max(spent, AT_LEAST_SECONDS) * (1 / SHARE - 1))
         elif self.is_at_rest:

@@ -63,14 +63,14 @@ class TaskAgent:
         Posteriors that a crash can have kept from their topic are published again, and those of
         tasks that a stop rule closes which the last owner did not have.
         """
-        conveyor = self.publisher.conveyor
+        groups = self.publisher.groups
         await self._rest()
-        conveyor.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
+        groups.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
         self.stage.spent = self.stage.rules.is_spent(self.stage.crowd.labels)
         self.publisher.apply_rules_to(partitions)
         self.follower.exchange.hear_of_crowd()
-        conveyor.filling.tells_all = True
-        conveyor.load()
+        groups.filling.tells_all = True
+        groups.notify()
         if partitions:
             await self.follower.hear_of_all()
 
@@ -83,29 +83,29 @@ class TaskAgent:
             await asyncio.sleep(0)
 
     async def run(self, stream: StreamT[Batch]) -> None:
-        """Take the records of each batch, and let the conveyor publish the posteriors."""
-        conveyor = self.publisher.conveyor
+        """Take the records of each batch, and publish the posteriors in groups."""
+        groups = self.publisher.groups
         tasks = self.publisher.topics.tasks.name
         async for batch in stream:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), RECORDS_AT_ONCE):
                     some = records[start : start + RECORDS_AT_ONCE]
                     if tp.topic == tasks:
-                        group = await conveyor.room()
+                        group = await groups.acquire()
                         for record in some:
                             self._describe(record, group)
-                        conveyor.load()
+                        groups.notify()
                     else:
                         await self._count_all(tp.partition, some)
-            conveyor.load(batch)
+            groups.notify(batch)
 
     async def _count_all(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Count records of votes; asks where labels end if they tell of labels beyond that."""
         sure = False
         while records:
-            group = await self.publisher.conveyor.room()
+            group = await self.publisher.groups.acquire()
             done = self._count(partition, records, group, sure=sure)
-            self.publisher.conveyor.load()
+            self.publisher.groups.notify()
             records = records[done:]
             if records:
                 await self.ask()

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry
 
-from pipeline.agents.readiness_log import ReadinessLog
-from pipeline.agents.web import Web
+from pipeline.agents.telemetry.readiness_log import ReadinessLog
+from pipeline.agents.telemetry.web import Web
+from pipeline.kafka.access.granted import check_role
 from pipeline.kafka.errors import ClusterError, Denied, NotAllowed
-from pipeline.kafka.granted import check_role
 from pipeline.project.errors import Unfinished
 from pipeline.project.given import Given
 from pipeline.project.log import read_project

@@ -72,24 +72,24 @@ class WorkerAgent:
         for partition in partitions:
             self.stage.ready(partition)
         await self.listener.take_over(partitions)
-        conveyor = self.publisher.conveyor
+        groups = self.publisher.groups
         for partition in partitions:
             state = self.stage.partitions[partition]
             again = Outbox()
             for answers in state.last_answers:
                 self.publisher.add_votes(again, answers.votes)
-            await conveyor.producer.publish(again)
+            await groups.producer.publish(again)
             state.last.clear()
             names = state.restored.take()
-            conveyor.filling.workers.update(self.stage.crowd.number_workers(names).tolist())
-        conveyor.load()
+            groups.filling.workers.update(self.stage.crowd.number_workers(names).tolist())
+        groups.notify()
 
     async def run(self, stream: StreamT[Batch]) -> None:
-        """Take the labels of each batch, a piece at a time, and let the conveyor publish them."""
-        conveyor, crowd = self.publisher.conveyor, self.stage.crowd
+        """Take the labels of each batch, a piece at a time, and publish them in groups."""
+        groups, crowd = self.publisher.groups, self.stage.crowd
         async for batch in stream:
             for partition, piece in _pieces(batch, self.stage.labels_at_once):
-                group = await conveyor.room()
+                group = await groups.acquire()
                 rows = self.stage.take(partition, piece, group.taken[partition])
                 group.took(labels=len(piece))
                 self.publisher.took_labels_at = monotonic()
@@ -98,8 +98,8 @@ class WorkerAgent:
                     group.timestamps.append(rows.timestamps[is_counted])
                     self.publisher.traces.took(piece, rows)
                     self.listener.labels_taken(partition, rows)
-                conveyor.load()
-            conveyor.load(batch)
+                groups.notify()
+            groups.notify(batch)
 
 
 def _pieces(batch: Batch, size: int) -> Iterator[tuple[int, list[ConsumerRecord]]]:

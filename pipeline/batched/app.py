@@ -10,10 +10,10 @@ from typing import Any
 import faust
 from faust.types import AgentT
 
-from pipeline.batched.conveyor import Conveyor
 from pipeline.batched.fence import Fence
+from pipeline.batched.group_publisher import GroupPublisher
 from pipeline.batched.recovery import BatchTableManager
-from pipeline.batched.stop import stop_at_once
+from pipeline.batched.stop import abort
 from pipeline.batched.transport import BatchTopic
 
 REQUEST_SECONDS = 60.0
@@ -44,19 +44,19 @@ class BatchedApp(faust.App):
             consumer_metadata_max_age_ms=5_000,
             **options,
         )
-        self.conveyors: list[Conveyor[Any]] = []
+        self.publishers: list[GroupPublisher[Any]] = []
         self.fence = Fence(session_seconds)
 
     async def on_first_start(self) -> None:
-        """Start the conveyors."""
+        """Start the publishers."""
         await super().on_first_start()
-        for conveyor in self.conveyors:
-            await self.add_runtime_dependency(conveyor)
+        for publisher in self.publishers:
+            await self.add_runtime_dependency(publisher)
 
     async def wait_idle(self) -> None:
         """Wait until all that agents have made of their batches is published."""
-        for conveyor in self.conveyors:
-            await conveyor.wait_idle()
+        for publisher in self.publishers:
+            await publisher.wait_idle()
 
     async def leave(self) -> None:
         """Finish, publish and commit the batches under way, then leave the group.
@@ -73,10 +73,10 @@ class BatchedApp(faust.App):
         """None: Faust 0.15.3 makes folders for tables even where they are in memory."""
 
     async def _on_agent_error(self, agent: AgentT[Any], exc: BaseException) -> None:
-        stop_at_once(exc)
+        abort(exc)
 
     def _crash(self, reason: BaseException) -> None:
         if isinstance(reason, CancelledError):  # how Faust restarts its fetcher on a rebalance
             super()._crash(reason)
         else:
-            stop_at_once(reason)
+            abort(reason)

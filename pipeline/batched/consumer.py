@@ -25,7 +25,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
-from pipeline.batched.thread import NoThread
+from pipeline.batched.in_loop_consumer import InLoopConsumer
 
 if TYPE_CHECKING:
     from pipeline.batched.app import BatchedApp
@@ -51,12 +51,12 @@ class BatchConsumer(Consumer):
         super().__init__(*args, **kwargs)
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
-        return NoThread(self, loop=self.loop, beacon=self.beacon)
+        return InLoopConsumer(self, loop=self.loop, beacon=self.beacon)
 
     @property
     def expulsions(self) -> int:
         """How often Kafka has put this instance out of the group."""
-        membership = cast(NoThread, self._thread).membership
+        membership = cast(InLoopConsumer, self._thread).membership
         return 0 if membership is None else membership.expulsions
 
     async def getmany(
@@ -231,7 +231,7 @@ class BatchConsumer(Consumer):
         self.gap.clear()
         self.read_to.clear()
 
-    def behind(self) -> Iterator[tuple[str, int, int, int | None]]:
+    def lag(self) -> Iterator[tuple[str, int, int, int | None]]:
         """Of each partition that agents read: how many records wait, and since when the first does.
 
         Nothing is known of a partition before its first fetch. Where all that was handed out is

@@ -109,8 +109,13 @@ class FencedProducer:
         kafka.client._get_conn = self._fenced_conn
 
     def begin(self) -> None:
-        """What is published from now on belongs to the place of now."""
+        """What is published from now on belongs to the place of now; raises if there is none.
+
+        Also where nothing is to be published: no batch may be finished after one that was dropped.
+        """
         self.term = self.fence.term
+        if self.fence.is_lost:
+            raise PutOut("put out of the group")
 
     def forget(self) -> None:
         """Begin anew with Kafka, once nothing is under way: it waits for what was not sent."""

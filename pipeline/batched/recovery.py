@@ -30,7 +30,7 @@ from pipeline.batched.batch import batch_of
 from pipeline.batched.consumer import BatchConsumer
 from pipeline.batched.fence import PutOut
 from pipeline.batched.progress import Progress, at_this_rate
-from pipeline.batched.stop import stop_at_once
+from pipeline.batched.stop import abort
 from pipeline.batched.table import BatchTable
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class BatchRecovery(Recovery):
                 if self.in_recovery and not self.need_recovery():
                     self._set_recovery_ended()
         except Exception as error:
-            stop_at_once(error)
+            abort(error)
 
     async def _restore(self, message: Message) -> None:
         """Apply a fetched batch a piece at a time, until a rebalance makes it void."""

@@ -29,7 +29,7 @@ class CannotGoOn(Exception):
     """Nothing is wrong with the instance itself: it ends with status 1 and without a traceback."""
 
 
-def stop_at_once(error: BaseException) -> NoReturn:
+def abort(error: BaseException) -> NoReturn:
     """End the process: nothing more may be published or committed; the next start recovers.
 
     If it is only that somebody has taken away a right, the same process begins anew.

@@ -13,7 +13,7 @@ from faust.types import TP, AppT, TopicT
 
 from pipeline.batched.fence import PutOut
 from pipeline.batched.producer import Offsets, Outbox
-from pipeline.batched.stop import stop_at_once
+from pipeline.batched.stop import abort
 
 FROM_THE_START = -1
 
@@ -141,4 +141,4 @@ class BatchTable(Table[Any, Any]):
         except PutOut:
             raise
         except Exception as error:
-            stop_at_once(error)
+            abort(error)

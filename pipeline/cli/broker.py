@@ -13,8 +13,8 @@ from pipeline.cli.own_broker import broker_options, folder_for, own_broker, what
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.broker.embedded import EmbeddedBroker
-    from pipeline.broker.secure import SecureFolder
+    from pipeline.local.embedded import EmbeddedBroker
+    from pipeline.local.secure import SecureFolder
 
 
 @click.command("broker")
@@ -46,7 +46,7 @@ def command(
       . ~/secure-kafka/operator.env && sbic topics
     """
     from pipeline import hints
-    from pipeline.broker.java import KAFKA_VERSION
+    from pipeline.local.java import KAFKA_VERSION
 
     if secure and data_dir:
         raise BadInput("--secure keeps Kafka's data in its own folder: leave out --data-dir")
@@ -70,18 +70,18 @@ def command(
 
 def secure_folder(path: Path) -> "SecureFolder":
     """The folder of a broker that has a user for each role."""
-    from pipeline.broker.secure import SecureFolder
-    from pipeline.kafka.rights import ROLES
+    from pipeline.kafka.access.rights import ROLES
+    from pipeline.local.secure import SecureFolder
 
     return SecureFolder(path, ROLES)
 
 
 def grant(secured: "SecureFolder", broker: "EmbeddedBroker", prefix: str) -> None:
     """Let each user do what its role needs, and nothing else."""
-    from pipeline.broker.secure import ADMIN
     from pipeline.cli.connected import run_connected
-    from pipeline.kafka.grants import grant_roles
-    from pipeline.kafka.rights import ROLES
+    from pipeline.kafka.access.grants import grant_roles
+    from pipeline.kafka.access.rights import ROLES
+    from pipeline.local.secure import ADMIN
 
     environ = secured.environment(ADMIN, broker.url) | {"SBIC_PREFIX": prefix}
     run_connected(grant_roles(Settings.from_env(environ), {role: role for role in ROLES}))

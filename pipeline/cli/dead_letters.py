@@ -10,8 +10,8 @@ from pipeline.project.given import Given
 
 if TYPE_CHECKING:
     from pipeline.records.origin import Origin
-    from pipeline.tools.dead_letters import Letter
-    from pipeline.tools.dead_letters_replay import Outcome
+    from pipeline.transfer.dead_letters import Letter
+    from pipeline.transfer.dead_letters_replay import Outcome
 
 VALUE_SHOWN = 300  # characters
 
@@ -52,7 +52,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     from orjson import dumps
 
     from pipeline.cli.connected import in_project, run_connected
-    from pipeline.tools.dead_letters import Choice, overview
+    from pipeline.transfer.dead_letters import Choice, overview
 
     choice = Choice(reasons, limit=limit)
     found = run_connected(overview(in_project(given), choice, values=True))
@@ -154,8 +154,8 @@ def replay(
     """
     from pipeline.cli.connected import in_project, run_connected
     from pipeline.cli.label_map import mapping_of
-    from pipeline.tools.dead_letters import Choice
-    from pipeline.tools.dead_letters_replay import replay_dead_letters
+    from pipeline.transfer.dead_letters import Choice
+    from pipeline.transfer.dead_letters_replay import replay_dead_letters
 
     if not (origins or reasons or everything):
         raise click.UsageError("say which: origins as `show` has them, --reason, or --all")
@@ -185,7 +185,7 @@ def told(outcome: "Outcome") -> list[str]:
     """What came of it, a line for each kind.
 
     >>> from collections import Counter
-    >>> from pipeline.tools.dead_letters_replay import Outcome
+    >>> from pipeline.transfer.dead_letters_replay import Outcome
     >>> told(Outcome(sent=2, before=1, left=Counter({"would be refused again: bad-label": 3})))
     ['dead letters replayed: 2', 'replayed before: 1', 'not sent: 3 (would be refused again: \
 bad-label)']

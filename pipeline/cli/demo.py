@@ -74,15 +74,15 @@ def command(
 
     from rich.console import Console
 
-    from pipeline.broker.java import KAFKA_VERSION
     from pipeline.cli.connected import run_connected
     from pipeline.cli.own_broker import own_broker
+    from pipeline.local.gateway import page_at
+    from pipeline.local.java import KAFKA_VERSION
     from pipeline.settings import Settings
-    from pipeline.tools.crowd_at_work import Plan
-    from pipeline.tools.demo import Demo, DemoFailed
-    from pipeline.tools.demo_screen import Screen, summary
-    from pipeline.tools.own_gateway import page_at
-    from pipeline.tools.simulated_workers import Habits
+    from pipeline.simulation.crowd_at_work import Plan
+    from pipeline.simulation.demo import Demo, DemoFailed
+    from pipeline.simulation.demo_screen import Screen, summary
+    from pipeline.simulation.workers import Habits
 
     console = Console(highlight=False)
     page_port = page_port_of(gateway_port)

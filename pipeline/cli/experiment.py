@@ -80,7 +80,7 @@ class AlgorithmNames(click.ParamType):
 
 def with_online_form() -> Iterable[str]:
     """The algorithms that take one label after the other."""
-    from pipeline.inference.online_forms import ONLINE_FORMS
+    from pipeline.inference.online.forms import ONLINE_FORMS
 
     return ONLINE_FORMS
 
@@ -265,7 +265,7 @@ def figure1(
     def make() -> "Outcome":
         from pipeline.experiments.figure1 import figure1
         from pipeline.experiments.figure1_table import Setting
-        from pipeline.inference.online_forms import ONLINE_FORMS
+        from pipeline.inference.online.forms import ONLINE_FORMS
 
         setting = Setting(policy, arrival, tasks, labels_per_worker, max_labels)
         names = algorithms or ONLINE_FORMS

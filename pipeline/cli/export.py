@@ -113,11 +113,11 @@ def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]
     from pipeline.cli.connected import run_connected
     from pipeline.files.lines import csv_parts, jsonl_parts
     from pipeline.files.parquet import kinds_of, parquet_parts
-    from pipeline.tools.export import EXPORTS, KINDS, current_records
+    from pipeline.transfer.export import EXPORTS, KINDS, current_records
 
     columns = ("task", "worker", "label")
     if what == "labels":
-        from pipeline.tools.standing import standing_labels  # loads the engine
+        from pipeline.transfer.standing import standing_labels  # loads the engine
 
         labels = run_connected(standing_labels(settings))
         if file_format == "csv":

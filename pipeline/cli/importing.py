@@ -9,7 +9,7 @@ from pipeline.cli.options import given_options
 from pipeline.project.given import Given
 
 if TYPE_CHECKING:
-    from pipeline.tools.annotations_import import Imported
+    from pipeline.label_studio.importing import Imported
 
 
 @click.group(short_help="Bring in the labels of another tool.")
@@ -64,7 +64,7 @@ def label_studio(
     from pipeline.cli.label_map import mapping_of
     from pipeline.files.errors import BadFile
     from pipeline.label_studio.choices import Choices
-    from pipeline.tools.annotations_import import Exported, Imported, import_annotations
+    from pipeline.label_studio.importing import Exported, Imported, import_annotations
 
     settings = in_project(given)
     classes = settings.crowd_classes
@@ -84,7 +84,7 @@ def label_studio(
 def told(done: "Imported", *, dry_run: bool) -> str:
     """What came of it.
 
-    >>> from pipeline.tools.annotations_import import Imported
+    >>> from pipeline.label_studio.importing import Imported
     >>> told(Imported(annotations=12, new=9, changed=1, deleted=1, labels=12), dry_run=False)
     'annotations: 12 (9 new, 1 changed, 2 as they were); deleted: 1; labels sent: 12'
     """

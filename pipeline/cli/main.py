@@ -16,7 +16,7 @@ COMMANDS = (
     "up",
     "broker",
     "topics",
-    "worker",
+    "run",
     "gateway",
     "project",
     "tasks",
@@ -34,6 +34,7 @@ COMMANDS = (
 )
 
 MODULES = {"import": "importing"}  # a keyword of Python names no module
+ALIASES = {"worker": "run"}  # an old name, which the help does not list
 
 
 class Commands(click.Group):
@@ -45,9 +46,10 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The click command that the module of that name defines."""
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        module = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        module = MODULES.get(name, name.replace("-", "_"))
         command: click.Command = import_module(f"pipeline.cli.{module}").command
         return command
 

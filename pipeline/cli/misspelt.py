@@ -26,13 +26,13 @@ def misspelt(names: Iterable[str]) -> list[str]:
     >>> misspelt(["SBIC_ALPHAA", "SBIC_ALPHA", "SBIC_DATA", "HOME"])
     ['SBIC_ALPHAA is not read by anything: did you mean SBIC_ALPHA?']
     >>> misspelt(["SBIC_COLOUR"])
-    ['SBIC_COLOUR is not read by anything: sbic worker --help has all variables']
+    ['SBIC_COLOUR is not read by anything: sbic run --help has all variables']
     """
     known = [*map(variable, SPECS), *VARIABLES, *ELSEWHERE]
     lines = []
     for name in sorted(names):
         if name.startswith("SBIC_") and name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.75)
-            hint = f"did you mean {near[0]}?" if near else "sbic worker --help has all variables"
+            hint = f"did you mean {near[0]}?" if near else "sbic run --help has all variables"
             lines.append(f"{name} is not read by anything: {hint}")
     return lines

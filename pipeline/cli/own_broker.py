@@ -12,8 +12,8 @@ from pipeline.cli.errors import BadInput
 from pipeline.cli.options import Function, in_order
 
 if TYPE_CHECKING:
-    from pipeline.broker.embedded import EmbeddedBroker
-    from pipeline.broker.secure import SecureFolder
+    from pipeline.local.embedded import EmbeddedBroker
+    from pipeline.local.secure import SecureFolder
 
 
 def broker_options(function: Function) -> Function:
@@ -37,7 +37,7 @@ def broker_options(function: Function) -> Function:
 
 def folder_for(data_dir: Path | None, ephemeral: bool) -> Path | None:
     """The folder for Kafka's data, if anything is to be kept."""
-    from pipeline.broker.folder import default_folder
+    from pipeline.local.folder import default_folder
 
     if ephemeral and data_dir:
         raise BadInput("--ephemeral keeps nothing: leave out --data-dir")
@@ -54,8 +54,8 @@ def own_broker(
     port: int = 0, folder: Path | None = None, secure: "SecureFolder | None" = None
 ) -> "Iterator[EmbeddedBroker]":
     """A broker for as long as the block runs; Ctrl-C, SIGTERM and SIGHUP end both in good order."""
-    from pipeline.broker.embedded import EmbeddedBroker
-    from pipeline.broker.errors import BadChoice, CannotStart
+    from pipeline.local.embedded import EmbeddedBroker
+    from pipeline.local.errors import BadChoice, CannotStart
 
     for terminal_gone_or_stop in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(terminal_gone_or_stop, signal.default_int_handler)

@@ -22,8 +22,8 @@ def page_options(function: Function) -> Function:
 
 def page_port_of(chosen: int | None) -> int:
     """The port that was chosen, refused if somebody else uses it; otherwise one that is free."""
-    from pipeline.broker.ports import is_free
-    from pipeline.tools.own_gateway import usual_port
+    from pipeline.local.gateway import usual_port
+    from pipeline.local.ports import is_free
 
     if chosen is None:
         return usual_port()

@@ -250,7 +250,7 @@ def complete(place: Settings) -> None:
         return
     note(
         f"done: {count.labels - count.counted:,} of {count.labels:,} labels are still to be "
-        f"counted, and no instance does; start one with: sbic worker --prefix {place.prefix}"
+        f"counted, and no instance does; start one with: sbic run --prefix {place.prefix}"
     )
 
 

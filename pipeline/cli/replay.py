@@ -12,8 +12,8 @@ from pipeline.project.given import Given
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.tools.replay import Replayed
-    from pipeline.tools.sending import Label
+    from pipeline.kafka.sending import Label
+    from pipeline.transfer.replay import Replayed
 
 
 @click.command(short_help="Send the labels of a file to the pipeline.")
@@ -79,7 +79,7 @@ def command(
     """
     from pipeline.cli.connected import in_project, run_connected
     from pipeline.files.errors import BadFile
-    from pipeline.tools.replay import GaveUp, Replayed, replay
+    from pipeline.transfer.replay import GaveUp, Replayed, replay
 
     if seed is not None and not shuffle:
         raise click.UsageError("--seed needs --shuffle: it chooses the random order")
@@ -168,7 +168,7 @@ def repeats_in(labels: list["Label"]) -> int:
 def left_undone(done: "Replayed", labels: int) -> str:
     """What Ctrl-C left undone, and how to go on.
 
-    >>> from pipeline.tools.replay import Replayed
+    >>> from pipeline.transfer.replay import Replayed
     >>> left_undone(Replayed(labels=3000), 8000)
     'Kafka has 3,000 of 8,000 labels, and 5,000 are not sent, or not known to be. To go on, run \
 the same command again: labels that it sends a second time count once'

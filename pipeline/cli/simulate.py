@@ -13,8 +13,8 @@ from pipeline.project.given import Given
 from pipeline.settings import AlgorithmName, BadSetting, Settings
 
 if TYPE_CHECKING:
-    from pipeline.tools.crowd_at_work import Plan
-    from pipeline.tools.simulate import Run
+    from pipeline.simulation.crowd_at_work import Plan
+    from pipeline.simulation.simulate import Run
 
 POSITIVE = click.FloatRange(min=0, min_open=True)
 SHARE = click.FloatRange(0, 1, max_open=True)
@@ -167,8 +167,8 @@ def command(
     """
     from pipeline.cli.connected import in_project
     from pipeline.inference.algorithm import Prior
-    from pipeline.tools.crowd_at_work import Plan
-    from pipeline.tools.simulated_workers import Habits
+    from pipeline.simulation.crowd_at_work import Plan
+    from pipeline.simulation.workers import Habits
 
     if algorithm is not None and policy is None:
         raise click.UsageError("--algorithm needs --policy: a pipeline that is running has its own")
@@ -230,10 +230,10 @@ def carry_out(
     import signal
 
     from pipeline.cli.connected import run_connected
+    from pipeline.kafka.asking import NoAnswer
     from pipeline.progress import progress
-    from pipeline.tools.asking import NoAnswer
-    from pipeline.tools.own_pipelines import Policy, simulate_policies
-    from pipeline.tools.simulate import TasksOfOthers, simulate
+    from pipeline.simulation.policies_compared import Policy, simulate_policies
+    from pipeline.simulation.simulate import TasksOfOthers, simulate
 
     # as Ctrl-C, which asyncio turns into an orderly end: the tasks are closed
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

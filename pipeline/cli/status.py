@@ -53,9 +53,9 @@ def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
     from rich.console import Console
 
     from pipeline.cli.connected import in_project, run_connected
+    from pipeline.status.reading import reading_status
     from pipeline.status.report import Summary
-    from pipeline.tools.status import reading_status
-    from pipeline.tools.status_screen import StatusScreen
+    from pipeline.status.screen import StatusScreen
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)

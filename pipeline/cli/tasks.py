@@ -50,7 +50,7 @@ def import_tasks(given: Given, reading: Reading, path: str) -> None:
     """
     from pipeline.cli.connected import in_project, run_connected
     from pipeline.files.errors import BadFile
-    from pipeline.tools.describing import describe
+    from pipeline.transfer.tasks import describe
 
     settings = in_project(given)
     try:
@@ -160,8 +160,8 @@ def set_status(
     from pipeline.cli.connected import in_project, run_connected
     from pipeline.records.bad import BadRecord
     from pipeline.records.tasks import Description, encode_task, task_parser
-    from pipeline.tools.describing import describe
-    from pipeline.tools.known_tasks import unknown_tasks
+    from pipeline.transfer.known_tasks import unknown_tasks
+    from pipeline.transfer.tasks import describe
 
     settings = in_project(given)
     check = task_parser(settings.crowd_classes)

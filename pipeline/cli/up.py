@@ -49,10 +49,10 @@ def command(
     """
     from pipeline import hints
     from pipeline.cli.connected import run_connected
+    from pipeline.local.gateway import gateway_of, opening, page_at
+    from pipeline.local.instances import instances_of
+    from pipeline.local.up import until_stopped
     from pipeline.project.opening import open_project
-    from pipeline.tools.instances import instances_of
-    from pipeline.tools.own_gateway import gateway_of, opening, page_at
-    from pipeline.tools.up import until_stopped
 
     folder = folder_for(data_dir, ephemeral)
     page_port = page_port_of(gateway_port)
@@ -85,7 +85,7 @@ def check_share(instances: int, partitions: int) -> None:
 
 def web_ports(first: int, instances: int) -> list[int]:
     """A port for each instance, counting up; refuses those that somebody else uses."""
-    from pipeline.broker.ports import is_free
+    from pipeline.local.ports import is_free
 
     if first == 0:  # any free one, as each instance finds it
         return [0] * instances

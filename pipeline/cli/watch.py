@@ -28,7 +28,7 @@ def command(settings: Settings, from_start: bool) -> None:
     from rich.console import Console
 
     from pipeline.cli.connected import run_connected
-    from pipeline.tools.watch import watch_as_json, watch_as_table
+    from pipeline.status.watch import watch_as_json, watch_as_table
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()

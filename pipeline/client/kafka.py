@@ -11,15 +11,15 @@ from pipeline.client.errors import BadLabels, LabelProblem, NotAllowed, TimedOut
 from pipeline.client.kafka_connections import Connections, Sending
 from pipeline.client.transport import Assignment, Label, Place, Posterior
 from pipeline.kafka import errors as kafka_errors
+from pipeline.kafka.asking import NoAnswer
+from pipeline.kafka.reading import Reader, reading
 from pipeline.partitioner import partition_of
 from pipeline.project.errors import Refusal
 from pipeline.project.given import Given
 from pipeline.records.bad import BadRecord
 from pipeline.security.security import Security
 from pipeline.settings import BadSetting
-from pipeline.tools.asking import NoAnswer
-from pipeline.tools.reading import Reader, reading
-from pipeline.tools.watch import posteriors
+from pipeline.status.watch import posteriors
 from pipeline.topics import Topics
 
 LABELS_AT_ONCE = 5000

@@ -10,18 +10,18 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import RecordMetadata
 
 from pipeline.client.kafka_posteriors import PartitionPosteriors
+from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.admin import partitions_of
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.asking import Asker, asking
 from pipeline.kafka.connection import connected
-from pipeline.kafka.rights import Operation
+from pipeline.kafka.options import client_options
+from pipeline.kafka.reading import reading
+from pipeline.kafka.sending import LabelSender, sending
 from pipeline.partitioner import partition_of
 from pipeline.project.given import Given
 from pipeline.project.opening import settings_in_project
 from pipeline.records.labels import CodedLabel, label_parser
 from pipeline.settings import Settings
-from pipeline.tools.asking import Asker, asking
-from pipeline.tools.reading import reading
-from pipeline.tools.sending import LabelSender, sending
 from pipeline.topics import Topics
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ import asyncio
 from aiokafka import AIOKafkaConsumer
 
 from pipeline.client.transport import Posterior
+from pipeline.kafka.reading import Reader
 from pipeline.records.bad import BadRecord
 from pipeline.records.named_posteriors import parse_any_posterior
-from pipeline.tools.reading import Reader
 
 
 class PartitionPosteriors:

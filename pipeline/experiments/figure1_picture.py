@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline.experiments.crowd import PRIOR
 from pipeline.experiments.figure1_table import Point, Setting, caption, title
 from pipeline.inference.bounds import bounds
-from pipeline.inference.online_forms import ONLINE_FORMS
+from pipeline.inference.online.forms import ONLINE_FORMS
 from pipeline.inference.registry import ALGORITHMS
 
 if TYPE_CHECKING:

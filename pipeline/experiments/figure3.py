@@ -21,7 +21,7 @@ from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome, text_table
 from pipeline.experiments.runner import run
 from pipeline.experiments.simulation import uncertainty_run
-from pipeline.inference.online_forms import ONLINE_FORMS
+from pipeline.inference.online.forms import ONLINE_FORMS
 from pipeline.inference.registry import ALGORITHMS
 
 if TYPE_CHECKING:

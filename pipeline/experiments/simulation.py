@@ -7,8 +7,8 @@ import numpy as np
 
 from pipeline.experiments.crowd import PRIOR, Crowd
 from pipeline.inference.labels import Labels
-from pipeline.inference.online import Online
-from pipeline.inference.online_forms import MOVE_ONE_TASK, online_form
+from pipeline.inference.online.forms import MOVE_ONE_TASK, online_form
+from pipeline.inference.online.online import Online
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.scan import Scan
 from pipeline.policies.uncertainty import Uncertainty

@@ -8,8 +8,8 @@ from aiokafka.errors import KafkaError
 
 from pipeline.kafka.errors import Refused
 from pipeline.label_studio.annotations import Annotations
+from pipeline.label_studio.follower import AnnotationsFollower, following_annotations
 from pipeline.settings import Settings
-from pipeline.tools.annotations_follower import AnnotationsFollower, following_annotations
 
 PATIENCE_SECONDS = 10  # without any record, before Kafka is taken to be away
 

@@ -4,8 +4,8 @@ import asyncio
 
 from pipeline.gateway.lane import Row
 from pipeline.gateway.outbox import NotAcknowledged, Outbox
-from pipeline.tools.open_requests import At, OpenRequests, Record
-from pipeline.tools.reading import Reader
+from pipeline.kafka.open_requests import At, OpenRequests, Record
+from pipeline.kafka.reading import Reader
 
 PATIENCE_SECONDS = 10.0
 

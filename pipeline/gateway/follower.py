@@ -6,7 +6,7 @@ from time import perf_counter
 
 from aiokafka import ConsumerRecord
 
-from pipeline.tools.reading import Reader
+from pipeline.kafka.reading import Reader
 
 AT_ONCE = 250  # records: a few milliseconds
 REST = 0.5  # of the time that a portion took, left to others

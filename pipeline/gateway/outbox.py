@@ -7,9 +7,9 @@ from functools import lru_cache
 from aiokafka import AIOKafkaProducer
 
 from pipeline.gateway.lane import Delivery, Lane, Place, Producer, Row
-from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
+from pipeline.kafka.options import client_options
 from pipeline.partitioner import partition_of
 from pipeline.settings import Settings
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from pipeline.gateway.app import gateway_app
 from pipeline.gateway.config import GatewayConfig
-from pipeline.gateway.connections import GuardedSite
+from pipeline.gateway.connection_limits import GuardedSite
 from pipeline.gateway.errors import CannotStart
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.projects import Project, Projects

@@ -14,10 +14,11 @@ from pipeline.gateway.lane import Row
 from pipeline.gateway.outbox import Outbox
 from pipeline.gateway.view.project import ProjectView
 from pipeline.gateway.waiting import wait_for
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.access.granted import check_role
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
-from pipeline.kafka.granted import check_role
+from pipeline.kafka.options import client_options
+from pipeline.kafka.reading import reading
 from pipeline.project.given import Given
 from pipeline.project.log import log_consumer, read_on
 from pipeline.project.opening import settings_in_project
@@ -25,11 +26,10 @@ from pipeline.project.revision import Revision
 from pipeline.records.labels import label_parser
 from pipeline.records.tasks import task_parser
 from pipeline.settings import Settings
-from pipeline.tools.reading import reading
-from pipeline.tools.standing import Standing, compile_engine
-from pipeline.tools.status import empty_summary, reading_flow
-from pipeline.tools.status_flow import FlowReader
+from pipeline.status.flow import FlowReader
+from pipeline.status.reading import empty_summary, reading_flow
 from pipeline.topics import Topics
+from pipeline.transfer.standing import Standing, compile_engine
 
 LOOK_SECONDS = 1.0
 LEAVE_SECONDS = 2.0

@@ -1,1 +1,1 @@
-"""What the tools ask of a Kafka cluster, apart from records."""
+"""Clients of Kafka: connecting, administration, reading, sending and asking."""

@@ -21,7 +21,8 @@ from aiokafka.errors import (
     for_code,
 )
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.access.granted import described
+from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import (
     MayNotCreate,
@@ -31,8 +32,7 @@ from pipeline.kafka.errors import (
     Unreachable,
     WrongTopics,
 )
-from pipeline.kafka.granted import described
-from pipeline.kafka.rights import Operation
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topic, Topics
 

@@ -17,9 +17,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
+from pipeline.kafka.access.rights import Operation, Right
 from pipeline.kafka.errors import ClusterError, NotAllowed, Refused
 from pipeline.kafka.probe import why_unreachable
-from pipeline.kafka.rights import Operation, Right
 from pipeline.settings import Settings
 
 CONNECT_SECONDS = 5

@@ -12,7 +12,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.api import Request
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 
 GROUP_TYPE = 0

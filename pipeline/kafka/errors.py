@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.hints import command, start_broker
-from pipeline.kafka.rights import Operation, Right, grant_line, in_words
+from pipeline.kafka.access.rights import Operation, Right, grant_line, in_words
 from pipeline.settings import Settings
 
 

@@ -22,8 +22,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import SaslHandShakeRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from pipeline.kafka.clients import client_options
 from pipeline.kafka.errors import ClusterError, Denied, Unreachable
+from pipeline.kafka.options import client_options
 from pipeline.kafka.tokens import NoToken
 from pipeline.security.security import Security
 from pipeline.settings import Settings

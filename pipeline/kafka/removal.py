@@ -8,13 +8,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
+from pipeline.kafka.access.granted import described
+from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.admin import connected_admin, why
-from pipeline.kafka.clients import client_options
 from pipeline.kafka.connection import connected
 from pipeline.kafka.coordinator import SOON, WAIT_SECONDS, Coordinator
 from pipeline.kafka.errors import Refused
-from pipeline.kafka.granted import described
-from pipeline.kafka.rights import Operation
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 
 NO_SUCH_GROUP = 69

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.access.granted import described
+from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.connection import connected
-from pipeline.kafka.granted import described
-from pipeline.kafka.rights import Operation
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 
 

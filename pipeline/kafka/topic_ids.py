@@ -29,9 +29,9 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.errors import Refused
-from pipeline.kafka.rights import Operation
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 
 API_KEY = 3

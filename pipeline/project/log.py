@@ -2,10 +2,10 @@
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.access.granted import described
+from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.connection import connected
-from pipeline.kafka.granted import described
-from pipeline.kafka.rights import Operation
+from pipeline.kafka.options import client_options
 from pipeline.project.errors import Conflict
 from pipeline.project.revision import Revision, encode_revision, last_revision
 from pipeline.settings import Settings

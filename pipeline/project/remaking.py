@@ -10,8 +10,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from pipeline.kafka.access.granted import check_role
 from pipeline.kafka.admin import check_topics, ensure_topics
-from pipeline.kafka.granted import check_role
 from pipeline.kafka.removal import begin_at_zero, delete_group, delete_topics, group_members
 from pipeline.project.errors import Conflict, NoProject, Unfinished
 from pipeline.project.log import append, read_project

@@ -10,8 +10,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient
 from orjson import loads
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.kafka.admin import ensure_topics
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.posteriors import Posterior

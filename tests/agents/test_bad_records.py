@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from orjson import loads
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.answers import Answers, encode_answers
 from pipeline.records.labels import encode_label

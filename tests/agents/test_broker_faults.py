@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.ports import free_port
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.ports import free_port
 from tests.agents.crowd import crowd
 from tests.agents.flow import flowing, until_true
 from tests.agents.kafka import project

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.ports import free_port
 from pipeline.kafka.admin import check_topics
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.ports import free_port
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from tests import brokers

@@ -9,11 +9,11 @@ from aiokafka import ConsumerRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import Project, project, until
 from tests.instances import Instance, instance
+from tests.projects import sbic
 from tests.stages.test_campaign import JSON, mutations
-from tests.tools.projects import sbic
 
 PARTITIONS = 2
 WORKERS = ["ann", "bob", "eve", "fay"]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pipeline.agents.ends import EndsAsker
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.stages.judge import Ends
 from tests.agents.kafka import project
 from tests.brokers import needs_proc, paused

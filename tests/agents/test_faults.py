@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.algorithm import Prior
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.records.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import Project, Triple, project, until

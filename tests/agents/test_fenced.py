@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from orjson import loads
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.records.answers import parse_answers
 from pipeline.stages.worker_stage import labels_in
 from tests.agents.crowd import crowd

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pipeline.agents.dead_letter_log import DeadLetterLog
-from pipeline.agents.logs import JsonFormatter, TextFormatter, log_start
+from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
+from pipeline.agents.telemetry.logs import JsonFormatter, TextFormatter, log_start
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.origin import Origin
 from pipeline.settings import SPECS, Settings

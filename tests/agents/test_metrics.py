@@ -6,7 +6,7 @@ import numpy as np
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.agents.metrics import Metrics
+from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.records.assignments import Assignment

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.engine.engine import Sums
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.answers import Answers, encode_answers
 from pipeline.records.assignments import encode_lease
@@ -28,7 +28,7 @@ from pipeline.records.posteriors import Posterior
 from pipeline.records.requests import encode_request
 from pipeline.records.tasks import encode_task
 from pipeline.records.votes import Votes, encode_votes
-from pipeline.tools.export import EXPORTS, current_records
+from pipeline.transfer.export import EXPORTS, current_records
 from tests.agents.kafka import Project, project, until
 from tests.instances import Instance, instance
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 from orjson import loads
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import FastSBIC
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.policies.answers import AnswerSet
 from pipeline.records.assignments import place_of
 from pipeline.stages.assignment_stage import policy_of

@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from pipeline.agents.assignments_follower import AssignmentsFollower
-from pipeline.agents.dead_letter_log import DeadLetterLog
-from pipeline.agents.metrics import Metrics
 from pipeline.agents.policy_agent import PolicyAgent, RequestGroup
 from pipeline.agents.redirector import Redirector
+from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
+from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.records.assignments import encode_lease, parse_assignment
 from pipeline.records.requests import encode_request
@@ -46,7 +46,7 @@ class Stalled:
         group = RequestGroup()
         requests: Any = [Record(offset, 0, encode_request("ann")) for offset in (7, 8)]
         self.desk.stage.answer(0, requests, 0, group)
-        return self.agent.pack(group).first
+        return self.agent.pack(group).changelog
 
     async def read(self, *values: bytes | None) -> None:
         """Read this on the assignments topic."""
@@ -101,11 +101,11 @@ async def test_the_end_of_a_lease_is_told_later_and_a_label_that_is_a_request_an
     stalled.desk.hand_in("ann", task, 1)
     group = RequestGroup()
     group.given = stalled.desk.last.given
-    outbox = stalled.agent.pack(group).first
+    outbox = stalled.agent.pack(group).changelog
     ended, _ = values(outbox)
     stalled.agent.drop(outbox)
-    filling = stalled.agent.conveyor.filling
+    filling = stalled.agent.groups.filling
     stalled.desk.stage.take_over({0}, 0, filling)
-    told, again = values(stalled.agent.pack(filling).first)
+    told, again = values(stalled.agent.pack(filling).changelog)
     assert told == ended
     assert parse_assignment(again).id == "label-0-0-0"

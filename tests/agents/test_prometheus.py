@@ -16,8 +16,8 @@ from urllib.request import urlopen
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.ports import free_port
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.ports import free_port
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request

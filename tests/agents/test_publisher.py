@@ -4,11 +4,11 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
 
-from pipeline.agents.dead_letter_log import DeadLetterLog
-from pipeline.agents.metrics import Metrics
 from pipeline.agents.publisher import Group, Publisher
 from pipeline.agents.redirector import Redirector
-from pipeline.agents.traces import NoExport
+from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
+from pipeline.agents.telemetry.metrics import Metrics
+from pipeline.agents.telemetry.traces import NoExport
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
@@ -79,23 +79,23 @@ async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they
     bad, misplaced = b"rubbish", encode_label("t1", "ann", 1)
     labels = [record(0, bad), record(1, misplaced)]
     owner.workers.take(ELSEWHERE, labels, group.taken[ELSEWHERE])
-    parcel = owner.publisher.pack(group)
-    assert values(parcel.ahead) == {
+    publication = owner.publisher.pack(group)
+    assert values(publication.before) == {
         (TOPICS.dead_letters.name, ELSEWHERE): [bad],
         (TOPICS.labels.name, ANN): [misplaced],
     }
-    assert list(parcel.first) == [(TOPICS.answers.name, ELSEWHERE)]
-    assert not parcel.then
+    assert list(publication.changelog) == [(TOPICS.answers.name, ELSEWHERE)]
+    assert not publication.outputs
 
 
 async def test_answers_are_out_before_votes_and_posteriors() -> None:
     owner, group = Joined(), Group()
     owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
-    parcel = owner.publisher.pack(group)
+    publication = owner.publisher.pack(group)
     home = partition_of(b"t1", 2)
-    assert not parcel.ahead
-    assert list(parcel.first) == [(TOPICS.answers.name, ANN)]
-    assert set(parcel.then) == {
+    assert not publication.before
+    assert list(publication.changelog) == [(TOPICS.answers.name, ANN)]
+    assert set(publication.outputs) == {
         (TOPICS.votes.name, home),
         (TOPICS.posteriors.name, home),
         (TOPICS.workers.name, ANN),
@@ -125,10 +125,10 @@ async def test_a_task_is_published_only_when_all_of_it_is_restored() -> None:
     place = TOPICS.posteriors.name, home
     for offset in range(2):
         owner.tasks.restore(home, [(0, votes(offset))])
-        parcel = owner.publisher.pack(Group())
-        assert place not in parcel.first
-        assert place not in parcel.then
+        publication = owner.publisher.pack(Group())
+        assert place not in publication.changelog
+        assert place not in publication.outputs
     group = Group()
     group.tasks.update(owner.tasks.ready({home}, generation=2).tolist())
-    [(_, value, *_)] = owner.publisher.pack(group).then[place]
+    [(_, value, *_)] = owner.publisher.pack(group).outputs[place]
     assert loads(value or b"")["labels"] == 2

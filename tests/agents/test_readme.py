@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents import kafka_tools
 from tests.agents.kafka import Project, project, until
 from tests.agents.kcat import KCAT, needs_kcat

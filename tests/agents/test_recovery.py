@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project, until
 from tests.agents.recount import agree_with_a_recount

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka.admin import AdminClient
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project, until
 from tests.agents.recount import agree_with_a_recount
@@ -19,7 +19,7 @@ from tests.instances import Instance, instance
 
 IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait before they kill
 
-# `sbic worker`, changed.
+# `sbic run`, changed.
 CHANGED = """
 import sys
 from pipeline.agents.worker_agent import WorkerAgent
@@ -29,7 +29,7 @@ from pipeline.stages.worker_stage import WorkerStage
 
 {change}
 
-sys.argv = ["sbic", "worker", "--web-port", "0"]
+sys.argv = ["sbic", "run", "--web-port", "0"]
 main()
 """
 
@@ -60,7 +60,7 @@ async def ready(self, partitions, generation):
     while True:
         outbox = Outbox()
         outbox.add(self.publisher.topics.dead_letters.name, 0, (None, b"", None, []))
-        await self.publisher.conveyor.producer.publish(outbox)
+        await self.publisher.groups.producer.publish(outbox)
 
 WorkerAgent.ready = ready
 """

@@ -6,15 +6,15 @@ from typing import cast
 import numpy as np
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.experiments.stopping import stopped
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.labels import Labels
+from pipeline.kafka.reading import reading
+from pipeline.kafka.sending import Label, sending
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.records.posteriors import Posterior
-from pipeline.tools.reading import reading
-from pipeline.tools.sending import Label, sending
-from pipeline.tools.uncounted import Uncounted
-from pipeline.tools.watch import posteriors
+from pipeline.status.watch import posteriors
+from pipeline.transfer.uncounted import Uncounted
 from tests.agents.kafka import Project, project
 from tests.inference.crowds import random_crowd, real_crowd
 from tests.instances import instance

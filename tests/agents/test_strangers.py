@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, Producer
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, Triple, project

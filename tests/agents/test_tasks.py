@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from orjson import dumps, loads
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.beta_interval import beta_interval
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, crowd

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pipeline.broker.cluster import EmbeddedCluster
 from pipeline.kafka.admin import ensure_topics
+from pipeline.local.cluster import EmbeddedCluster
 from pipeline.settings import Settings
 from tests.agents.crowd import crowd
 from tests.agents.flow import flowing, until_true

@@ -9,11 +9,11 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from pipeline.agents.traces import MOST_PENDING, MOST_WITH_VOTES, Traces
+from pipeline.agents.telemetry.traces import MOST_PENDING, MOST_WITH_VOTES, Traces
 from pipeline.batched.producer import Row
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.classes import SIGNS, SKIP
 from pipeline.inference.engine.engine import Engine
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.records.labels import encode_label
 from pipeline.records.traces import traced_tasks
 from pipeline.stages.crowd import Crowd

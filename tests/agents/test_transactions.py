@@ -2,7 +2,7 @@
 
 from aiokafka import AIOKafkaProducer
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from tests.agents.kafka import Project, project, until

@@ -8,9 +8,9 @@ import faust
 import pytest
 
 from pipeline.batched.app import BatchedApp
-from pipeline.batched.conveyor import Conveyor, Parcel
+from pipeline.batched.group_publisher import GroupPublisher, Publication
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
 
@@ -98,22 +98,22 @@ class Passing:
     def __init__(self, here: Place, out: str) -> None:
         self.out = out
         producer = BatchProducer({"bootstrap_servers": here.address}, "passing")
-        self.conveyor = Conveyor(producer, Gathered, self.pack)
+        self.groups = GroupPublisher(producer, Gathered, self.pack)
         self.taken = asyncio.Event()
 
     async def run(self, stream: Any) -> None:
         async for batch in stream:
             for records in batch.parts.values():
-                group = await self.conveyor.room()
+                group = await self.groups.acquire()
                 group.values += [record.value for record in records]
             self.taken.set()
-            self.conveyor.load(batch)
+            self.groups.notify(batch)
 
-    def pack(self, group: Gathered) -> Parcel:
+    def pack(self, group: Gathered) -> Publication:
         then = Outbox()
         for value in group.values:
             then.add(self.out, 0, (None, value, None, NO_HEADERS))
-        return Parcel(Outbox(), self.published, then=then)
+        return Publication(Outbox(), self.published, outputs=then)
 
     def published(self, offsets: Offsets, seconds: float) -> None:
         pass
@@ -125,7 +125,7 @@ async def test_asked_to_leave_it_publishes_and_commits_what_it_has_taken(
     here, there = await place(broker), await place(broker)
     agent = Passing(here, there.topic)
     app = here.ours(agent.run)
-    app.conveyors.append(agent.conveyor)
+    app.publishers.append(agent.groups)
     async with running(app):
         await here.send(b"1")
         await agent.taken.wait()

@@ -8,10 +8,10 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer import fetcher
 
 from pipeline.batched.fetching import MAX_WAIT_MS, WAIT_UNTIL_TAKEN, fetch_soon
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
-from tests.batched.test_thread import finish_all
+from tests.batched.test_in_loop_consumer import finish_all
 
 AIOKAFKA_WAITS = 0.1
 

@@ -13,10 +13,10 @@ from aiokafka.protocol.group import LeaveGroupRequest
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.fence import Fence, now
 from pipeline.batched.membership import Membership
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
 from tests.batched.apps import place, running
-from tests.batched.test_thread import finish_all, member
+from tests.batched.test_in_loop_consumer import finish_all, member
 
 
 class Slow(ConsumerRebalanceListener):  # type: ignore[misc]

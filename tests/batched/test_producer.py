@@ -8,7 +8,7 @@ from aiokafka.admin import NewTopic
 from aiokafka.errors import MessageSizeTooLargeError
 
 from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.batched.apps import Place, place
 
 TOO_LARGE = b"x" * 10_000

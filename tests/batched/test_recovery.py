@@ -16,7 +16,7 @@ from pipeline.batched.batch import Batch, batch_of, message_of
 from pipeline.batched.recovery import TURN_SECONDS, BatchRecovery, Pace
 from pipeline.batched.table import BatchTable
 from tests.agents.kafka import until
-from tests.batched.test_conveyor import Finished
+from tests.batched.test_group_publisher import Finished
 
 HERE = TP("changelog", 0)
 FOR_LONG = 60

@@ -15,8 +15,8 @@ from orjson import loads
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.kafka.admin import ensure_topics
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings

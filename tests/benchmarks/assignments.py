@@ -13,12 +13,12 @@ from orjson import dumps, loads
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.kafka.admin import ensure_topics
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label

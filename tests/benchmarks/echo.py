@@ -9,7 +9,7 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from orjson import loads
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.benchmarks.latency import tail

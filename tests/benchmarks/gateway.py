@@ -17,11 +17,11 @@ from orjson import dumps
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.ports import free_port
 from pipeline.kafka.admin import ensure_topics
+from pipeline.kafka.asking import asking
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.ports import free_port
 from pipeline.settings import Settings
-from pipeline.tools.asking import asking
 from tests.instances import instance
 
 CLIENTS = 50

@@ -7,7 +7,7 @@ from time import perf_counter
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import dumps, loads
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 

@@ -10,9 +10,9 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 from rich.console import Console
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.kafka.admin import ensure_topics
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.progress import progress
 from pipeline.settings import Settings

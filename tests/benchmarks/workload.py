@@ -8,7 +8,7 @@ from time import sleep
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import loads
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings

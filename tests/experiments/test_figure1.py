@@ -15,7 +15,7 @@ from pipeline.experiments.intervals import agresti_coull
 from pipeline.experiments.outcome import Outcome, save_csv, save_png
 from pipeline.experiments.runner import generator
 from pipeline.inference.evaluation import standard_error
-from pipeline.inference.online_forms import ONLINE_FORMS
+from pipeline.inference.online.forms import ONLINE_FORMS
 
 POLICIES = ("uniform", "uncertainty")
 SETTINGS = [Setting(policy, arrival, 20, 4, 12) for policy in POLICIES for arrival in ARRIVALS]

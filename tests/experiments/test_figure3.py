@@ -15,7 +15,7 @@ from pipeline.experiments.figure3 import (
 from pipeline.experiments.journal import Case
 from pipeline.experiments.outcome import Outcome, save_csv, save_png
 from pipeline.experiments.runner import generator
-from pipeline.inference.online_forms import ONLINE_FORMS
+from pipeline.inference.online.forms import ONLINE_FORMS
 
 
 def small(out: Path, runs: int = 2) -> Outcome:

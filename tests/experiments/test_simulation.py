@@ -12,7 +12,7 @@ from pipeline.inference.evaluation import standard_error
 from pipeline.inference.fast_sbic import fast_sbic
 from pipeline.inference.labels import Labels
 from pipeline.inference.majority import majority
-from pipeline.inference.online_forms import ONLINE_FORMS
+from pipeline.inference.online.forms import ONLINE_FORMS
 
 
 def rng(seed: int = 1) -> np.random.Generator:

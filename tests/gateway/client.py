@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from aiohttp import ClientSession
 from orjson import dumps, loads
 
-from pipeline.broker.ports import free_port
 from pipeline.gateway.config import GatewayConfig
 from pipeline.gateway.server import serving
+from pipeline.local.ports import free_port
 from pipeline.project.given import Given
 from pipeline.settings import Settings
 from tests.gateway.contract import Contract

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import uuid4
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.project.given import Given
 from pipeline.project.opening import open_project
 from pipeline.settings import Settings

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.broker.ports import free_port
 from pipeline.client import (
     AsyncClient,
     BadLabels,
@@ -20,6 +19,7 @@ from pipeline.client import (
 )
 from pipeline.gateway.config import GatewayConfig
 from pipeline.gateway.server import serving
+from pipeline.local.ports import free_port
 from pipeline.project.given import Given
 from tests.gateway import client as gateways
 

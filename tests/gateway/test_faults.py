@@ -9,17 +9,17 @@ from uuid import uuid4
 import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.ports import free_port
 from pipeline.gateway.lane import Row
 from pipeline.gateway.outbox import NotAcknowledged, Outbox
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.ports import free_port
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.agents.kafka import Project, until
 from tests.brokers import needs_proc, paused
 from tests.gateway.client import running_gateway, sbic_gateway
 from tests.gateway.projects import new_project
-from tests.tools.projects import sbic
+from tests.projects import sbic
 
 LABEL = {"task": "t1", "worker": "ann", "label": 1}
 

@@ -9,7 +9,7 @@ from shutil import which
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.gateway.client import running_gateway
 from tests.gateway.projects import new_project
 from tests.instances import instance

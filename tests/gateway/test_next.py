@@ -3,7 +3,7 @@
 import asyncio
 from uuid import uuid4
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.gateway.client import Client, running_gateway
 from tests.gateway.projects import new_project
 
@@ -53,5 +53,5 @@ async def test_without_an_instance_nothing_is_asked(broker: EmbeddedBroker) -> N
         await client.until_ready()
         answer = await client.post("/next", {"worker": "ann"})
     assert answer.status == 503
-    assert "sbic worker --prefix" in answer.json["error"]
+    assert "sbic run --prefix" in answer.json["error"]
     assert answer.headers["Retry-After"] == "2"

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from pipeline.broker.ports import free_port
 from pipeline.gateway.config import GatewayConfig
 from pipeline.gateway.errors import CannotStart
+from pipeline.local.ports import free_port
 from pipeline.settings import Settings
 from tests.gateway.client import Client, running_gateway
 

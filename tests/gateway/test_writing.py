@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from orjson import dumps
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.topics import Topics
 from tests.agents.kafka import Project

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.labels import Floats
-from pipeline.inference.particle_filter import ParticleFilter
+from pipeline.inference.online.particle_filter import ParticleFilter
 from tests.inference.paper import Triple
 
 TASKS, WORKERS = 4, 5

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 
 from pipeline.inference.algorithm import Prior
-from pipeline.inference.sorted_sbic_online import SortedSBIC
+from pipeline.inference.online.sorted_sbic import SortedSBIC
 from tests.inference.crowds import as_labels, as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_2
 

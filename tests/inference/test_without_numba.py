@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import fast_sbic
+from pipeline.inference.online.sorted_sbic import SortedSBIC
 from pipeline.inference.settled import settled
 from pipeline.inference.sorted_sbic import sorted_sbic
-from pipeline.inference.sorted_sbic_online import SortedSBIC
 from tests.inference.crowds import as_triples, random_crowd
 
 SCRIPT = """
@@ -24,7 +24,7 @@ from pipeline.inference.fast_sbic import fast_sbic
 from pipeline.inference.labels import Labels
 from pipeline.inference.settled import settled
 from pipeline.inference.sorted_sbic import sorted_sbic
-from pipeline.inference.sorted_sbic_online import SortedSBIC
+from pipeline.inference.online.sorted_sbic import SortedSBIC
 assert not IS_COMPILED
 labels = Labels.of((str(i), str(j), x) for i, j, x in json.load(sys.stdin))
 online = SortedSBIC(labels.tasks, labels.workers, labels.tasks)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.page.browser import Browser, chromium
 from tests.page.show import Show, running_show
 

@@ -16,14 +16,14 @@ from uuid import uuid4
 
 from orjson import loads
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.ports import free_port
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.ports import free_port
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import LAUNCH, instance
 from tests.page.crowd import Label, labels
-from tests.tools.projects import records_of, write
+from tests.projects import records_of, write
 
 CLASSES = ("cat", "dog", "bird")
 BUDGET = 2000

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.project.given import Given
 from pipeline.project.log import append, read_project
 from pipeline.project.opening import open_project, settings_in_project
@@ -16,7 +16,7 @@ from pipeline.project.revision import FIRST, encode_revision
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import Instance, instance
-from tests.tools.projects import new_project, sbic, write
+from tests.projects import new_project, sbic, write
 
 
 def refusal(running: Instance) -> list[str]:

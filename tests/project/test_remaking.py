@@ -11,10 +11,10 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from orjson import dumps
 
-from pipeline.broker.embedded import EmbeddedBroker
 from pipeline.inference.algorithm import Prior
 from pipeline.kafka.admin import ensure_topics
 from pipeline.kafka.removal import delete_topics
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.project.log import read_project
 from pipeline.records.answers import Answers, encode_answers
 from pipeline.records.votes import Votes, encode_votes
@@ -22,7 +22,7 @@ from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
 from tests.instances import Instance, instance
-from tests.tools.projects import environment, sbic
+from tests.projects import environment, sbic
 
 TRIPLES = crowd(labels=1_000, tasks=50, workers=40, seed=61)
 
@@ -220,7 +220,7 @@ async def test_without_an_instance_a_recount_says_so_and_a_reset_empties_the_lab
     before = await here.posteriors()
     assert before["gold"]["gold"] is True
     said = await command(here, "recount")
-    assert f"start one with: sbic worker --prefix {prefix}" in said
+    assert f"start one with: sbic run --prefix {prefix}" in said
     assert await here.posteriors() == {}
     with instance(broker.url, prefix) as running:
         running.wait_ready()

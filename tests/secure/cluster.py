@@ -25,10 +25,10 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.secure import ADMIN, SecureFolder
 from pipeline.cli.main import sbic
-from pipeline.kafka.rights import ROLES, Right
+from pipeline.kafka.access.rights import ROLES, Right
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.secure import ADMIN, SecureFolder
 from pipeline.settings import Settings
 
 

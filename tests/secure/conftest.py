@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.ports import HOST, free_port
-from pipeline.broker.secure import PROTOCOL, SecureFolder
-from pipeline.kafka.rights import ROLES
+from pipeline.kafka.access.rights import ROLES
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.ports import HOST, free_port
+from pipeline.local.secure import PROTOCOL, SecureFolder
 from tests.secure.cluster import Cluster, Crew
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.kafka.acl_lines import acl_lines, table_row
-from pipeline.kafka.rights import ROLES
+from pipeline.kafka.access.acl_lines import acl_lines, table_row
+from pipeline.kafka.access.rights import ROLES
 from pipeline.security.security import VARIABLES
 from tests.agents import kafka_tools
 from tests.secure.cluster import Cluster, binding

@@ -8,10 +8,10 @@ from threading import Event, Thread
 
 import pytest
 
-from pipeline.broker.embedded import EmbeddedBroker
-from pipeline.broker.secure import SecureFolder
 from pipeline.cli.main import COMMANDS
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.secure import SecureFolder
 from pipeline.security.secret import Secret
 from tests.instances import instance
 from tests.secure.cluster import SHA_512, Crew, run_sbic

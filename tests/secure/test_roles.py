@@ -11,8 +11,8 @@ import pytest
 
 from pipeline.agents.waiting import opened_when_ready
 from pipeline.client import Client
+from pipeline.kafka.access.rights import FOR_READING, ROLES, Operation, Right
 from pipeline.kafka.errors import NotAllowed
-from pipeline.kafka.rights import FOR_READING, ROLES, Operation, Right
 from pipeline.project.given import Given
 from tests.gateway.client import sbic_gateway
 from tests.instances import instance

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from orjson import dumps, loads
 
-from pipeline.kafka.clients import client_options
+from pipeline.kafka.options import client_options
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from pipeline.broker.embedded import EmbeddedBroker
+from pipeline.local.embedded import EmbeddedBroker
 from tests.brokers import kill
 
 

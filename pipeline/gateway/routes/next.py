@@ -41,7 +41,7 @@ class NextRoutes:
         """The assignments of a worker, or why there are none."""
         session = self.projects.of(request).readable
         (asked,) = parsed([await read_body(request, JSON)], parse_request)
-        start = command(session.settings, "worker")
+        start = command(session.settings, "run")
         if session.view.summary.group_state in NOBODY:
             # a request would be answered when nobody waits, and its lease hold up the task
             raise unavailable(f"no instance is running: start one with: {start}")

@@ -7,9 +7,9 @@ from orjson import dumps
 from pipeline.gateway.view.history import History, Point
 from pipeline.gateway.view.tasks import TaskView
 from pipeline.gateway.view.workers import WorkerView
+from pipeline.status.letter_counts import LetterCounts
 from pipeline.status.report import Summary
-from pipeline.tools.letter_counts import LetterCounts
-from pipeline.tools.standing import Standing
+from pipeline.transfer.standing import Standing
 
 
 class ProjectView:

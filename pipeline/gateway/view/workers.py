@@ -9,7 +9,7 @@ from pipeline.gateway.view.ranking import Floats, LiveRanking
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.status.workers import WorkerTally
-from pipeline.tools.export import read_worker
+from pipeline.transfer.export import read_worker
 
 
 class WorkerView:

@@ -1,0 +1,62 @@
+"""Exports spans by OpenTelemetry, where the extra `otel` is installed and `SBIC_OTEL` is true.
+
+Where to, and which share of the traces, is said by OpenTelemetry's own variables:
+`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. Only labels that carry a trace have spans.
+"""
+
+from collections.abc import Sequence
+from time import time_ns
+
+from pipeline import __version__
+from pipeline.agents.errors import CannotStart
+from pipeline.agents.telemetry.traces import NoExport, Span, SpanExporter
+from pipeline.settings import Settings
+
+FLUSH_MS = 1000
+
+
+def exporter_of(settings: Settings) -> SpanExporter:
+    """The exporter that the settings ask for."""
+    if not settings.otel:
+        return NoExport()
+    try:
+        return OtelExport(settings)
+    except ImportError:
+        raise CannotStart(
+            "SBIC_OTEL needs the extra otel: pip install 'sbic[otel]', or leave it out"
+        ) from None
+
+
+class OtelExport:
+    """Hands spans to OpenTelemetry's SDK, which sends them from a thread of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        attributes = {"service.name": "sbic", "service.version": __version__}
+        if settings.instance_id is not None:
+            attributes["service.instance.id"] = settings.instance_id
+        self.provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+        self.provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self.tracer = self.provider.get_tracer("sbic", __version__)
+        self.context_of = TraceContextTextMapPropagator().extract
+        self.kind = SpanKind.CONSUMER
+        self.attributes = {"messaging.system": "kafka", "sbic.prefix": settings.prefix}
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Give them to the SDK, as ended now."""
+        now = time_ns()
+        for name, traceparent, begun in spans:
+            parent = self.context_of({"traceparent": traceparent.decode()})
+            self.tracer.start_span(
+                name, parent, self.kind, attributes=self.attributes, start_time=begun
+            ).end(now)
+
+    def flush(self) -> None:
+        """Send the rest, unless that takes too long."""
+        self.provider.force_flush(FLUSH_MS)

@@ -1,0 +1,1 @@
+"""The algorithms one label at a time, behind one interface."""

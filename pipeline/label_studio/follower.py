@@ -1,0 +1,48 @@
+"""Follows the annotations of Label Studio that the labels topic has."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer
+
+from pipeline.kafka.connection import connected
+from pipeline.kafka.options import client_options
+from pipeline.kafka.reading import Reader, reading
+from pipeline.label_studio.annotations import Annotations
+from pipeline.label_studio.record import read_record
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+
+
+class AnnotationsFollower:
+    """What the topic has, each time it is asked to catch up; in between it reads nothing."""
+
+    def __init__(self, settings: Settings, labels: Reader, asking: AIOKafkaConsumer) -> None:
+        self.known = Annotations(settings.repeats)
+        self._labels = labels
+        self._asking = asking
+
+    async def catch_up(self) -> AsyncIterator[int]:
+        """Take all labels that the topic has now; yields how many, as they are read."""
+        await self._labels.move_end(self._asking)
+        async for records in self._labels.to_the_end():
+            for record in records:
+                if found := read_record(record.value):
+                    self.known.learn(found)
+            yield len(records)
+
+    async def remaining(self) -> int:
+        """How many offsets there are up to the end that was last seen."""
+        return await self._labels.remaining()
+
+
+@asynccontextmanager
+async def following_annotations(settings: Settings) -> AsyncIterator[AnnotationsFollower]:
+    """A follower that begins at the start of the topic."""
+    asking = AIOKafkaConsumer(**client_options(settings))
+    topic = Topics(settings).labels.name
+    async with (
+        reading(settings, topic, from_start=True) as labels,
+        connected(asking, settings),
+    ):
+        yield AnnotationsFollower(settings, labels, asking)

@@ -1,0 +1,119 @@
+"""Brings the labels topic to what an export of Label Studio says; what it has is not sent again."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pipeline.kafka.sending import LabelSender, sending
+from pipeline.label_studio.annotation import Annotation
+from pipeline.label_studio.annotations import Annotations
+from pipeline.label_studio.choices import Choices
+from pipeline.label_studio.export import read_export
+from pipeline.label_studio.follower import AnnotationsFollower, following_annotations
+from pipeline.label_studio.record import Record, encode_record
+from pipeline.partitioner import partition_of
+from pipeline.progress import progress
+from pipeline.settings import Settings
+
+AT_ONCE = 5000
+
+
+@dataclass
+class Imported:
+    """What became of the annotations; `labels` are the records that Kafka has acknowledged."""
+
+    annotations: int = 0
+    new: int = 0
+    changed: int = 0
+    deleted: int = 0
+    labels: int = 0
+
+    @property
+    def unchanged(self) -> int:
+        """Annotations that the topic had before, or has a later answer of."""
+        return self.annotations - self.new - self.changed
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Files that Label Studio has exported, and how to read them."""
+
+    paths: Sequence[str]
+    choices: Choices
+
+    def annotations(self, title: str) -> Iterator[Annotation]:
+        """All annotations, under a progress bar; raises `BadFile`."""
+        total = sum(path.stat().st_size for path in map(Path, self.paths) if path.is_file())
+        with progress(title, total=total) as advance:
+            for path in self.paths:
+                yield from read_export(path, self.choices, advance)
+
+
+async def import_annotations(
+    settings: Settings, exported: Exported, done: Imported, *, prune: bool, dry_run: bool
+) -> None:
+    """Send what the topic does not have; with `prune`, take back what the files do not have.
+
+    The files are read through before anything is sent: a mistake in one is a `BadFile`. `done`
+    tells how far it is, also where it is interrupted. A dry run sends nothing.
+    """
+    newest = max((annotation.id for annotation in exported.annotations("Checking")), default=-1)
+    async with following_annotations(settings) as follower:
+        known = await _all_known(follower)
+        changes = _changes(known, exported, done, prune_to=newest if prune else -1)
+        if dry_run:
+            for _ in changes:
+                pass
+            return
+        async with sending(settings) as sender:
+            while portion := list(islice(changes, AT_ONCE)):
+                await _send(sender, portion)
+                done.labels += len(portion)
+
+
+async def _all_known(follower: AnnotationsFollower) -> Annotations:
+    with progress("Reading", total=await follower.remaining()) as advance:
+        async for records in follower.catch_up():
+            advance(records)
+    return follower.known
+
+
+def _changes(
+    known: Annotations, exported: Exported, done: Imported, prune_to: int
+) -> Iterator[Record]:
+    """The records to send, of the files and then of the annotations that are no longer there.
+
+    Those with a larger id than any in the files were created after the export.
+    """
+    missing = set(known.ids())
+    for annotation in exported.annotations("Sending"):
+        done.annotations += 1
+        is_new = annotation.id not in known
+        missing.discard(annotation.id)
+        if records := known.given(annotation):
+            done.new += is_new
+            done.changed += not is_new
+            yield from _learned(known, records)
+    for name in sorted(name for name in missing if name <= prune_to):
+        done.deleted += 1
+        yield from _learned(known, known.deleted(name) or [])
+
+
+def _learned(known: Annotations, records: Iterable[Record]) -> Iterator[Record]:
+    for record in records:
+        known.learn(record)
+        yield record
+
+
+async def _send(sender: LabelSender, records: Iterable[Record]) -> None:
+    """Send records, each worker's in this order, and return when Kafka has them."""
+    acknowledgements = []
+    for record in records:
+        key = record.slot[1].encode()
+        place = partition_of(key, sender.partitions)
+        value = encode_record(record)
+        sent = await sender.producer.send(sender.topic, value, key=key, partition=place)
+        acknowledgements.append(sent)
+    await asyncio.gather(*acknowledgements)

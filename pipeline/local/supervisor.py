@@ -1,0 +1,99 @@
+"""Keeps a command running: one that stops is started again; none outlives whoever started it."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from pipeline.local import guard
+
+FIRST_DELAY = 1.0  # seconds until a command that stopped is started again
+LONGEST_DELAY = 30.0
+STEADY_SECONDS = 60.0  # one that ran this long is given the first delay again
+LONGEST_LINE = 1 << 20
+
+Say = Callable[[str, str], None]
+"""Takes the name of a command and a line about it."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run, and what it is called."""
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+
+
+def delays() -> Iterator[float]:
+    """How long to wait before each start in a row: twice as long each time.
+
+    >>> from itertools import islice
+    >>> list(islice(delays(), 7))
+    [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    """
+    delay = FIRST_DELAY
+    while True:
+        yield delay
+        delay = min(2 * delay, LONGEST_DELAY)
+
+
+async def keep_running(command: Command, log: Say, say: Say) -> None:
+    """Run a command until cancelled, and start it again whenever it stops.
+
+    `log` takes the lines it writes, `say` what happens to it. When this is cancelled the command
+    gets SIGTERM, and has ended on return.
+    """
+    waits = delays()
+    while True:
+        started = monotonic()
+        status = await _run(command, log)
+        if monotonic() - started > STEADY_SECONDS:
+            waits = delays()
+        delay = next(waits)
+        say(command.name, f"{ended(status)}; starting it again in {delay:g} s")
+        await asyncio.sleep(delay)
+
+
+async def _run(command: Command, log: Say) -> int:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", guard.__file__, "", *command.arguments),
+        stdin=PIPE,  # when it closes, even because this process was killed, the command ends
+        stdout=PIPE,
+        stderr=STDOUT,
+        env={**os.environ, **command.environment},
+        limit=LONGEST_LINE,
+        start_new_session=True,  # Ctrl-C is for whoever started this
+    )
+    relay = asyncio.create_task(_relay(process, command.name, log))
+    try:
+        await asyncio.shield(relay)
+    except asyncio.CancelledError:
+        assert process.stdin
+        process.stdin.close()
+        await relay
+        raise
+    return await process.wait()
+
+
+async def _relay(process: Process, name: str, log: Say) -> None:
+    assert process.stdout
+    async for line in process.stdout:
+        log(name, line.decode(errors="replace").rstrip())
+    await process.wait()
+
+
+def ended(status: int) -> str:
+    """How a guarded command ended, in words.
+
+    >>> ended(70), ended(256 - signal.SIGKILL)
+    ('stopped with status 70', 'was killed by SIGKILL')
+    """
+    try:
+        return f"was killed by {signal.Signals(256 - status).name}"
+    except ValueError:
+        return f"stopped with status {status}"

@@ -1,0 +1,1 @@
+"""A simulated crowd on a real pipeline, and the demonstration."""

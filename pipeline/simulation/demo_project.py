@@ -1,0 +1,103 @@
+"""One of the projects of the demonstration: its instances, its labels and its posteriors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from time import monotonic
+
+from pipeline.kafka.asking import Asker, asking
+from pipeline.kafka.reading import Reader, reading
+from pipeline.kafka.sending import Label, LabelSender, sending
+from pipeline.local.instances import are_settled, is_ready
+from pipeline.settings import Settings
+from pipeline.simulation.scoreboard import Scoreboard
+from pipeline.status.watch import posteriors
+from pipeline.topics import Topics
+
+STALL_SECONDS = 60  # longer than it takes an instance that died to come back
+MIRROR_SECONDS = 0.01  # what is given meanwhile goes together
+REST_SECONDS = 30  # at most, until posteriors stay as they are
+
+
+class DemoProject:
+    """Gets labels, and tells its board of them and of what comes of them.
+
+    `moved` is called several times a second, while things move.
+    """
+
+    def __init__(
+        self,
+        board: Scoreboard,
+        ports: Sequence[int],
+        asker: Asker,
+        sender: LabelSender,
+        reader: Reader,
+        moved: Callable[[], None],
+    ) -> None:
+        self.board = board
+        self.asker = asker
+        self._ports = ports
+        self._sender = sender
+        self._reader = reader
+        self._moved = moved
+
+    async def send(self, labels: Sequence[Label]) -> None:
+        """Send labels, as fast as Kafka takes them."""
+        async for sent in self._sender.send_all(labels):
+            self.board.sent(sent, monotonic())
+
+    async def mirror(self, given: list[Label], is_over: asyncio.Event) -> None:
+        """Send and clear what is `given`, again and again until that is over."""
+        while given or not is_over.is_set():
+            portion, given[:] = given[:], []
+            await self.send(portion)
+            await asyncio.sleep(MIRROR_SECONDS)
+
+    async def follow(self, counted: int) -> None:
+        """Read posteriors until every task has one and so many labels are counted."""
+        last = monotonic()
+        while self.board.counted < counted or not self.board.knows_all_tasks:
+            if await self._learn():
+                last = monotonic()
+            if monotonic() - last > STALL_SECONDS:
+                raise TimeoutError(f"no posterior for {STALL_SECONDS} seconds")
+
+    async def come_to_rest(self) -> None:
+        """Read posteriors until the instances say that they are settled, and no more come."""
+        deadline = monotonic() + REST_SECONDS
+        while monotonic() < deadline:
+            if not await self._learn() and await asyncio.to_thread(are_settled, self._ports):
+                return
+
+    async def _learn(self) -> bool:
+        """Whether there were posteriors in the next moment."""
+        records = await self._reader.next(seconds=0.1)
+        now = monotonic()
+        for posterior in posteriors(records):
+            self.board.learn(posterior, now)
+        self._moved()
+        return bool(records)
+
+
+@asynccontextmanager
+async def demo_project(
+    settings: Settings, board: Scoreboard, ports: Sequence[int], moved: Callable[[], None]
+) -> AsyncIterator[DemoProject]:
+    """A project whose instances run, connected to Kafka."""
+    topic = Topics(settings).posteriors.name
+    async with (
+        asking(settings) as asker,
+        sending(settings) as sender,
+        reading(settings, topic, from_start=True) as reader,
+    ):
+        yield DemoProject(board, ports, asker, sender, reader, moved)
+
+
+async def until_ready(ports: Sequence[int], seconds: float, moved: Callable[[], None]) -> None:
+    """Wait until the instances with these ports are ready."""
+    deadline = monotonic() + seconds
+    while not all([await asyncio.to_thread(is_ready, port) for port in ports]):
+        if monotonic() > deadline:
+            raise TimeoutError(f"the instances are not ready after {seconds:.0f} seconds")
+        moved()
+        await asyncio.sleep(0.1)

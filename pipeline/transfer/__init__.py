@@ -1,0 +1,1 @@
+"""Between files and topics: labels, tasks and dead letters, sent or taken out."""

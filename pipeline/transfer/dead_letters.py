@@ -1,0 +1,101 @@
+"""Dead letters as people see them: each once, however often a crash wrote it; newest first."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
+from typing import NamedTuple
+
+from aiokafka import ConsumerRecord
+
+from pipeline.kafka.reading import reading
+from pipeline.progress import progress
+from pipeline.records.dead_letter_headers import Said, read_headers
+from pipeline.records.origin import Origin
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+
+
+class Letter(NamedTuple):
+    """A dead letter; `at` is when it was written, in milliseconds, and `partition` where."""
+
+    at: int
+    said: Said
+    partition: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which dead letters are meant; nothing stands for all."""
+
+    reasons: Collection[str] = ()
+    origins: Collection[Origin] = ()
+    limit: int | None = None
+
+    def has(self, said: Said) -> bool:
+        """Whether this one is meant, but for the limit."""
+        return (not self.reasons or said.reason in self.reasons) and (
+            not self.origins or said.origin in self.origins
+        )
+
+
+@dataclass
+class Overview:
+    """What the topic has: the newest that were chosen, how many there are, and what was replayed.
+
+    `newest` has no keys and values unless they were asked for.
+    """
+
+    newest: list[Letter] = field(default_factory=list)
+    chosen: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)  # of all letters
+    replayed: set[Origin] = field(default_factory=set)
+
+
+async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
+    """All letters and marks that the topic has now, as they were written."""
+    topic = Topics(settings).dead_letters.name
+    async with reading(settings, topic, from_start=True) as reader:
+        with progress("Reading", total=sum(reader.ends.values())) as advance:
+            async for records in reader.to_the_end():
+                found = [letter for record in records if (letter := letter_of(record))]
+                yield found
+                advance(len(records))
+
+
+def letter_of(record: ConsumerRecord) -> Letter | None:
+    """The letter in a record, or None if somebody else wrote it."""
+    said = read_headers(record.headers)
+    if said is None:
+        return None
+    return Letter(record.timestamp, said, record.partition, record.key, record.value)
+
+
+async def overview(settings: Settings, choice: Choice, *, values: bool) -> Overview:
+    """Read the whole topic, and keep what is to be shown."""
+    found = Overview()
+    seen: set[Origin] = set()
+    heap: list[tuple[int, int, Letter]] = []
+    async for letters in letters_in(settings):
+        for letter in letters:
+            origin = letter.said.origin
+            if letter.said.is_replayed:
+                found.replayed.add(origin)
+                continue
+            if origin in seen:
+                continue
+            seen.add(origin)
+            found.reasons[letter.said.reason] += 1
+            if not choice.has(letter.said):
+                continue
+            found.chosen += 1
+            kept = letter if values else letter._replace(key=None, value=None)
+            entry = (letter.at, found.chosen, kept)
+            if choice.limit is None or len(heap) < choice.limit:
+                heappush(heap, entry)
+            else:
+                heappushpop(heap, entry)
+    found.newest = [letter for _, _, letter in sorted(heap, reverse=True)]
+    return found

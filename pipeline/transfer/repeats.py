@@ -1,0 +1,48 @@
+"""Which of the labels that were sent are repeats: the answers topic says what became of each."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from aiokafka import ConsumerRecord
+
+from pipeline.kafka.sending import Sent
+from pipeline.records.answers import parse_answers
+from pipeline.records.bad import BadRecord
+from pipeline.records.many_votes import parse_votes
+from pipeline.records.votes import REPEAT
+
+
+class Repeats:
+    """Counts, among the labels sent, those whose worker had answered the task before."""
+
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
+        self._sent: dict[int, list[tuple[int, int]]] = {}  # ranges of offsets, by partition
+        self.found = 0
+
+    def add(self, sent: Sent) -> None:
+        """Labels that Kafka has, later in their partition than those before."""
+        ranges = self._sent.setdefault(sent.partition, [])
+        end = sent.first + len(sent.labels)
+        if ranges and ranges[-1][1] == sent.first:
+            ranges[-1] = ranges[-1][0], end
+        else:
+            ranges.append((sent.first, end))
+
+    def learn(self, records: Iterable[ConsumerRecord]) -> None:
+        """Take records of the answers topic."""
+        for record in records:
+            try:
+                parts = [
+                    parse_votes(value, self._classes)
+                    for _, value in parse_answers(record.value).votes
+                ]
+            except BadRecord:
+                continue  # not an sbic record: ignore
+            ranges = self._sent.get(record.partition, [])
+            starts = np.array([first for first, _ in ranges], np.int64)
+            ends = np.array([end for _, end in ranges], np.int64)
+            for votes in parts:
+                offsets = votes.offsets[votes.answers == REPEAT]
+                place = np.searchsorted(starts, offsets, "right") - 1
+                self.found += int(((place >= 0) & (offsets < ends[place])).sum()) if ranges else 0

@@ -1,0 +1,148 @@
+"""The groups: groups in order, votes after their answers, batches finished after all of it."""
+
+import asyncio
+from typing import Any
+
+from pipeline.batched.batch import Batch
+from pipeline.batched.group_publisher import GroupPublisher, Publication
+from pipeline.batched.producer import NO_HEADERS, Offsets, Outbox
+
+
+class Group:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.is_full = False
+
+
+class SlowKafka:
+    """Acknowledges when told to; remembers what was published, request by request."""
+
+    def __init__(self) -> None:
+        self.requests: list[list[str]] = []
+        self.acknowledge = asyncio.Semaphore(0)
+
+    async def publish(self, outbox: Outbox) -> Offsets:
+        self.requests.append([topic for topic, _ in outbox])
+        await self.acknowledge.acquire()
+        return {}
+
+
+class Finished:
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def finish(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+
+def pack(group: Group) -> Publication:
+    ahead, first, then = Outbox(), Outbox(), Outbox()
+    row = (None, b"", None, NO_HEADERS)
+    for name in group.names:
+        if name.startswith("bad"):
+            ahead.add(f"dead letter {name}", 0, row)
+        first.add(f"answers {name}", 0, row)
+        then.add(f"votes {name}", 0, row)
+    return Publication(first, lambda offsets, seconds: None, ahead, then)
+
+
+def publisher_to(kafka: Any) -> GroupPublisher[Group]:
+    return GroupPublisher(kafka, Group, pack)
+
+
+async def step(groups: GroupPublisher[Group], kafka: SlowKafka) -> None:
+    """One request, acknowledged."""
+    kafka.acknowledge.release()
+    await groups._publish_next()
+
+
+async def load(groups: GroupPublisher[Group], name: str, finished: Finished) -> Batch:
+    group = await groups.acquire()
+    group.names.append(name)
+    batch = Batch({}, finished)
+    groups.notify(batch)
+    return batch
+
+
+async def test_votes_go_out_after_their_answers_with_those_of_the_next_group() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    groups = publisher_to(kafka)
+    a = await load(groups, "a", finished)
+    await step(groups, kafka)
+    assert finished.batches == []
+    b = await load(groups, "b", finished)
+    await step(groups, kafka)
+    assert finished.batches == [a]
+    await step(groups, kafka)
+    assert kafka.requests == [["answers a"], ["votes a", "answers b"], ["votes b"]]
+    assert finished.batches == [a, b]
+    assert groups.idle.is_set()
+
+
+async def test_what_goes_ahead_is_acknowledged_before_the_answers_go_out() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    groups = publisher_to(kafka)
+    await load(groups, "bad a", finished)
+    under_way = asyncio.create_task(groups._publish_next())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert kafka.requests == [["dead letter bad a"]]
+    kafka.acknowledge.release()
+    kafka.acknowledge.release()
+    await under_way
+    assert kafka.requests[1:] == [["answers bad a"]]
+
+
+async def test_what_comes_while_a_request_is_under_way_goes_out_together() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    groups = publisher_to(kafka)
+    await load(groups, "a", finished)
+    under_way = asyncio.create_task(groups._publish_next())
+    await asyncio.sleep(0)
+    await load(groups, "b", finished)
+    await load(groups, "c", finished)
+    kafka.acknowledge.release()
+    await under_way
+    await step(groups, kafka)
+    assert kafka.requests[1] == ["votes a", "answers b", "answers c"]
+    assert not groups.idle.is_set()
+
+
+def pack_posteriors(group: Group) -> Publication:
+    """The first group has answers, and the posteriors follow; later ones have only posteriors."""
+    first, then = Outbox(), Outbox()
+    for name in group.names:
+        row = (None, name.encode(), None, NO_HEADERS)
+        (then if name == "a" else first).add("posteriors", 0, row)
+        if name == "a":
+            first.add("answers", 0, row)
+    return Publication(first, lambda offsets, seconds: None, outputs=then)
+
+
+async def test_what_is_owed_goes_out_before_what_is_newer() -> None:
+    class Kafka(SlowKafka):
+        async def publish(self, outbox: Outbox) -> Offsets:
+            rows = outbox.get(("posteriors", 0), [])
+            self.requests.append([(value or b"").decode() for _, value, _, _ in rows])
+            return {}
+
+    kafka: Any = Kafka()
+    groups = GroupPublisher(kafka, Group, pack_posteriors)
+    await load(groups, "a", Finished())
+    await groups._publish_next()
+    await load(groups, "b", Finished())
+    await groups._publish_next()
+    assert kafka.requests == [[], ["a", "b"]]
+
+
+async def test_a_full_group_makes_the_agent_wait_until_the_next_one() -> None:
+    kafka, finished = SlowKafka(), Finished()
+    groups = publisher_to(kafka)
+    await load(groups, "a", finished)
+    groups.filling.is_full = True
+    waiting = asyncio.create_task(groups.acquire())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await step(groups, kafka)
+    assert (await waiting) is groups.filling

@@ -1,0 +1,115 @@
+"""`sbic import label-studio`: the topic comes to what the export says, each annotation once."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+from pipeline.transfer.standing import standing_labels
+from tests.label_studio.payloads import annotation, skipped
+from tests.projects import Row, made, new_project, records_of, sbic
+
+
+def task(name: int, *annotations: dict[str, Any]) -> dict[str, Any]:
+    given = [each | {"task": name} for each in annotations]
+    return {"id": name, "annotations": given, "data": {"image": "1.jpg"}, "project": 2}
+
+
+def exported(folder: Path, *tasks: dict[str, Any]) -> str:
+    path = folder / "export.json"
+    path.write_text(json.dumps(tasks))
+    return str(path)
+
+
+async def stands(settings: Settings) -> list[Row]:
+    return sorted(await standing_labels(settings))
+
+
+async def sent(settings: Settings) -> int:
+    return len(await records_of(settings, Topics(settings).labels.name))
+
+
+def imported(settings: Settings, *arguments: str) -> str:
+    ended = sbic(settings, "import", "label-studio", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr
+
+
+@pytest.fixture(params=["first", "last"])
+def pets(request: pytest.FixtureRequest, broker: EmbeddedBroker) -> Settings:
+    return made(new_project(broker, classes="cat,dog", repeats=request.param))
+
+
+async def test_an_export_is_sent_once_and_then_what_has_changed_since(
+    pets: Settings, tmp_path: Path
+) -> None:
+    first = exported(
+        tmp_path,
+        task(1, annotation(11, "cat", worker=5), annotation(12, "dog", worker=6)),
+        task(2, skipped(13, worker=5), annotation(14, "cat", worker=6)),
+    )
+    told = imported(pets, first)
+    assert told == "annotations: 4 (4 new, 0 changed, 0 as they were); deleted: 0; labels sent: 4\n"
+    assert await stands(pets) == [("1", "5", "cat"), ("1", "6", "dog"), ("2", "6", "cat")]
+    assert "(0 new, 0 changed, 4 as they were); deleted: 0; labels sent: 0" in imported(pets, first)
+    assert await sent(pets) == 4
+
+    later = exported(
+        tmp_path,
+        task(1, annotation(11, "dog", worker=5, second=99), skipped(12, worker=6, second=99)),
+        task(2, annotation(13, "cat", worker=5, second=99)),
+        task(3, annotation(15, "dog", worker=5)),
+    )
+    assert imported(pets, later, "--prune", "--dry-run") == (
+        "annotations: 4 (1 new, 3 changed, 0 as they were); deleted: 1; nothing was sent\n"
+    )
+    assert await sent(pets) == 4
+    assert "(1 new, 3 changed, 0 as they were); deleted: 0" in imported(pets, later)
+    assert ("2", "6", "cat") in await stands(pets)
+    assert "4 as they were); deleted: 1; labels sent: 1" in imported(pets, later, "--prune")
+    assert await stands(pets) == [("1", "5", "dog"), ("2", "5", "cat"), ("3", "5", "dog")]
+    assert "4 as they were); deleted: 0; labels sent: 0" in imported(pets, later, "--prune")
+    # the first export is older than all this
+    assert "as they were); deleted: 0; labels sent: 0" in imported(pets, first)
+
+
+async def test_a_minimal_export_gzip_and_a_map_are_taken_too(
+    project: Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "min.json.gz"
+    rows = [
+        {"id": 1, "image": "1.jpg", "right": "Yes", "annotator": 5, "annotation_id": 11},
+        {"id": 2, "right": {"choices": ["No"]}, "annotator": 5, "annotation_id": 12},
+        {"id": 3, "annotator": 5, "annotation_id": 13},
+    ]
+    path.write_bytes(gzip.compress(json.dumps(rows).encode()))
+    options = ["--control", "right", "--label-map", "Yes=1", "--label-map", "No=-1"]
+    assert "labels sent: 3" in imported(project, str(path), *options)
+    assert await stands(project) == [("1", "5", 1), ("2", "5", -1)]
+    ended = sbic(project, "import", "label-studio", str(path))
+    assert (ended.returncode, "the control must be named" in ended.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "problem"),
+    [
+        ([task(1, annotation(11, "Yes"))], "element 1, annotation 11: the choice 'Yes' is none of"),
+        ([task(1, annotation(11, "1")), {"id": 2}], "element 2, it has no annotations: export as"),
+        ([task(1, annotation(11, "1")), 5], "element 2 is not a task but 5"),
+        ([{"id": 1, "annotations": [5]}], "element 1, its annotations are not objects"),
+    ],
+    ids=["no class", "no annotations", "no task", "no objects"],
+)
+async def test_nothing_is_sent_of_a_file_with_a_mistake(
+    project: Settings, tmp_path: Path, tasks: list[Any], problem: str
+) -> None:
+    ended = sbic(project, "import", "label-studio", exported(tmp_path, *tasks))
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert problem in line
+    assert await sent(project) == 0

@@ -1,0 +1,171 @@
+"""The embedded broker: clear refusals, data that lasts, and never an orphan."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from pipeline.kafka.admin import ensure_topics
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.local.errors import BadChoice, CannotStart
+from pipeline.local.folder import VERSION_FILE, DataFolder
+from pipeline.local.java import KAFKA_VERSION
+from pipeline.local.ports import free_port, is_free, kafka_answers
+from pipeline.settings import Settings
+from pipeline.topics import Topics
+from tests.local.waiting import wait_until
+
+
+@contextmanager
+def sbic_broker(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "broker", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with sbic_broker("--port", str(port), "--ephemeral") as command:
+            out, err = command.communicate(timeout=30)
+    assert command.returncode == 2
+    assert out == ""
+    assert err == f"sbic: port {port} is taken; choose another with --port\n"
+
+
+def folder_of_version(path: Path, version: str | None) -> Path:
+    (path / "data").mkdir(parents=True)
+    if version:
+        (path / "data" / VERSION_FILE).write_text(version)
+    return path
+
+
+def everything_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_a_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    folder = folder_of_version(tmp_path / "old", "3.9.0")
+    with pytest.raises(BadChoice, match=rf"old has data of Kafka 3.9.0, .* {KAFKA_VERSION}"):
+        EmbeddedBroker(data_dir=folder).start()
+    assert everything_in(folder) == {"data", f"data/{VERSION_FILE}"}
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    folder = folder_of_version(tmp_path / "mine", None)
+    with pytest.raises(BadChoice, match="was not made by sbic broker"):
+        EmbeddedBroker(data_dir=folder).start()
+    assert everything_in(folder) == {"data"}
+
+
+def test_one_folder_has_one_broker(tmp_path: Path) -> None:
+    with (
+        DataFolder(tmp_path).lock(),
+        pytest.raises(BadChoice, match="another broker is running on the data folder"),
+    ):
+        EmbeddedBroker(data_dir=tmp_path).start()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadChoice, match=r"cannot use the data folder .*file/folder"):
+        EmbeddedBroker(data_dir=tmp_path / "file" / "folder").start()
+
+
+def test_when_kafka_does_not_start_its_last_lines_are_shown(tmp_path: Path) -> None:
+    folder = folder_of_version(tmp_path, KAFKA_VERSION)
+    (folder / "data" / "meta.properties").write_text("version=1\nnode.id=99\n")
+    with pytest.raises(CannotStart, match="Kafka did not start") as refusal:
+        EmbeddedBroker(data_dir=folder).start()
+    assert "meta.properties" in refusal.value.log
+    DataFolder(folder).lock().close()
+
+
+def test_an_ephemeral_broker_leaves_nothing_when_the_terminal_goes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    port = free_port()
+    with sbic_broker("--port", str(port), "--ephemeral") as command:
+        read_lines(command, 2)
+        assert kafka_answers(port)
+        assert len(list(tmp_path.iterdir())) == 1
+        command.send_signal(signal.SIGHUP)
+        assert command.wait(30) == 0
+    assert is_free(port)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_data_lasts_when_the_command_is_killed_or_terminated(tmp_path: Path) -> None:
+    port = free_port()
+    settings = Settings(broker=f"kafka://127.0.0.1:{port}", partitions=1)
+    arguments = ["--port", str(port), "--data-dir", str(tmp_path / "kafka")]
+
+    with sbic_broker(*arguments) as command:
+        ready, what_next = read_lines(command, 2)
+        assert re.search(rf"Kafka {KAFKA_VERSION} is ready at kafka://127.0.0.1:{port} ", ready)
+        assert f"sbic topics --broker kafka://127.0.0.1:{port}" in what_next
+        await ensure_topics(settings)
+        await write_label(settings, b"before the kill")
+        command.kill()
+    wait_until(lambda: is_free(port))
+    wait_until(lambda: can_lock(tmp_path / "kafka"))
+
+    with sbic_broker(*arguments) as command:
+        read_lines(command, 2)
+        await write_label(settings, b"before the end")
+        assert await read_labels(settings) == [b"before the kill", b"before the end"]
+        command.send_signal(signal.SIGTERM)
+        assert command.wait(30) == 0
+        assert is_free(port)
+        assert can_lock(tmp_path / "kafka")
+
+
+def read_lines(command: subprocess.Popen[str], number: int) -> list[str]:
+    assert command.stdout
+    return [command.stdout.readline() for _ in range(number)]
+
+
+def can_lock(folder: Path) -> bool:
+    try:
+        DataFolder(folder).lock().close()
+    except BadChoice:
+        return False
+    return True
+
+
+async def write_label(settings: Settings, value: bytes) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers)
+    await producer.start()
+    try:
+        await producer.send_and_wait(Topics(settings).labels.name, value)
+    finally:
+        await producer.stop()
+
+
+async def read_labels(settings: Settings) -> list[bytes]:
+    consumer = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+    await consumer.start()
+    try:
+        partition = TopicPartition(Topics(settings).labels.name, 0)
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        end = (await consumer.end_offsets([partition]))[partition]
+        return [(await consumer.getone(partition)).value for _ in range(end)]
+    finally:
+        await consumer.stop()

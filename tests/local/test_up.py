@@ -1,0 +1,151 @@
+"""`sbic up`: everything on one machine, mended when it breaks, and gone when told to stop."""
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from pipeline.local.ports import free_port
+from pipeline.settings import Settings
+from tests.local.waiting import wait_until
+from tests.projects import environment, sbic
+
+
+class Up:
+    """A running `sbic up` and what it wrote."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.port = free_port()
+        self.log_path = folder / "up.log"
+        self.settings = Settings(broker=f"kafka://127.0.0.1:{self.port}", prefix="birds")
+        self.page = f"http://127.0.0.1:{free_port()}/"
+        self.opened = folder / "opened"
+        ports = ["--port", str(self.port), "--web-port", "0"]
+        ports += ["--gateway-port", self.page.rpartition(":")[2].rstrip("/")]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline", "up", *ports, *arguments],
+                env={**environment(self.settings), "BROWSER": str(browser(folder, self.opened))},
+                stdout=log,
+                stderr=log,
+            )
+
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        last = time.monotonic() + 60
+        while self.log().count(text) < times:
+            assert self.process.poll() is None, self.log()
+            assert time.monotonic() < last, self.log()
+            time.sleep(0.05)
+
+
+def browser(folder: Path, opened: Path) -> Path:
+    """A browser that keeps the address it is to open in a file."""
+    program = folder / "browser"
+    program.write_text(f'#!/bin/sh\necho "$1" >{shlex.quote(str(opened))}\n')
+    program.chmod(0o755)
+    return program
+
+
+def processes_below(pid: int) -> dict[int, str]:
+    """All that a process has started, directly or not, with their commands."""
+    table = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in table.stdout.splitlines()]
+    below: dict[int, str] = {}
+    parents = {pid}
+    while parents:
+        found = {int(row[0]): row[2] for row in rows if int(row[1]) in parents}
+        below |= found
+        parents = set(found)
+    return below
+
+
+def all_gone(pids: dict[int, str]) -> bool:
+    """Whether none of them runs; one that nobody has asked for its status yet does not."""
+    numbers = ",".join(map(str, pids))
+    found = subprocess.run(["ps", "-o", "stat=", "-p", numbers], capture_output=True, text=True)
+    return all(state.startswith("Z") for state in found.stdout.split())
+
+
+@pytest.fixture
+def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
+    """With as many instances as the test asks for."""
+    count = str(request.param)
+    running = Up(tmp_path, "--ephemeral", "--open", "--instances", count, "--partitions", "2")
+    yield running
+    running.process.kill()
+    running.process.wait()
+
+
+@pytest.mark.parametrize("up", [2], indirect=True)
+def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -> None:
+    up.wait_for("INFO sbic: ready", times=2)
+    started = processes_below(up.process.pid)
+    instances = [
+        pid for pid, command in started.items() if command.endswith("-P -m pipeline run")
+    ]
+    direct = [pid for pid in instances if "guard.py" not in started[pid]]
+    assert len(direct) == 2
+    os.kill(direct[0], signal.SIGTERM)
+    up.wait_for("stopped with status 0; starting it again in 1 s")
+    labels = "task,worker,label\nt1,ann,1\nt2,bob,-1\nt3,cy,1\n"
+    ended = sbic(up.settings, "replay", "-", "--wait", "--timeout", "60", stdin=labels)
+    assert ended.returncode == 0, ended.stderr + up.log()
+    with urlopen(up.page, timeout=10) as page:
+        assert b"<title>sbic</title>" in page.read()
+    assert f"the page: {up.page}" in up.log()
+    wait_until(lambda: up.opened.exists() and up.opened.read_text() == f"{up.page}\n", seconds=60)
+    started |= processes_below(up.process.pid)
+    up.process.send_signal(signal.SIGTERM)
+    assert up.process.wait(60) == 0
+    assert all_gone(started)
+    last = up.log().splitlines()[-1]
+    assert last[:9] in ("worker-1 ", "worker-2 ", "gateway  "), "every line is prefixed"
+
+
+@pytest.mark.parametrize("up", [1], indirect=True)
+def test_nothing_outlives_it_even_if_it_is_killed(up: Up) -> None:
+    up.wait_for("INFO sbic: ready")
+    started = processes_below(up.process.pid)
+    assert any("java" in command for command in started.values())
+    up.process.kill()
+    wait_until(lambda: all_gone(started), seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--ephemeral", "--data-dir", "x"], "leave out --data-dir"),
+        (["--instances", "9"], "9 instances cannot share 8 partitions"),
+        (["--web-port", "65535", "--instances", "2"], "there is no web port 65536"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(
+    arguments: list[str], problem: str
+) -> None:
+    ended = sbic(Settings(), "up", *arguments)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert problem in line
+
+
+def test_taken_ports_are_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for option in ("--web-port", "--port", "--gateway-port"):
+            other = [] if option == "--web-port" else ["--web-port", "0"]
+            ended = sbic(Settings(), "up", "--ephemeral", option, port, *other)
+            assert ended.returncode == 2
+            assert f"port {port} is taken; choose another with {option}" in ended.stderr

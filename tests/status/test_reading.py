@@ -1,0 +1,94 @@
+"""`sbic status`: what the topics and the group say, on one screen and as JSON."""
+
+from itertools import chain
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from orjson import loads
+from rich.console import Console
+
+from pipeline.records.posteriors import posterior_of
+from pipeline.settings import Settings
+from pipeline.status.report import Flow, Member, Summary
+from pipeline.status.rest import Settledness
+from pipeline.status.screen import StatusScreen
+from tests.instances import instance
+from tests.projects import PARTITIONS, sbic
+from tests.test_schemas import schema
+
+LABELS = "".join(
+    f"t{task},w{worker},{'cat' if (task + worker) % 5 else 'dog'}\n"
+    for task in range(30)
+    for worker in range(8)
+)
+
+
+def status(settings: Settings, *arguments: str) -> dict[str, Any]:
+    ended = sbic(settings, "status", "--json", "--classes", settings.classes, *arguments)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = loads(ended.stdout)
+    Draft202012Validator(schema("status")).validate(found)
+    return found
+
+
+def test_two_instances_settle_and_the_status_knows(pets: Settings) -> None:
+    assert status(pets)["settled"] == {
+        "is_settled": None,
+        "why": "no instance is running",
+        "tasks_due": None,
+    }
+    env = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_CLASSES": pets.classes}
+    with (
+        instance(pets.broker, pets.prefix, **env) as one,
+        instance(pets.broker, pets.prefix, **env) as two,
+    ):
+        one.wait_ready()
+        two.wait_ready()
+        options = ["--classes", pets.classes, "--wait", "--timeout", "60"]
+        text = f"task,worker,label\n{LABELS}t0,w0,dog\n"
+        ended = sbic(pets, "replay", "-", *options, stdin=text)
+        assert ended.returncode == 0, ended.stderr
+        deadline = monotonic() + 30
+        while not (found := status(pets, "--budget", "300"))["settled"]["is_settled"]:
+            assert monotonic() < deadline, found["settled"]
+            sleep(0.2)
+    assert found["labels"]["counted"] == 240
+    assert found["labels"]["in_topic"] == 241
+    assert found["budget"]["left"] == 60
+    assert found["tasks"]["open"] == 30
+    members = found["instances"]["members"]
+    owned = [member["partitions"] for member in members]
+    assert sorted(chain.from_iterable(owned)) == list(range(PARTITIONS))
+    assert len(members) == 2
+    assert found["instances"]["lag"] == dict.fromkeys(("labels", "votes", "tasks", "requests"), 0)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_all_of_it_fits_the_screen(width: int) -> None:
+    summary = Summary("birds", {"classes": "-1,1", "alpha": 2.0, "budget": 100}, budget=100)
+    for number in range(30):
+        summary.tasks.add(posterior_of(f"a-rather-long-task-{'x' * 60}", 0.1, number, {}, 0))
+        name = f"worker-{number}-{'y' * 60}"
+        known = {"worker": name, "accuracy": 0.5, "interval": [0.25, 0.75], "labels": 1_234}
+        summary.workers.add(known)
+    summary.flow = Flow(12_345, 120)
+    summary.settled = Settledness(False, "7 tasks are to be weighed anew", 7)
+    summary.dead_letters = {"bad-label": 3, "not-json": 1}
+    summary.members = [Member("id", "192.168.100.100", [0, 1, 2, 5], 17)]
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(StatusScreen(summary))
+    text = capture.get()
+    assert max(map(len, text.splitlines())) <= width
+    words = " ".join(text.split())
+    for expected in (
+        "29 counted, 12,345 in the topic; 2.0 a second",
+        "no: 7 tasks are to be weighed anew",
+        "71 of 100 labels left, spent in 36 seconds",
+        "4 (bad-label 3, not-json 1)",
+        "partitions 0-2, 5, lag 17",
+        "0.250 to 0.750",
+    ):
+        assert expected in words
