@@ -4,29 +4,26 @@ import re
 
 import pytest
 
-from pipeline.cli.misspelt import ELSEWHERE
-from pipeline.security.security import VARIABLES
-from pipeline.settings import SPECS, variable
+from pipeline.cli.misspelt import misspelt
 from tests.docs.documents import DOCUMENTS, ROOT, Document
 from tests.docs.generate.metrics import families
-from tests.docs.generate.registries import gateway_registry, instance_registry
+from tests.docs.generate.registries import gateway_registries, instance_registries
 
 by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=repr)
-KNOWN_VARIABLES = {*map(variable, SPECS), *VARIABLES, *ELSEWHERE}
 FOLDERS = "pipeline|tests|docs|deploy|schemas"
 
 
 @pytest.fixture(scope="module")
 def series() -> set[str]:
     """The names of all metrics and of their series."""
-    found = [*families(instance_registry()), *families(gateway_registry())]
+    found = [*families(instance_registries()), *families(gateway_registries())]
     return {family.name for family in found} | {name for each in found for name in each.series}
 
 
 @by_name
 def test_settings_exist(document: Document) -> None:
     named = set(re.findall(r"\bSBIC_[A-Z_]*[A-Z]\b(?!_?\*)", document.text))
-    assert named - KNOWN_VARIABLES == set()
+    assert misspelt(named) == []
 
 
 @by_name

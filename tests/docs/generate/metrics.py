@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from tests.docs.generate.markdown import code, page, table
-from tests.docs.generate.registries import gateway_registry, instance_registry
+from tests.docs.generate.registries import gateway_registries, instance_registries
 
 INTRODUCTION = """\
 `GET /metrics` of an instance (port 6066, `SBIC_WEB_PORT`) and of a gateway (port 8080). Units are
@@ -47,16 +47,20 @@ def metrics_page() -> str:
         "Metrics",
         INTRODUCTION,
         INSTANCE,
-        _table(families(instance_registry())),
+        _table(families(instance_registries())),
         "## Gateway\n",
-        _table(families(gateway_registry())),
+        _table(families(gateway_registries())),
     )
 
 
-def families(registry: CollectorRegistry) -> list[Family]:
-    """All metrics of sbic in a registry, by name."""
-    found = (_family(metric) for metric in registry.collect() if metric.name.startswith("sbic_"))
-    return sorted(found)
+def families(registries: Iterable[CollectorRegistry]) -> list[Family]:
+    """All metrics of sbic, by name; of those that are there twice, the one with values."""
+    found: dict[str, Metric] = {}
+    for registry in registries:
+        for metric in registry.collect():
+            if metric.name.startswith("sbic_") and (metric.samples or metric.name not in found):
+                found[metric.name] = metric
+    return sorted(map(_family, found.values()))
 
 
 def _family(metric: Metric) -> Family:
@@ -69,7 +73,7 @@ def _family(metric: Metric) -> Family:
     labels.pop("le", None)
     suffix = "_total" if metric.type == "counter" else ""
     series = frozenset(sample.name for sample in metric.samples)
-    assert series, f"{metric.name} has no sample: the registry of the docs has to give it one"
+    assert series, f"{metric.name} has no value: `registries` has to give it one"
     return Family(
         metric.name + suffix,
         KINDS.get(metric.type, metric.type),

@@ -88,8 +88,8 @@ def _row(spec: Field[Any]) -> list[str]:
 
 def _gateway_row(option: click.Option) -> list[str]:
     text, _, default = (option.help or "").partition("  [default: ")
-    shown = default.rstrip("]") or code(shown_value(option.default))
-    return [code(str(option.envvar)), code(option.opts[0]), shown or "none", text]
+    value = code(shown_value(option.default)) if option.default else "none"
+    return [code(str(option.envvar)), code(option.opts[0]), default.rstrip("]") or value, text]
 
 
 def _how_to_change(name: str) -> str:
