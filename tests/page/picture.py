@@ -29,6 +29,10 @@ TASKS, LABELS_PER_TASK = 600, 15
 AT_ONCE = 100  # labels in a portion
 PORTION_SECONDS = 0.5
 NAMES = ("ann", "bob", "cy", "dee", "eli")
+WORST_FIRST = """
+const order = document.querySelector("#workers select.order");
+order.value = "worst";
+order.dispatchEvent(new Event("change", { bubbles: true }));"""
 RULES = {"SBIC_BUDGET": "8000", "SBIC_STOP_CONFIDENCE": "0.999", "SBIC_BLOCK_BELOW": "0.5"}
 
 
@@ -87,6 +91,8 @@ def main() -> None:
         browser.open(url, width=1200)
         send(broker.url)
         browser.wait(lambda: browser.text("#settled") == "Settled")
+        browser.run(WORST_FIRST)
+        browser.wait(lambda: "blocked" in browser.text("#workers"))
         PICTURE.write_bytes(browser.picture())
 
 
