@@ -17,7 +17,7 @@ def instance_registries() -> list[CollectorRegistry]:
     """All metrics of an instance with a budget, and its lags as if it read one partition."""
     lags = CollectorRegistry()
     lags.register(LagCollector(lambda: [Lag("sbic.labels", 0, 0, 0.0)]))
-    return [PipelineApp(Settings(budget=1000), FIRST).metrics.registry, lags]
+    return [PipelineApp(Settings(budget=1000), FIRST).web_port.registry, lags]
 
 
 def gateway_registries() -> list[CollectorRegistry]:
