@@ -9,13 +9,19 @@ from math import fsum, inf
 from typing import Any, Literal, Self, cast
 
 from pipeline.classes import SUM_TOLERANCE, Classes
+from pipeline.inference.registry import (
+    ALGORITHMS,
+    STREAMED,
+    AlgorithmName,
+    Entry,
+    default_algorithm,
+)
 from pipeline.security.security import Security
 
 HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/,\[\]]+)(?::(\d{1,5}))?")
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 KAFKA_PORT = 9092
 
-AlgorithmName = Literal["fast-sbic", "settled"]
 ClassPrior = Literal["learned", "uniform"] | tuple[float, ...]
 
 
@@ -163,12 +169,12 @@ class Settings:
         "-1,1 or 2 to 1000 different names with commas between",
         _are_classes,
     )
-    algorithm: Literal["fast-sbic", "settled"] | None = _setting(
+    algorithm: AlgorithmName | None = _setting(  # noqa: RUF009  # an alias of a Literal
         None,
         "fast-sbic, for classes -1 and 1 only, or settled.  "
-        "[default: fast-sbic for -1 and 1, settled for names]",
-        "fast-sbic or settled",
-        lambda value: value in ("fast-sbic", "settled"),
+        f"[default: {default_algorithm(True)} for -1 and 1, {default_algorithm(False)} for names]",
+        " or ".join(STREAMED),
+        lambda value: value in STREAMED,
         str,
     )
     class_prior: str | None = _setting(
@@ -313,14 +319,17 @@ class Settings:
 
     def _check_together(self) -> None:
         """Refuse settings that are good by themselves and not with each other."""
-        if self.algorithm == "fast-sbic" and not self.crowd_classes.is_signs:
-            why = f"fast-sbic is for -1 and 1, and the classes are {self.crowd_classes.listed()}"
-            raise BadSetting("algorithm", "settled", self.algorithm, why)
-        if self.chosen_algorithm == "settled" and self.prior != SPECS["prior"].default:
-            why = "settled has SBIC_CLASS_PRIOR in its place"
+        chosen = self.algorithm_entry
+        if not chosen.takes(self.crowd_classes.is_signs):
+            why = (
+                f"{chosen.name} is for -1 and 1, and the classes are {self.crowd_classes.listed()}"
+            )
+            raise BadSetting("algorithm", default_algorithm(False), self.algorithm, why)
+        if chosen.settles and self.prior != SPECS["prior"].default:
+            why = f"{chosen.name} takes SBIC_CLASS_PRIOR instead"
             raise BadSetting("prior", "left out", self.prior, why)
-        if self.chosen_algorithm == "fast-sbic" and self.class_prior is not None:
-            why = "it is for settled, and fast-sbic has SBIC_PRIOR in its place"
+        if not chosen.settles and self.class_prior is not None:
+            why = f"{chosen.name} takes SBIC_PRIOR instead"
             raise BadSetting("class_prior", "left out", self.class_prior, why)
         prior, classes = self.chosen_class_prior, self.crowd_classes
         if isinstance(prior, tuple) and len(prior) != len(classes):
@@ -358,7 +367,12 @@ class Settings:
         >>> Settings().chosen_algorithm, Settings(classes="cat,dog").chosen_algorithm
         ('fast-sbic', 'settled')
         """
-        return self.algorithm or ("fast-sbic" if self.crowd_classes.is_signs else "settled")
+        return self.algorithm or default_algorithm(self.crowd_classes.is_signs)
+
+    @property
+    def algorithm_entry(self) -> Entry:
+        """What the registry says about the chosen algorithm."""
+        return ALGORITHMS[self.chosen_algorithm]
 
     @cached_property
     def chosen_class_prior(self) -> ClassPrior:

@@ -9,7 +9,7 @@ from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Labels
-from pipeline.inference.online.forms import ONLINE_FORMS, online_form
+from pipeline.inference.online.online import CrowdSize
 from pipeline.inference.registry import ALGORITHMS
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.progress import WORTH
@@ -33,8 +33,8 @@ def warm_up_inference() -> None:
     rng = np.random.default_rng(0)
     for entry in ALGORITHMS.values():
         entry.load()(labels, Prior(), rng)
-    for name in ONLINE_FORMS:
-        online_form(name, 2, 2, 2, Prior(4, 3), rng).observe(0, 0, 1)
+        if entry.online:
+            entry.load_online()(CrowdSize(2, 2, 2), Prior(4, 3), rng).observe(0, 0, 1)
     engine = Engine("settled")
     engine.take_one(0, 0, 1)
     engine.set_gold(0, 1)

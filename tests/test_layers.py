@@ -18,7 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"inference"},
     "policies": {"inference"},
     "records": {"classes", "inference"},
-    "settings": {"classes", "security"},
+    "settings": {"classes", "inference", "security"},
     "experiments": {"files", "inference", "policies", "progress"},
     "hints": {"settings"},
     "stages": {"classes", "inference", "partitioner", "policies", "records"},
@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "settings",
         "topics",
     },
-    "project": {"classes", "kafka", "progress", "security", "settings", "topics"},
+    "project": {"classes", "inference", "kafka", "progress", "security", "settings", "topics"},
     "transfer": {
         "classes",
         "hints",

@@ -6,7 +6,8 @@ import numpy as np
 from rich.console import Console
 
 from pipeline.classes import SIGNS
-from pipeline.inference.engine.engine import AlgorithmName, Engine
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.registry import STREAMED, AlgorithmName
 from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
 from pipeline.stages.crowd import Crowd
@@ -86,8 +87,7 @@ def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
 
 def report(console: Console) -> None:
     """Both algorithms."""
-    algorithms: tuple[AlgorithmName, ...] = ("fast-sbic", "settled")
-    for algorithm in algorithms:
+    for algorithm in STREAMED:
         costs(algorithm)  # compiled code is loaded
         take, count, tell, hear = costs(algorithm)
         console.print(

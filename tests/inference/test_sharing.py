@@ -1,13 +1,12 @@
 """Engines that share the work come to rest where one does; partitions come and go."""
 
-from typing import Literal
-
 import numpy as np
 import pytest
 
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.steps import REPEATED
 from pipeline.inference.labels import Ints, Labels
+from pipeline.inference.registry import AlgorithmName
 from tests.inference.crowds import crowd_of_classes, random_crowd
 
 TASKS, WORKERS = 60, 20
@@ -85,7 +84,7 @@ def partition(names: Ints, number: int) -> Ints:
 
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
 def test_workers_that_were_given_up_are_taken_on_again(
-    algorithm: Literal["fast-sbic", "settled"],
+    algorithm: AlgorithmName,
 ) -> None:
     labels = random_crowd(tasks=TASKS, workers=WORKERS, labels_per_worker=12, seed=8)
     engine = Engine(algorithm)
@@ -106,7 +105,7 @@ def test_workers_that_were_given_up_are_taken_on_again(
 
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
 def test_tasks_and_workers_that_were_given_up_take_their_labels_along(
-    algorithm: Literal["fast-sbic", "settled"],
+    algorithm: AlgorithmName,
 ) -> None:
     labels = random_crowd(tasks=TASKS, workers=WORKERS, labels_per_worker=12, seed=9)
     engine = Engine(algorithm)

@@ -10,8 +10,9 @@ from orjson import loads
 
 from pipeline.classes import SIGNS, Classes
 from pipeline.inference.algorithm import Prior
-from pipeline.inference.engine.engine import AlgorithmName, Engine
+from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Ints
+from pipeline.inference.registry import AlgorithmName
 from pipeline.partitioner import partition_of
 from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts

@@ -50,8 +50,8 @@ from pipeline.inference.engine.state import (
     with_room,
 )
 from pipeline.inference.labels import Floats, Ints
+from pipeline.inference.registry import ALGORITHMS, AlgorithmName
 
-AlgorithmName = Literal["fast-sbic", "settled"]
 ClassPrior = Literal["learned", "uniform"] | Sequence[float]
 
 AT_ONCE = 1 << 16  # labels, for which room is made together
@@ -138,11 +138,11 @@ class Engine:
     ) -> None:
         if classes < 2:
             raise ValueError(f"there must be two classes or more, not {classes}")
-        if algorithm == "fast-sbic" and classes != 2:
-            raise ValueError(f"fast-sbic is for two classes, not {classes}; take settled")
+        if classes != 2 and not ALGORITHMS[algorithm].any_classes:
+            raise ValueError(f"{algorithm} is for two classes, not {classes}; use settled")
         self.prior = prior = prior or Prior()
         self.classes = classes
-        self.is_settled = algorithm == "settled"
+        self.is_settled = ALGORITHMS[algorithm].settles
         self.state = empty_state(classes, is_settled=self.is_settled)
         self._prior_rows: dict[int, int] = {}
         self.state.crowd[[ALPHA, BETA, TOLERANCE]] = prior.alpha, prior.beta, tolerance
