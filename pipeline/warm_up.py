@@ -48,14 +48,14 @@ def warm_up_inference() -> None:
     engine.first_unanswered(1, np.array([0]))
     engine.overview(np.array([0]))
     for give_up, take_on in (
-        (engine.leave_tasks, engine.enter_tasks),
-        (engine.leave_workers, engine.enter_workers),
+        (engine.release_tasks, engine.acquire_tasks),
+        (engine.release_workers, engine.acquire_workers),
     ):
         give_up([0])
         take_on([0])
-    engine.hear_of_tasks([0], [[0.0, 0.0]])
-    engine.hear_of_workers([0], [[0.0, 0.0, 0.0, 0.0]])
-    engine.hear_of_crowd([engine.sums])
+    engine.receive_tasks([0], [[0.0, 0.0]])
+    engine.receive_workers([0], [[0.0, 0.0, 0.0, 0.0]])
+    engine.receive_sums([engine.sums])
 
 
 def warm_up_policies() -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pipeline.inference.algorithm import AnyEstimate, Prior
-    from pipeline.inference.engine.engine import ClassPrior, Engine
+    from pipeline.inference.engine.engine import Engine
+    from pipeline.inference.engine.storage import ClassPrior
     from pipeline.inference.labels import Ints, Labels
 
 

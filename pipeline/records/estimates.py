@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.inference.engine.engine import Sums
+from pipeline.inference.engine.results import Sums
 from pipeline.inference.labels import Floats
 from pipeline.records.bad import BadRecord
 from pipeline.records.columns import NOT_OURS, Columns, are_counts, encode_columns

@@ -157,7 +157,7 @@ class Crowd:
             self.engine.make_room(len(self.tasks), 0)
             elsewhere = np.flatnonzero(~self.has_tasks_of[homes])
             if len(elsewhere):
-                self.engine.leave_tasks(first + elsewhere)
+                self.engine.release_tasks(first + elsewhere)
         return numbers
 
     def number_workers(self, names: Sequence[str]) -> Ints:
@@ -170,7 +170,7 @@ class Crowd:
             self.engine.make_room(0, len(self.workers))
             elsewhere = np.flatnonzero(~self.counts_workers_of[homes])
             if len(elsewhere):
-                self.engine.leave_workers(first + elsewhere)
+                self.engine.release_workers(first + elsewhere)
         return numbers
 
     def home_of(self, name: str) -> int:
@@ -184,7 +184,7 @@ class Crowd:
         self.task.told_labels[tasks] = 0
         self.task.reason[tasks] = OPEN
         self.task.reopened[tasks] = False
-        self.engine.enter_tasks(tasks)
+        self.engine.acquire_tasks(tasks)
 
     def close_tasks(self, partition: int) -> None:
         """Another instance is the owner now, and tells of these tasks.
@@ -198,7 +198,7 @@ class Crowd:
         self.task.told_labels[tasks] = self.engine.label_counts(tasks)
         self.task.sources[tasks] = 0
         self.task.described[tasks] = NEVER
-        self.engine.leave_tasks(tasks)
+        self.engine.release_tasks(tasks)
         self.has_tasks_of[partition] = False
         self.restores[:, partition] = False
 
@@ -215,12 +215,12 @@ class Crowd:
     def count_workers(self, partition: int) -> None:
         """Keep the counts of these workers from now on."""
         self.counts_workers_of[partition] = True
-        self.engine.enter_workers(self.workers_of(partition))
+        self.engine.acquire_workers(self.workers_of(partition))
 
     def close_workers(self, partition: int) -> None:
         """Another instance is the owner now, and tells of these workers."""
         workers = self.workers_of(partition)
-        self.engine.leave_workers(workers)
+        self.engine.release_workers(workers)
         for worker in workers.tolist():
             self.skipped.pop(worker, None)
         self.has_workers_of[partition] = self.counts_workers_of[partition] = False

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.inference.engine.engine import Sums
+from pipeline.inference.engine.results import Sums
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.estimates import (
@@ -162,7 +162,7 @@ class Exchange:
                 self.stage.judge.check_counts(told.counts)
                 workers = self.workers.hear(partition, told.workers)
                 if workers is not None:
-                    self.crowd.engine.hear_of_workers(workers, told.counts)
+                    self.crowd.engine.receive_workers(workers, told.counts)
             case Whole():
                 self.heard[partition] = True
                 self._hear_of_sums(partition, told.sums)
@@ -178,7 +178,7 @@ class Exchange:
             return
         crowd.task.told_labels[tasks] = told.labels
         crowd.task.reason[tasks] = np.where(told.is_open, OPEN, 1)
-        crowd.engine.hear_of_tasks(tasks, told.scores, told.gold)
+        crowd.engine.receive_tasks(tasks, told.scores, told.gold)
         crowd.changed.add(tasks)
 
     def _hear_of_sums(self, partition: int, sums: Sums) -> None:
@@ -189,4 +189,4 @@ class Exchange:
         """Let the sums be those of the partitions that are elsewhere now."""
         own = self.crowd.has_tasks_of
         others = [sums for partition, sums in self.sums.items() if not own[partition]]
-        self.crowd.engine.hear_of_crowd(others)
+        self.crowd.engine.receive_sums(others)

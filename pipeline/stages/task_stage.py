@@ -165,7 +165,7 @@ class TaskStage:
         is_new = which & ~crowd.has_workers_of[sources]
         if tells.any():
             is_of_use = is_new[tells]
-            crowd.engine.hear_of_workers(rows.workers[tells][is_of_use], votes.counts[is_of_use])
+            crowd.engine.receive_workers(rows.workers[tells][is_of_use], votes.counts[is_of_use])
         some = is_new & (rows.answers >= RETRACT)
         crowd.engine.put(
             rows.tasks[some], rows.workers[some], rows.answers[some], votes.votes[some]

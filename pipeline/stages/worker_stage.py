@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.classes import RETRACT, SKIP
-from pipeline.inference.engine.steps import ABSENT, ADDED, REPEATED, REPLACED, RETRACTED
+from pipeline.inference.engine.taking import ABSENT, ADDED, REPEATED, REPLACED, RETRACTED
 from pipeline.inference.labels import Floats, Ints
 from pipeline.records.answers import Answers, encode_answers, parse_answers
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.inference.engine.engine import Sums
+from pipeline.inference.engine.results import Sums
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.answers import Answers, encode_answers

@@ -70,7 +70,7 @@ class Loop:
         self.numbers = self.crowd.number_tasks([f"t{number}" for number in range(tasks)])
         self.leads = np.array([self.rng.gauss(0, 2) for _ in range(tasks)])
         scores = np.column_stack((np.zeros(tasks), self.leads))
-        self.crowd.engine.hear_of_tasks(self.numbers, scores)
+        self.crowd.engine.receive_tasks(self.numbers, scores)
         self.crowd.task.told_labels[:tasks] = 3
         self._refresh()
         self.requests = self.labels = 0

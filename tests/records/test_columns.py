@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.engine.engine import Sums
+from pipeline.inference.engine.results import Sums
 from pipeline.records.answers import Answers, encode_answers, parse_answers
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.columns import FORMAT, Columns

@@ -4,7 +4,7 @@ import numpy as np
 
 from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.steps import observe
+from pipeline.inference.engine.taking import observe
 from pipeline.inference.labels import Floats
 from pipeline.inference.online.online import CrowdSize
 from pipeline.inference.registry import AlgorithmName
