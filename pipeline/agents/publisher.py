@@ -31,9 +31,9 @@ from pipeline.records.votes import NOBODY
 from pipeline.stages.changes import Changes
 from pipeline.stages.exchange import Exchange, Told
 from pipeline.stages.rows import by_home
+from pipeline.stages.taken import Forwarded, Taken
 from pipeline.stages.task_stage import NO_TASKS, TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Forwarded, Taken
 from pipeline.topics import Topics
 
 RECORDS_AT_ONCE = 8_000  # labels and votes in a group

@@ -13,8 +13,8 @@ from pipeline.batched.batch import Batch
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.records.traces import traced_tasks
+from pipeline.stages.taken import Forwarded
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import Forwarded
 
 LABELS_AT_ONCE = 20_000  # weighed anew before others get a turn
 RECORDS_AT_ONCE = 16  # of votes or descriptions; one of votes has up to some thousand

@@ -1,4 +1,4 @@
-"""What instances tell each other of tasks and workers, so that each knows of all."""
+"""The estimates that instances publish to each other, so that each knows all tasks and workers."""
 
 from collections.abc import Iterator
 
@@ -23,18 +23,18 @@ from pipeline.stages.numbering import Numbering
 from pipeline.stages.rows import by_home
 from pipeline.stages.task_stage import TaskStage
 
-RECORD_BYTES = 700_000  # at the most, with names of the greatest length
+RECORD_BYTES = 700_000  # at most, with names of maximal length
 
 Told = dict[int, list[bytes]]
 """Records for the estimates topic, by partition."""
 
 
 class Exchange:
-    """Tells of what is here, and hears of what is elsewhere.
+    """Encodes estimates of own tasks and workers, and applies those of the others.
 
-    The owner of a partition of tasks is also that of the same partition of workers. What its tasks
-    and workers add to the sums of the crowd is told in one of its partitions, and nothing in the
-    others: so the sums of all partitions are those of all instances.
+    The owner of a partition of tasks also owns the same partition of workers. An instance publishes
+    its part in the sums over the crowd in its lowest partition, and zeros in the others, so that
+    the sums of all partitions are those of all instances.
     """
 
     def __init__(self, stage: TaskStage) -> None:
@@ -43,7 +43,7 @@ class Exchange:
         self.epochs = [-1] * self.crowd.partitions
         self.sums: dict[int, Sums] = {}
         self.heard = np.zeros(self.crowd.partitions, np.bool_)
-        self.is_asked = False  # to tell everything again
+        self.is_asked = False  # another instance requests complete estimates
         self.tasks = Numbering(
             self.crowd.tasks, self.crowd.number_tasks, self.crowd.task, self.crowd.partitions
         )
@@ -55,17 +55,17 @@ class Exchange:
 
     @property
     def missing(self) -> list[int]:
-        """The partitions that nothing has been heard of yet."""
+        """The partitions of other instances without complete estimates yet."""
         found: list[int] = np.flatnonzero(~(self.heard | self.crowd.has_tasks_of)).tolist()
         return found
 
     def left(self, partition: int) -> None:
-        """The partition went to another instance; all of it is known."""
+        """Release a partition, whose estimates are all known here."""
         self.heard[partition] = True
-        self.epochs[partition] = self.stage.partitions[partition].epoch + 1  # of the next owner
+        self.epochs[partition] = self.stage.partitions[partition].epoch + 1  # the next owner's
 
     def tell(self, tasks: Ints, workers: Ints) -> Told:
-        """These own tasks and workers as they are now, and what they add to the sums."""
+        """The estimates of these own tasks and workers, and the sums."""
         told: Told = {}
         if self.crowd.is_alone or not (len(tasks) or len(workers)):
             return told
@@ -76,7 +76,7 @@ class Exchange:
         return told
 
     def tell_all(self) -> Told:
-        """All own tasks and workers."""
+        """The estimates of all own tasks and workers."""
         told: Told = {}
         if self.crowd.is_alone:
             return told
@@ -93,7 +93,7 @@ class Exchange:
         return told
 
     def tell_rest(self, is_at_rest: bool) -> Told:
-        """Whether this instance is at rest, for whoever wants to know."""
+        """The record that reports whether this instance is at rest."""
         told: Told = {}
         if self.stage.partitions:
             rest = Rest(is_at_rest, self.crowd.engine.due)
@@ -101,7 +101,7 @@ class Exchange:
         return told
 
     def ask(self) -> Told:
-        """Ask the others to tell everything again."""
+        """The record that requests complete estimates from the others."""
         told: Told = {}
         if self.stage.partitions:
             self._tell(told, self._spokesman(), Ask())
@@ -133,18 +133,18 @@ class Exchange:
             self._tell(told, home, counts)
 
     def _by_home(self, numbers: Ints, homes: NDArray[np.int32]) -> Iterator[tuple[int, Ints]]:
-        """The numbers of each partition, not too many at once."""
+        """The numbers by home partition, in pieces that fit into a record."""
         for home, places in by_home(homes[numbers]):
             for start in range(0, len(places), self.rows_at_once):
                 yield home, numbers[places[start : start + self.rows_at_once]]
 
     def hear(self, partition: int, value: bytes | None) -> BadRecord | None:
-        """Take what the owner of a partition tells; what is wrong with it if it cannot be.
+        """Apply a record of a partition's owner; return the problem if it is not an sbic record.
 
-        What a former owner tells late is ignored.
+        Late records of a former owner are ignored.
         """
         if self.crowd.has_tasks_of[partition]:
-            return None  # told by this instance
+            return None  # published by this instance
         try:
             epoch, told = parse_estimates(value, len(self.crowd.classes))
             if epoch >= self.epochs[partition]:
@@ -176,7 +176,7 @@ class Exchange:
         tasks = self.tasks.hear(partition, told.tasks)
         if tasks is None:
             return
-        crowd.task.told_labels[tasks] = told.labels
+        crowd.task.remote_labels[tasks] = told.labels
         crowd.task.reason[tasks] = np.where(told.is_open, OPEN, 1)
         crowd.engine.receive_tasks(tasks, told.scores, told.gold)
         crowd.changed.add(tasks)
@@ -186,7 +186,7 @@ class Exchange:
         self.hear_of_crowd()
 
     def hear_of_crowd(self) -> None:
-        """Let the sums be those of the partitions that are elsewhere now."""
+        """Set the sums over the crowd to those of the partitions of other instances."""
         own = self.crowd.has_tasks_of
         others = [sums for partition, sums in self.sums.items() if not own[partition]]
         self.crowd.engine.receive_sums(others)

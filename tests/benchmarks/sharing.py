@@ -13,8 +13,9 @@ from pipeline.records.labels import encode_label
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
 from pipeline.stages.judge import Ends, Judge
+from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.stages.worker_stage import WorkerStage
 from tests.benchmarks.assignments import Record
 
 TASKS, WORKERS, LABELS = 20_000, 4_000, 200_000

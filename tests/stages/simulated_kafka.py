@@ -25,9 +25,10 @@ from pipeline.stages.exchange import Exchange, Told
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.restored import Restored
 from pipeline.stages.stop_rules import StopRules
+from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import NO_RULES, TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.stages.worker_stage import WorkerStage
 
 Triple = tuple[str, str, int | str | None]
 PRIOR = Prior(alpha=2.0, beta=1.5, q=0.3)
