@@ -148,7 +148,7 @@ class Settings:
     )
     settle_tolerance: float = _setting(
         1e-4,
-        "For settled: changes of a probability below this are not published.",
+        "For settled: a task is at rest while its probabilities would change by less than this.",
         "a number from 1e-12 to 0.1",
         lambda value: 1e-12 <= value <= 0.1,
     )

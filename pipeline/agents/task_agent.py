@@ -46,7 +46,7 @@ class TaskAgent:
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
-        self.follower.exchange.left(partition)
+        self.follower.exchange.release(partition)
         self.stage.close(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
@@ -68,7 +68,7 @@ class TaskAgent:
         groups.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
         self.stage.spent = self.stage.rules.is_spent(self.stage.crowd.labels)
         self.publisher.apply_rules_to(partitions)
-        self.follower.exchange.hear_of_crowd()
+        self.follower.exchange.update_sums()
         groups.filling.tells_all = True
         groups.notify()
         if partitions:

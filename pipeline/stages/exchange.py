@@ -25,7 +25,7 @@ from pipeline.stages.task_stage import TaskStage
 
 RECORD_BYTES = 700_000  # at most, with names of maximal length
 
-Told = dict[int, list[bytes]]
+EstimateRecords = dict[int, list[bytes]]
 """Records for the estimates topic, by partition."""
 
 
@@ -42,8 +42,8 @@ class Exchange:
         self.crowd = stage.crowd
         self.epochs = [-1] * self.crowd.partitions
         self.sums: dict[int, Sums] = {}
-        self.heard = np.zeros(self.crowd.partitions, np.bool_)
-        self.is_asked = False  # another instance requests complete estimates
+        self.received = np.zeros(self.crowd.partitions, np.bool_)
+        self.is_requested = False  # another instance requests complete estimates
         self.tasks = Numbering(
             self.crowd.tasks, self.crowd.number_tasks, self.crowd.task, self.crowd.partitions
         )
@@ -56,81 +56,81 @@ class Exchange:
     @property
     def missing(self) -> list[int]:
         """The partitions of other instances without complete estimates yet."""
-        found: list[int] = np.flatnonzero(~(self.heard | self.crowd.has_tasks_of)).tolist()
+        found: list[int] = np.flatnonzero(~(self.received | self.crowd.has_tasks_of)).tolist()
         return found
 
-    def left(self, partition: int) -> None:
+    def release(self, partition: int) -> None:
         """Release a partition, whose estimates are all known here."""
-        self.heard[partition] = True
+        self.received[partition] = True
         self.epochs[partition] = self.stage.partitions[partition].epoch + 1  # the next owner's
 
-    def tell(self, tasks: Ints, workers: Ints) -> Told:
+    def estimates_of(self, tasks: Ints, workers: Ints) -> EstimateRecords:
         """The estimates of these own tasks and workers, and the sums."""
-        told: Told = {}
+        records: EstimateRecords = {}
         if self.crowd.is_alone or not (len(tasks) or len(workers)):
-            return told
-        self._tell_tasks(tasks, told)
+            return records
+        self._add_tasks(tasks, records)
         if self.crowd.engine.is_settled:
-            self._tell_workers(workers, told)
-            self._tell(told, self._spokesman(), self.crowd.engine.sums)
-        return told
+            self._add_workers(workers, records)
+            self._add(records, self._lowest_partition(), self.crowd.engine.sums)
+        return records
 
-    def tell_all(self) -> Told:
+    def all_estimates(self) -> EstimateRecords:
         """The estimates of all own tasks and workers."""
-        told: Told = {}
+        records: EstimateRecords = {}
         if self.crowd.is_alone:
-            return told
+            return records
         nothing = Sums(0.0, 0.0, 0.0, np.zeros(len(self.crowd.classes)))
         for partition in self.stage.partitions:
             tasks, workers = self.crowd.tasks_of(partition), self.crowd.workers_of(partition)
             self.tasks.begin(partition, tasks)
             self.workers.begin(partition, workers)
-            self._tell_tasks(tasks, told)
+            self._add_tasks(tasks, records)
             if self.crowd.engine.is_settled:
-                self._tell_workers(workers, told)
-            is_spokesman = partition == self._spokesman()
-            self._tell(told, partition, Whole(self.crowd.engine.sums if is_spokesman else nothing))
-        return told
+                self._add_workers(workers, records)
+            is_lowest = partition == self._lowest_partition()
+            self._add(records, partition, Whole(self.crowd.engine.sums if is_lowest else nothing))
+        return records
 
-    def tell_rest(self, is_at_rest: bool) -> Told:
+    def rest(self, is_at_rest: bool) -> EstimateRecords:
         """The record that reports whether this instance is at rest."""
-        told: Told = {}
+        records: EstimateRecords = {}
         if self.stage.partitions:
             rest = Rest(is_at_rest, self.crowd.engine.due)
-            self._tell(told, self._spokesman(), rest)
-        return told
+            self._add(records, self._lowest_partition(), rest)
+        return records
 
-    def ask(self) -> Told:
+    def request(self) -> EstimateRecords:
         """The record that requests complete estimates from the others."""
-        told: Told = {}
+        records: EstimateRecords = {}
         if self.stage.partitions:
-            self._tell(told, self._spokesman(), Ask())
-        return told
+            self._add(records, self._lowest_partition(), Ask())
+        return records
 
-    def _spokesman(self) -> int:
+    def _lowest_partition(self) -> int:
         return min(self.stage.partitions)
 
-    def _tell(self, told: Told, partition: int, estimates: Estimates) -> None:
+    def _add(self, records: EstimateRecords, partition: int, estimates: Estimates) -> None:
         epoch = self.stage.partitions[partition].epoch
-        told.setdefault(partition, []).append(encode_estimates(epoch, estimates))
+        records.setdefault(partition, []).append(encode_estimates(epoch, estimates))
 
-    def _tell_tasks(self, tasks: Ints, told: Told) -> None:
+    def _add_tasks(self, tasks: Ints, records: EstimateRecords) -> None:
         crowd, engine = self.crowd, self.crowd.engine
         for home, some in self._by_home(tasks, crowd.task.home):
             beliefs = Beliefs(
-                self.tasks.tell(home, some),
+                self.tasks.publish(home, some),
                 engine.label_counts(some).astype(np.int32),
                 engine.golds(some).astype(np.int16),
                 crowd.task.reason[some] == OPEN,
                 engine.evidence(some),
             )
-            self._tell(told, home, beliefs)
+            self._add(records, home, beliefs)
 
-    def _tell_workers(self, workers: Ints, told: Told) -> None:
+    def _add_workers(self, workers: Ints, records: EstimateRecords) -> None:
         crowd = self.crowd
         for home, some in self._by_home(workers, crowd.worker.home):
-            counts = Counts(self.workers.tell(home, some), crowd.engine.counts(some))
-            self._tell(told, home, counts)
+            counts = Counts(self.workers.publish(home, some), crowd.engine.counts(some))
+            self._add(records, home, counts)
 
     def _by_home(self, numbers: Ints, homes: NDArray[np.int32]) -> Iterator[tuple[int, Ints]]:
         """The numbers by home partition, in pieces that fit into a record."""
@@ -138,7 +138,7 @@ class Exchange:
             for start in range(0, len(places), self.rows_at_once):
                 yield home, numbers[places[start : start + self.rows_at_once]]
 
-    def hear(self, partition: int, value: bytes | None) -> BadRecord | None:
+    def receive(self, partition: int, value: bytes | None) -> BadRecord | None:
         """Apply a record of a partition's owner; return the problem if it is not an sbic record.
 
         Late records of a former owner are ignored.
@@ -146,46 +146,46 @@ class Exchange:
         if self.crowd.has_tasks_of[partition]:
             return None  # published by this instance
         try:
-            epoch, told = parse_estimates(value, len(self.crowd.classes))
+            epoch, estimates = parse_estimates(value, len(self.crowd.classes))
             if epoch >= self.epochs[partition]:
-                self._hear(partition, told)
+                self._receive(partition, estimates)
                 self.epochs[partition] = epoch
         except BadRecord as bad:
             return bad
         return None
 
-    def _hear(self, partition: int, told: Estimates) -> None:
-        match told:
+    def _receive(self, partition: int, estimates: Estimates) -> None:
+        match estimates:
             case Beliefs():
-                self._hear_of_tasks(partition, told)
+                self._receive_tasks(partition, estimates)
             case Counts():
-                self.stage.judge.check_counts(told.counts)
-                workers = self.workers.hear(partition, told.workers)
+                self.stage.judge.check_counts(estimates.counts)
+                workers = self.workers.receive(partition, estimates.workers)
                 if workers is not None:
-                    self.crowd.engine.receive_workers(workers, told.counts)
+                    self.crowd.engine.receive_workers(workers, estimates.counts)
             case Whole():
-                self.heard[partition] = True
-                self._hear_of_sums(partition, told.sums)
+                self.received[partition] = True
+                self._receive_sums(partition, estimates.sums)
             case Sums():
-                self._hear_of_sums(partition, told)
+                self._receive_sums(partition, estimates)
             case Ask():
-                self.is_asked = True
+                self.is_requested = True
 
-    def _hear_of_tasks(self, partition: int, told: Beliefs) -> None:
+    def _receive_tasks(self, partition: int, estimates: Beliefs) -> None:
         crowd = self.crowd
-        tasks = self.tasks.hear(partition, told.tasks)
+        tasks = self.tasks.receive(partition, estimates.tasks)
         if tasks is None:
             return
-        crowd.task.remote_labels[tasks] = told.labels
-        crowd.task.reason[tasks] = np.where(told.is_open, OPEN, 1)
-        crowd.engine.receive_tasks(tasks, told.scores, told.gold)
+        crowd.task.remote_labels[tasks] = estimates.labels
+        crowd.task.reason[tasks] = np.where(estimates.is_open, OPEN, 1)
+        crowd.engine.receive_tasks(tasks, estimates.scores, estimates.gold)
         crowd.changed.add(tasks)
 
-    def _hear_of_sums(self, partition: int, sums: Sums) -> None:
+    def _receive_sums(self, partition: int, sums: Sums) -> None:
         self.sums[partition] = sums
-        self.hear_of_crowd()
+        self.update_sums()
 
-    def hear_of_crowd(self) -> None:
+    def update_sums(self) -> None:
         """Set the sums over the crowd to those of the partitions of other instances."""
         own = self.crowd.has_tasks_of
         others = [sums for partition, sums in self.sums.items() if not own[partition]]

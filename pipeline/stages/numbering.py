@@ -29,41 +29,41 @@ class Numbering:
         self.ids = ids
         self.number = number
         self.columns = columns
-        self.told = [0] * partitions
-        self.heard = [Heard() for _ in range(partitions)]
+        self.published = [0] * partitions
+        self.received = [Received() for _ in range(partitions)]
 
     def begin(self, partition: int, all_of_it: Ints) -> None:
         """Publish every name of an own partition again."""
         self.columns.published_as[all_of_it] = NEVER
-        self.told[partition] = 0
+        self.published[partition] = 0
 
-    def tell(self, partition: int, some: Ints) -> Numbered:
+    def publish(self, partition: int, some: Ints) -> Numbered:
         """The numbers of some of an own partition, with the names that are new."""
-        published_as, first = self.columns.published_as, self.told[partition]
+        published_as, first = self.columns.published_as, self.published[partition]
         new = some[published_as[some] == NEVER]
-        self.told[partition] += len(new)
-        published_as[new] = np.arange(first, self.told[partition])
+        self.published[partition] += len(new)
+        published_as[new] = np.arange(first, self.published[partition])
         return Numbered(first, [self.ids.names[i] for i in new.tolist()], published_as[some])
 
-    def hear(self, partition: int, told: Numbered) -> Ints | None:
+    def receive(self, partition: int, numbered: Numbered) -> Ints | None:
         """The own numbers for another instance's; None if its first names were not received.
 
         `BadRecord` if the names do not belong to that partition, or numbers have no name.
         """
-        heard = self.heard[partition]
-        if told.first != heard.count and (told.first or not told.names):
+        received = self.received[partition]
+        if numbered.first != received.count and (numbered.first or not numbered.names):
             return None
-        new = self.number(told.names)
+        new = self.number(numbered.names)
         if (self.columns.home[new] != partition).any():
             raise NOT_OURS
-        if len(told.numbers) and told.numbers.max() >= told.first + len(new):
+        if len(numbered.numbers) and numbered.numbers.max() >= numbered.first + len(new):
             raise NOT_OURS
-        heard.add(told.first, new)
-        found: Ints = heard.numbers[told.numbers]
+        received.add(numbered.first, new)
+        found: Ints = received.numbers[numbered.numbers]
         return found
 
 
-class Heard:
+class Received:
     """The own number for each number of another instance."""
 
     def __init__(self) -> None:

@@ -70,12 +70,12 @@ def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
                 counting += process_time() - begun
         moved = second.crowd.moved()
         begun = process_time()
-        told = second.exchange.tell(moved, second.crowd.engine.moved_workers())
+        told = second.exchange.estimates_of(moved, second.crowd.engine.moved_workers())
         telling += process_time() - begun
         begun = process_time()
         for partition, values in told.items():
             for value in values:
-                first.exchange.hear(partition, value)
+                first.exchange.receive(partition, value)
         hearing += process_time() - begun
         rows += len(moved)
     return (

@@ -235,7 +235,7 @@ def test_an_instance_that_reads_garbled_records_goes_on(
     instance.publish_all()
     instance.assign({0})
     for value in data.draw(st.lists(values, max_size=6)):
-        instance.exchange.hear(1, value)
+        instance.exchange.receive(1, value)
     instance.refresh(1000)
     instance.flush()
     assert np.isfinite(instance.crowd.engine.beliefs(np.arange(len(instance.crowd.tasks)))).all()

@@ -21,7 +21,7 @@ from pipeline.records.origin import Header
 from pipeline.records.tasks import Description, NamedDescription, encode_task, task_parser
 from pipeline.records.votes import NOBODY
 from pipeline.stages.crowd import Crowd
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.restored import Restored
 from pipeline.stages.stop_rules import StopRules
@@ -224,7 +224,7 @@ class Instance:
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
         self.heard[partition] += len(records)
         for record in records:
-            bad = self.exchange.hear(partition, record.value)
+            bad = self.exchange.receive(partition, record.value)
             if bad is not None:
                 self.rejected.append(("estimates", partition, bad))
         if records:
@@ -261,8 +261,8 @@ class Instance:
         for partition, (key, value) in zip(homes, self.tasks.posteriors(tasks), strict=True):
             parcel.then.append(Write("posteriors", partition, value, key))
         if group.tells_all:
-            parcel.then += estimates_in(self.exchange.tell_all())
-        parcel.then += estimates_in(self.exchange.tell(tasks, workers))
+            parcel.then += estimates_in(self.exchange.all_estimates())
+        parcel.then += estimates_in(self.exchange.estimates_of(tasks, workers))
         if not parcel.first:
             parcel.first, parcel.then = parcel.then, parcel.first
         return parcel
@@ -369,7 +369,7 @@ class Instance:
         if topic == "answers":
             self.workers.close(partition)
         else:
-            self.exchange.left(partition)
+            self.exchange.release(partition)
             self.tasks.close(partition)
 
     def restore(self, topic: str, partition: int, most: int | None = None) -> None:
@@ -415,7 +415,7 @@ class Instance:
         self.group.tasks.update(self.tasks.ready(self.partitions, generation).tolist())
         self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
         self.apply_rules_to(self.partitions)
-        self.exchange.hear_of_crowd()
+        self.exchange.update_sums()
         self.group.tells_all = True
         self.flush()
 
@@ -425,7 +425,7 @@ def votes_in(votes: Iterable[tuple[int, bytes]]) -> list[Write]:
     return [Write("votes", home, value) for home, value in votes if home != NOBODY]
 
 
-def estimates_in(told: Told) -> list[Write]:
+def estimates_in(told: EstimateRecords) -> list[Write]:
     """Records of the estimates topic."""
     return [
         Write("estimates", partition, value)
