@@ -66,6 +66,7 @@ class TaskAgent:
         groups = self.publisher.groups
         await self._rest()
         groups.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
+        groups.filling.tasks.update(self.publisher.withheld_tasks.take().tolist())
         self.stage.spent = self.stage.rules.is_spent(self.stage.crowd.labels)
         self.publisher.apply_rules_to(partitions)
         self.follower.exchange.hear_of_crowd()
