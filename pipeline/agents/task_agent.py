@@ -48,6 +48,7 @@ class TaskAgent:
         """Forget a partition."""
         self.follower.exchange.left(partition)
         self.stage.close(partition)
+        self.follower.hear_next_owner(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
         """Apply records of the evidence topic; those that are not ours go to the dead letters."""
