@@ -5,7 +5,8 @@ import re
 import pytest
 
 from pipeline.cli.misspelt import misspelt
-from tests.docs.documents import DOCUMENTS, ROOT, Document
+from pipeline.inference.registry import ALGORITHMS
+from tests.docs.documents import DOCUMENTS, ROOT, Document, document
 from tests.docs.generate.metrics import families
 from tests.docs.generate.registries import gateway_registries, instance_registries
 
@@ -48,3 +49,8 @@ def test_modules_exist(document: Document) -> None:
             parts = code.split(".")
             paths = [ROOT.joinpath(*parts), ROOT.joinpath(*parts[:-1])]
             assert any(path.is_dir() or path.with_suffix(".py").is_file() for path in paths), code
+
+
+def test_the_models_page_has_every_algorithm() -> None:
+    models = document("docs/models.md").inline_code()
+    assert [name for name in ALGORITHMS if name not in models] == []
