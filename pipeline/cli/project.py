@@ -233,7 +233,7 @@ def list_projects(given: Given) -> None:
 def complete(place: Settings) -> None:
     """Do what the state of the project says, and show how instances count."""
     from pipeline.cli.connected import run_connected
-    from pipeline.kafka.removal import group_members
+    from pipeline.kafka.groups import group_members
     from pipeline.progress import progress
     from pipeline.project.counting import follow_counting
     from pipeline.project.remaking import existing_project, make_again

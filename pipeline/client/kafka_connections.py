@@ -11,12 +11,12 @@ from aiokafka.structs import RecordMetadata
 
 from pipeline.client.kafka_posteriors import PartitionPosteriors
 from pipeline.kafka.access.rights import Operation
-from pipeline.kafka.admin import partitions_of
 from pipeline.kafka.asking import Asker, asking
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
 from pipeline.kafka.reading import reading
 from pipeline.kafka.sending import LabelSender, sending
+from pipeline.kafka.sizes import partitions_of
 from pipeline.partitioner import partition_of
 from pipeline.project.given import Given
 from pipeline.project.opening import settings_in_project

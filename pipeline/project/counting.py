@@ -4,8 +4,7 @@ import asyncio
 from time import monotonic
 from typing import NamedTuple
 
-from pipeline.kafka.admin import committed_offsets
-from pipeline.kafka.removal import group_members
+from pipeline.kafka.groups import committed_offsets, group_members
 from pipeline.kafka.sizes import Extents, extents
 from pipeline.progress import progress
 from pipeline.settings import Settings

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-from pipeline.kafka.admin import connected_admin
+from pipeline.kafka.admin_client import connected_admin
 from pipeline.kafka.connection import connected
 from pipeline.kafka.sizes import extents
 from pipeline.project.log import log_consumer, read_on

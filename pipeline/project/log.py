@@ -2,8 +2,8 @@
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from pipeline.kafka.access.granted import described
-from pipeline.kafka.access.rights import Operation
+from pipeline.kafka.access.granted import describe_topics
+from pipeline.kafka.access.rights import Need, Operation
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
 from pipeline.project.errors import Conflict
@@ -15,7 +15,8 @@ from pipeline.topics import Topics
 async def read_project(settings: Settings) -> Revision | None:
     """The last revision of the project, or None if there is no project of this prefix."""
     topic = Topics(settings).project.name
-    if not await described(settings, [(topic, Operation.READ)]):  # a consumer would create it
+    # a consumer would create a missing topic
+    if not await describe_topics(settings, [Need(topic, Operation.READ)]):
         return None
     async with connected(log_consumer(settings), settings) as consumer:
         return await read_on(consumer, TopicPartition(topic, 0), None)
@@ -49,7 +50,7 @@ async def read_on(
 async def append(settings: Settings, revision: Revision) -> None:
     """Write a revision; raises `Conflict` if another of this number was there first."""
     topic = Topics(settings).project.name
-    await described(settings, [(topic, Operation.WRITE)])
+    await describe_topics(settings, [Need(topic, Operation.WRITE)])
     producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
     async with connected(producer, settings):
         await producer.send_and_wait(topic, encode_revision(revision), partition=0)

@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Any
 
 from pipeline.kafka.access.granted import check_role
-from pipeline.kafka.admin import check_topics, ensure_topics
-from pipeline.kafka.removal import begin_at_zero, delete_group, delete_topics, group_members
+from pipeline.kafka.admin import check_topics, delete_topics, ensure_topics
+from pipeline.kafka.groups import commit_zero, delete_group, group_members
 from pipeline.project.errors import Conflict, NoProject, Unfinished
 from pipeline.project.log import append, read_project
 from pipeline.project.opening import topic_ids
@@ -67,7 +67,7 @@ async def make_again(place: Settings, begun: Revision, note: Note) -> Revision:
     ids = await topic_ids(settings)
     kept = {name for name, found in ids.items() if begun.topics.get(name) == found}
     read_again = {Topics(settings).labels.name, Topics(settings).tasks.name}
-    await begin_at_zero(settings, (ids.keys() - kept) | read_again)
+    await commit_zero(settings, (ids.keys() - kept) | read_again)
     ready = begun.next(state="ready", topics=ids)
     await append(settings, ready)
     return ready

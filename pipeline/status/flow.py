@@ -5,7 +5,7 @@ from time import time
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from pipeline.kafka.admin import Group, describe_group
+from pipeline.kafka.groups import Group, describe_group
 from pipeline.kafka.reading import Reader
 from pipeline.records.estimates import parse_rest
 from pipeline.settings import Settings

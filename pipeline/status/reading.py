@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 
-from pipeline.kafka.access.granted import described
-from pipeline.kafka.access.rights import Operation
+from pipeline.kafka.access.granted import describe_topics
+from pipeline.kafka.access.rights import Need, Operation
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
 from pipeline.kafka.reading import Reader, reading
@@ -99,7 +99,7 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
     """A reader of all that the status is made of."""
     topics = Topics(settings)
     inputs = (topics.labels, topics.tasks, topics.requests)
-    await described(settings, [(topic.name, Operation.DESCRIBE) for topic in inputs])
+    await describe_topics(settings, [Need(topic.name, Operation.DESCRIBE) for topic in inputs])
     async with AsyncExitStack() as stack:
         readers = {}
         for topic in (topics.posteriors, topics.workers, topics.dead_letters):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaProducer
 
 from pipeline.kafka.access.rights import Operation
-from pipeline.kafka.admin import partitions_of
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
+from pipeline.kafka.sizes import partitions_of
 from pipeline.partitioner import partition_of
 from pipeline.progress import progress
 from pipeline.records.tasks import Description, NamedDescription, encode_task

@@ -12,8 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from orjson import dumps
 
 from pipeline.inference.algorithm import Prior
-from pipeline.kafka.admin import ensure_topics
-from pipeline.kafka.removal import delete_topics
+from pipeline.kafka.admin import delete_topics, ensure_topics
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.project.log import read_project
 from pipeline.records.answers import Answers, encode_answers
@@ -156,7 +155,7 @@ async def started(running: Instance, times: int) -> bool:
     return running.log().count("INFO sbic: ready after") >= times
 
 
-STEPS = ("until_alone", "delete_topics", "ensure_topics", "begin_at_zero", "append")
+STEPS = ("until_alone", "delete_topics", "ensure_topics", "commit_zero", "append")
 KILLED = """
 import os, sys
 import pipeline.cli.main, pipeline.project.remaking as remaking
