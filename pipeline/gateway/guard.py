@@ -29,7 +29,7 @@ class Guard:
 
     def __init__(self, config: GatewayConfig) -> None:
         self._tokens = [token.encode() for token in config.tokens]
-        self._origins = frozenset(config.origins)
+        self._origins = frozenset(config.cors)
         keys = config.tokens or (ANYBODY,)
         self._buckets = {key.encode(): Bucket(config.rate, monotonic) for key in keys}
 
