@@ -114,7 +114,7 @@ class Session:
         following = asyncio.create_task(labels.run())
         try:
             await labels.caught_up.wait()
-            self.view.has_labels = True
+            self.view.labels_read()
             await following
         finally:
             following.cancel()
@@ -125,7 +125,8 @@ class Session:
         last: Revision | None = revision
         while last == revision and not self._ending.is_set():
             try:
-                await self._flow.tell(self.view.summary, await self._flow.group())
+                group = await self._flow.group()
+                self.view.summary.update(await self._flow.activity(group))
                 last = await read_on(self._log, self._log_place, last)
                 self._looked, self.trouble = True, None
             except ClusterError as error:
@@ -153,7 +154,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
         takes = {
             "posteriors": (topics.posteriors, view.tasks.take),
             "workers": (topics.workers, view.workers.take),
-            "dead letters": (topics.dead_letters, view.letters.take),
+            "dead letters": (topics.dead_letters, view.summary.letters.take),
             "labels": (topics.labels, standing.take),
         }
         followers = {}

@@ -21,8 +21,13 @@ from pipeline.topics import Topics
 
 MAX_BATCH_BYTES = 1 << 20
 
-Label = tuple[str, str, int | str]
-"""Task, worker and label; the label as it is on the wire."""
+
+class Label(NamedTuple):
+    """A label to send, with its value as it is on the wire."""
+
+    task: str
+    worker: str
+    label: int | str
 
 
 class Sent(NamedTuple):
@@ -81,7 +86,7 @@ class LabelSender:
         at = monotonic()
         by_partition: dict[int, list[tuple[bytes, Label]]] = {}
         for label in labels:
-            partition, key = self._workers.get(label[1]) or self._place(label[1])
+            partition, key = self._workers.get(label.worker) or self._place(label.worker)
             by_partition.setdefault(partition, []).append((key, label))
         sent = []
         for partition, keyed in by_partition.items():

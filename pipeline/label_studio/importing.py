@@ -111,7 +111,7 @@ async def _send(sender: LabelSender, records: Iterable[Record]) -> None:
     """Send records, each worker's in this order, and return when Kafka has them."""
     acknowledgements = []
     for record in records:
-        key = record.slot[1].encode()
+        key = record.slot.worker.encode()
         place = partition_of(key, sender.partitions)
         value = encode_record(record)
         sent = await sender.producer.send(sender.topic, value, key=key, partition=place)

@@ -9,7 +9,7 @@ from time import monotonic
 
 from pipeline.classes import SIGNS, Classes
 from pipeline.kafka.asking import Asker
-from pipeline.kafka.sending import Sent
+from pipeline.kafka.sending import Label, Sent
 from pipeline.simulation.workers import Habits, Response, SimulatedWorker, Turns
 
 THE_END = frozenset({"no-open-task", "budget-spent"})  # for all workers; other reasons are for one
@@ -138,5 +138,5 @@ class CrowdAtWork:
         self.came_to["labels"] += 1
         if again:
             self.came_to["repeats"] += 1
-        self._given(Sent(at, place.partition, place.offset, [(task, worker.name, first)]))
+        self._given(Sent(at, place.partition, place.offset, [Label(task, worker.name, first)]))
         return True

@@ -17,10 +17,11 @@ class Scoreboard:
 
     The same labels: majority vote has those that the posteriors read so far count.
 
+    >>> from pipeline.kafka.sending import Label
     >>> board = Scoreboard({"t1": 1})
     >>> board.error, board.majority_error  # nothing known is a tie, which counts half
     (0.5, 0.5)
-    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[("t1", "ann", -1)]), now=7.1)
+    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[Label("t1", "ann", -1)]), now=7.1)
     >>> posterior = {"task": "t1", "prediction": -1, "labels": 1, "sources": {"0": 5}}
     >>> board.learn(posterior, now=7.25)
     >>> board.error, board.majority_error, board.counted, board.latencies
@@ -47,8 +48,8 @@ class Scoreboard:
         self._count(self.uncounted.learn(posterior), now)
 
     def _count(self, counted: Iterable[Counted], now: float) -> None:
-        for (task, _worker, label), at in counted:
-            self.votes[self.index[task], self.numbers[label]] += 1
+        for label, at in counted:
+            self.votes[self.index[label.task], self.numbers[label.label]] += 1
             self.counted += 1
             self.latencies.append(now - at)
 

@@ -24,7 +24,7 @@ class StatusScreen:
         self.summary = summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(f"{self.summary.project} at {clock(self.summary.at)}", style="bold")
+        yield Text(f"{self.summary.project} at {clock(self.summary.activity.at)}", style="bold")
         facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         facts.add_column(style="dim", no_wrap=True)
         facts.add_column(overflow="fold")
@@ -35,10 +35,10 @@ class StatusScreen:
         yield from self._rated(options.max_width)
 
     def _facts(self) -> Iterable[tuple[str, str]]:
-        s = self.summary
+        s, activity = self.summary, self.summary.activity
         tasks = s.tasks
         rate = f"{s.per_second:,.1f} a second in the last minute"
-        yield "labels", f"{tasks.labels:,} counted, {s.flow.in_topic:,} in the topic; {rate}"
+        yield "labels", f"{tasks.labels:,} counted, {activity.flow.in_topic:,} in the topic; {rate}"
         closed = listed(tasks.closed)
         total = sum(tasks.closed.values())
         yield (
@@ -52,22 +52,23 @@ class StatusScreen:
         )
         share = f" ({tasks.expected_wrong / len(tasks):.1%})" if len(tasks) else ""
         yield "wrong", f"{tasks.expected_wrong:,.1f} predictions{share} expected to be wrong"
-        settled = {True: "yes", False: "no", None: "-"}[s.settled.is_settled]
-        yield "settled", f"{settled}: {s.settled.why}"
+        settled = {True: "yes", False: "no", None: "-"}[activity.settled.is_settled]
+        yield "settled", f"{settled}: {activity.settled.why}"
         if s.budget is not None:
             yield "budget", f"{s.budget_left:,} of {s.budget:,} labels left{self._when_spent()}"
-        letters = listed(s.dead_letters)
-        replayed = f"; {s.replayed:,} replayed" if s.replayed else ""
+        reasons = s.letters.by_reason
+        letters = listed(reasons)
+        replayed = f"; {s.letters.replayed:,} replayed" if s.letters.replayed else ""
         yield (
             "dead letters",
-            f"{sum(s.dead_letters.values()):,}" + (f" ({letters})" if letters else "") + replayed,
+            f"{sum(reasons.values()):,}" + (f" ({letters})" if letters else "") + replayed,
         )
-        yield "waiting", listed(s.lag) or "nothing"
+        yield "waiting", listed(activity.lag) or "nothing"
         instances = [
             f"{member.host}: partitions {ranges(member.partitions)}, lag {member.lag:,}"
-            for member in s.members
+            for member in activity.members
         ]
-        yield "instances", "\n".join(instances) or f"none is running (group {s.group_state})"
+        yield "instances", "\n".join(instances) or f"none is running (group {activity.group_state})"
         shown = ", ".join(
             f"{name} {value}" for name, value in s.settings.items() if value is not None
         )

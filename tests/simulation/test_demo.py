@@ -9,7 +9,7 @@ from rich.console import Console
 from pipeline.inference.fast_sbic import fast_sbic
 from pipeline.inference.labels import Labels
 from pipeline.inference.majority import majority
-from pipeline.kafka.sending import Sent
+from pipeline.kafka.sending import Label, Sent
 from pipeline.local.ports import free_port
 from pipeline.records.posteriors import posterior_of
 from pipeline.settings import Settings
@@ -71,7 +71,7 @@ def test_the_crowd_is_hard_for_majority_vote_and_not_for_sbic() -> None:
 
 def test_majority_vote_has_the_labels_that_the_posteriors_count_and_no_others() -> None:
     board = Scoreboard({"t1": 1, "t2": -1})
-    labels = [("t1", "ann", 1), ("t1", "bob", -1), ("t2", "ann", -1)]
+    labels = [Label("t1", "ann", 1), Label("t1", "bob", -1), Label("t2", "ann", -1)]
     board.sent(Sent(at=1.0, partition=0, first=10, labels=labels), now=1.5)
     assert (board.counted, board.majority_error) == (0, 0.5)
     board.learn(posterior_of("t1", 0.7, 1, {"0": 10}, 0), now=2.0)

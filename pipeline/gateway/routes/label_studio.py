@@ -82,7 +82,7 @@ class LabelStudioRoutes:
     async def _send(
         self, session: Session, records: Sequence[Record], unknown: Sequence[int] = ()
     ) -> web.Response:
-        rows = [Row(record.slot[1].encode(), encode_record(record)) for record in records]
+        rows = [Row(record.slot.worker.encode(), encode_record(record)) for record in records]
         places = await session.outbox.send(session.topics.labels.name, rows) if rows else []
         self.metrics.sent("labels", len(places))
         answer: dict[str, object] = {"labels": [place._asdict() for place in places]}

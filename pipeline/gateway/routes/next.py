@@ -42,7 +42,7 @@ class NextRoutes:
         session = self.projects.of(request).readable
         (asked,) = parsed([await read_body(request, JSON)], parse_request)
         start = command(session.settings, "run")
-        if session.view.summary.group_state in NOBODY:
+        if session.view.summary.activity.group_state in NOBODY:
             # a request would be answered when nobody waits, and its lease hold up the task
             raise unavailable(f"no instance is running: start one with: {start}")
         worker, count = asked
