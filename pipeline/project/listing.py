@@ -25,7 +25,7 @@ class Listed(NamedTuple):
 
 
 async def projects(place: Settings) -> list[Listed]:
-    """All projects on this broker, by their prefixes."""
+    """All projects on this cluster, sorted by prefix."""
     async with connected_admin(place) as admin:
         names = sorted(await admin.list_topics())
     revisions: dict[str, Revision] = {}

@@ -1,4 +1,4 @@
-"""A summary for a person: one screen of text, at any width from 60 columns on."""
+"""The status as one screen of text, from 60 columns on."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ RATED_WIDTH = 44
 
 
 class StatusScreen:
-    """A summary, as rich prints it."""
+    """Renders a summary with rich."""
 
     def __init__(self, summary: Summary) -> None:
         self.summary = summary
@@ -77,7 +77,7 @@ class StatusScreen:
     def _when_spent(self) -> str:
         seconds = self.summary.budget_seconds
         if seconds is None:
-            return "; no labels come in"
+            return "; no labels are arriving"
         if not seconds:
             return ""
         return f", spent in {duration(seconds)} at this rate"
@@ -119,7 +119,7 @@ def _rated_cells(rated: Rated) -> Sequence[Text | str]:
 
 
 def compact(room: int, name: str, *columns: str) -> Table:
-    """A table without lines; there is so much room for the first column."""
+    """A table without lines, with `room` columns for the first one."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=min(room, NAME_WIDTH))
     for column in columns:
@@ -131,7 +131,7 @@ def compact(room: int, name: str, *columns: str) -> Table:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Those that are not 0.
+    """The counts that are not 0, in words.
 
     >>> listed({"labels": 3, "budget": 0, "request": 1})
     'labels 3, request 1'
@@ -140,7 +140,7 @@ def listed(counts: Mapping[str, int]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in ascending order, in short.
+    """Ascending numbers as ranges.
 
     >>> ranges([0, 1, 2, 5, 7, 8]), ranges([])
     ('0-2, 5, 7-8', 'none')
@@ -156,7 +156,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """About how long.
+    """An approximate duration in words.
 
     >>> duration(50), duration(600), duration(36_000), duration(900_000)
     ('50 seconds', '10 minutes', '10 hours', '10 days')
@@ -168,5 +168,5 @@ def duration(seconds: float) -> str:
 
 
 def clock(milliseconds: int) -> str:
-    """A time of day for a person."""
+    """A local time of day."""
     return f"{datetime.fromtimestamp(milliseconds / 1000).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -113,13 +113,13 @@ def test_a_map_to_anything_else_is_refused(text: str) -> None:
 BAD: dict[str, tuple[object, str]] = {
     "not an object": ([], "with an 'action'"),
     "no action": ({"annotation": annotation()}, "with an 'action'"),
-    "no payload": ({"action": "ANNOTATION_CREATED"}, "let the webhook send its payload"),
-    "no deletions": ({"action": "ANNOTATIONS_DELETED"}, "let the webhook send its payload"),
+    "no payload": ({"action": "ANNOTATION_CREATED"}, "switch on 'Send payload' in the webhook"),
+    "no deletions": ({"action": "ANNOTATIONS_DELETED"}, "switch on 'Send payload' in the webhook"),
     "no id": (webhook("ANNOTATION_CREATED", annotation() | {"id": None}), "has no id"),
     "nobody": (webhook("ANNOTATION_CREATED", annotation(worker=None)), "'completed_by' must be"),
     "long id": (webhook("ANNOTATION_CREATED", annotation(task="x" * 257)), "257 bytes"),
     "no text": (webhook("ANNOTATION_CREATED", annotation(task="\ud800")), "surrogates"),
-    "no class": (webhook("ANNOTATION_CREATED", annotation(17, "fish")), "'fish' is none of"),
+    "no class": (webhook("ANNOTATION_CREATED", annotation(17, "fish")), "'fish' is not one of"),
     "two regions": (webhook("ANNOTATION_CREATED", annotation(17, "cat", "cat")), "2 results"),
     "no results": (
         webhook("ANNOTATION_CREATED", annotation() | {"result": None}),

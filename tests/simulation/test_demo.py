@@ -31,7 +31,7 @@ def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
     ended = sbic(Settings(), "demo", *options)
     assert (ended.returncode, ended.stderr) == (0, "")
     text = ended.stdout
-    assert re.search(r" labels +6,000 +every one counted, none twice", text)
+    assert re.search(r" labels +6,000 +each counted exactly once", text)
     assert re.search(r"on assigned tasks +2,000 +[1-9][\d,]* per second", text)
     assert re.search(r"labels per second +[1-9][\d,]* +4,000 more at once, to each project", text)
     for what in ("request to assignment", "label to posterior"):
@@ -91,7 +91,7 @@ def test_the_screen_fits_80_columns_and_has_the_three_errors() -> None:
         board.latencies = [123.4]
     console = Console(width=80, force_terminal=True, color_system=None)
     screen = Screen(console, labels=60_000)
-    screen(Stage("workers ask which task to answer, and answer it", True, 20_000), standing)
+    screen(Stage("workers request tasks and answer them", True, 20_000), standing)
     with console.capture() as capture:
         console.print(screen.live.get_renderable())
     text = capture.get()

@@ -125,7 +125,9 @@ def test_wait_gives_up_when_nothing_is_counted(project: Settings, tmp_path: Path
     ended = sbic(project, "replay", path, "--wait", "--timeout", "0.5")
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("sbic: 10 labels are not counted, and none was in the last 0.5 seconds")
+    assert line.startswith(
+        "sbic: 10 labels are not counted, and none was counted in the last 0.5 seconds"
+    )
 
 
 async def test_a_person_who_waits_in_vain_is_told_what_to_do(
@@ -233,8 +235,8 @@ async def test_0_and_1_are_strings_too_where_they_are_names_of_classes(project: 
 @pytest.mark.parametrize(
     ("label", "arguments", "problem"),
     [
-        ("fish", [], "line 2: the label 'fish' is none of the classes of the project: cat, dog"),
-        ("1", [], "the label '1' is none of the classes of the project: cat, dog, bird"),
+        ("fish", [], "line 2: the label 'fish' is not one of the classes of the project: cat, dog"),
+        ("1", [], "the label '1' is not one of the classes of the project: cat, dog, bird"),
         ("cat", ["--positive", "cat", "--negative", "dog"], "but the classes of the project are"),
         ("cat", ["--skip", "cat"], "'cat' is a class and a skip"),
     ],
