@@ -1,15 +1,11 @@
 """docs/reference/settings.md, from the tables of settings in the code."""
 
-from dataclasses import Field
-from typing import Any
-
-import click
-
-from pipeline.cli.gateway import command as gateway
+from pipeline.gateway.config import GATEWAY_SPECS, TOKEN, TOKEN_FILE
 from pipeline.project.changes import FIXED, OF_THE_PAST
 from pipeline.project.revision import PROJECT_SETTINGS
 from pipeline.security.security import VARIABLES
-from pipeline.settings import SPECS, variable
+from pipeline.settings import SPECS
+from pipeline.spec import Spec, full_name, variable
 from tests.docs.generate.markdown import code, page, shown_value, table
 
 INTRODUCTION = """\
@@ -34,11 +30,12 @@ Each instance reads these when it starts. Give all instances of a project the sa
 stopping and blocking, and the gateway too: its page shows them.
 """
 
-GATEWAY = """\
+GATEWAY = f"""\
 ## Settings of the gateway
 
-In addition to `SBIC_BROKER`, `SBIC_PREFIX` and the rules for stopping and blocking. The tokens are
-environment variables only: [gateway.md](../gateway.md#authentication).
+In addition to `SBIC_BROKER`, `SBIC_PREFIX` and the rules for stopping and blocking. The flag of
+`SBIC_GATEWAY_PORT` is `--port`, and so on. Tokens are environment variables only, `{TOKEN}` or
+`{TOKEN_FILE}`: [gateway.md](../gateway.md#authentication).
 """
 
 CONNECTION = """\
@@ -64,32 +61,17 @@ def settings_page() -> str:
         INSTANCE,
         table(["variable", "default", "value", "meaning"], map(_row, of_instance)),
         GATEWAY,
-        table(["variable", "flag", "default", "meaning"], map(_gateway_row, gateway_options())),
+        table(["variable", "default", "value", "meaning"], map(_row, GATEWAY_SPECS.values())),
         CONNECTION,
         "".join(f"- `{name}`\n" for name in VARIABLES),
     )
 
 
-def gateway_options() -> list[click.Option]:
-    """The options of `sbic gateway` that only it has."""
-    return [
-        option
-        for option in gateway.params
-        if isinstance(option, click.Option) and str(option.envvar or "").startswith("SBIC_GATEWAY_")
-    ]
-
-
-def _row(spec: Field[Any]) -> list[str]:
+def _row(spec: Spec) -> list[str]:
     metadata = spec.metadata
     text, _, default = metadata["help"].partition("  [default: ")
-    default = default.rstrip("]") or code(shown_value(spec.default))
-    return [code(variable(spec.name)), default, metadata["needs"], text]
-
-
-def _gateway_row(option: click.Option) -> list[str]:
-    text, _, default = (option.help or "").partition("  [default: ")
-    value = code(shown_value(option.default)) if option.default else "none"
-    return [code(str(option.envvar)), code(option.opts[0]), default.rstrip("]") or value, text]
+    value = "none" if spec.default == () else code(shown_value(spec.default))
+    return [code(variable(full_name(spec))), default.rstrip("]") or value, metadata["needs"], text]
 
 
 def _how_to_change(name: str) -> str:
