@@ -1,4 +1,4 @@
-"""Asks Kafka again for as long as a broker may be away: clients give up sooner."""
+"""Retries requests for as long as a broker may be unavailable: clients give up sooner."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], away: type[Exception]) -> T:
-    """What `ask` returns, once it does not raise `away` any more.
+    """Return what `ask` returns; while it raises `away`, call it again for two minutes.
 
     >>> answers = iter([ConnectionError, ConnectionError, 42])
     >>> async def ask() -> int:

@@ -17,7 +17,7 @@ follows in a partition, from the moment on at which it can be handed out, and no
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aiokafka import ConsumerRecord
 from faust.transport.consumer import ensure_TP
@@ -25,6 +25,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
+from pipeline.batched.connections import Connections, connections_of
 from pipeline.batched.in_loop_consumer import InLoopConsumer
 
 if TYPE_CHECKING:
@@ -32,6 +33,26 @@ if TYPE_CHECKING:
 
 
 WHILE_BEHIND_SECONDS = 0.01
+
+
+class PartitionLag(NamedTuple):
+    """How many records of a partition are not finished, and since when.
+
+    `since` is the timestamp of the first of them if it is handed out, else that of the last record
+    finished before it; None if neither is known.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    since: int | None
+
+
+class Gap(NamedTuple):
+    """Offsets that are missing between two batches of a partition."""
+
+    expected: int
+    found: int
 
 
 class BatchConsumer(Consumer):
@@ -44,7 +65,7 @@ class BatchConsumer(Consumer):
         self.next_offset: dict[TP, int] = {}  # after the last batch handed out
         self.sought: dict[TP, int] = {}  # where to begin once the flow is resumed
         self.left_out: set[TP] = set()  # fetched and not handed out
-        self.gap: dict[TP, tuple[int, int]] = {}  # the offset expected, and the one that came
+        self.gaps: dict[TP, Gap] = {}
         self.read_to: dict[TP, int] = {}  # in recovery: all changelog records below are handed out
         self.rebalances = 0
         self.joined = False
@@ -133,11 +154,12 @@ class BatchConsumer(Consumer):
             return []
         first = records[0].offset
         if first <= expected:
-            self.gap.pop(tp, None)
+            self.gaps.pop(tp, None)
             return records if first == expected else [r for r in records if r.offset >= expected]
-        if self.gap.pop(tp, None) == (expected, first):
+        gap = Gap(expected, first)
+        if self.gaps.pop(tp, None) == gap:
             return records
-        self.gap[tp] = expected, first
+        self.gaps[tp] = gap
         return []
 
     async def perform_seek(self) -> None:
@@ -228,27 +250,32 @@ class BatchConsumer(Consumer):
         self.rebalances += 1
         self.next_offset.clear()
         self.sought.clear()
-        self.gap.clear()
+        self.gaps.clear()
         self.read_to.clear()
 
-    def lag(self) -> Iterator[tuple[str, int, int, int | None]]:
-        """Of each partition that agents read: how many records wait, and since when the first does.
+    def connections(self) -> Connections | None:
+        """Return the state of the connections; None before start and after stop."""
+        kafka = self._thread._consumer
+        return None if kafka is None else connections_of(kafka)
 
-        Nothing is known of a partition before its first fetch. Where all that was handed out is
-        done, what was fetched is done as well: offsets without a record, as transactions leave
-        them, do not wait.
+    def lags(self) -> Iterator[PartitionLag]:
+        """Return the lag of each partition that agents read.
+
+        A partition's lag is unknown before its first fetch. Offsets without a record, such as a
+        transaction's marker, do not count: once all that was handed out is finished, everything
+        below the position is finished too.
         """
         kafka = self._thread._consumer
         if kafka is None:
-            return  # it is starting
+            return  # not started yet
         for tp in self.assignment():
             fetched = kafka._subscription.subscription.assignment.state_value(tp)
-            end = fetched.lso  # behind it a transaction is open, of which nothing can be read yet
+            end = fetched.lso  # records of open transactions, which follow it, cannot be read yet
             if end is None or self._is_changelog_tp(tp):
                 continue
             if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
                 done = self.finished.get(tp) or self._committed_offset[tp] or 0
             else:
                 done = fetched.position
-            waiting = max(0, end - done)
-            yield tp.topic, tp.partition, waiting, self.waiting.get(tp)
+            records = max(0, end - done)
+            yield PartitionLag(tp.topic, tp.partition, records, self.waiting.get(tp))

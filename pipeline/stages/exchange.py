@@ -107,6 +107,11 @@ class Exchange:
             self._tell(told, self._spokesman(), Ask())
         return told
 
+    def take_question(self) -> bool:
+        """Return whether another instance has asked for everything, and forget that it has."""
+        was_asked, self.is_asked = self.is_asked, False
+        return was_asked
+
     def _spokesman(self) -> int:
         return min(self.stage.partitions)
 

@@ -73,11 +73,11 @@ class Counted(NamedTuple):
     tasks: Ints
 
 
-class Posterior(NamedTuple):
-    """A record for the posteriors topic."""
+class PosteriorRecords(NamedTuple):
+    """Keys and values of records for the posteriors topic."""
 
-    key: bytes
-    value: bytes
+    keys: list[bytes]
+    values: list[bytes]
 
 
 class TaskStage:
@@ -278,6 +278,14 @@ class TaskStage:
             self.unwritten.setdefault(home, {})[i] = None
         return changed
 
+    def check_budget(self) -> bool:
+        """Compare the labels of all instances with the budget; return whether that changed."""
+        if self.rules.budget is None:
+            return False
+        was_spent = self.spent
+        self.spent = self.rules.is_spent(self.crowd.labels)
+        return self.spent is not was_spent
+
     def apply_rules_to_all(self, partition: int) -> Ints:
         """For when the budget is spent, or the rules have changed since tasks were last touched."""
         return self.apply_rules(self.crowd.tasks_of(partition))
@@ -312,6 +320,11 @@ class TaskStage:
             self.unwritten.setdefault(home, {})[i] = None
         return np.union1d(missing, late)
 
+    def raise_epoch(self, partition: int, epoch: int) -> None:
+        """Use this epoch from now on, and write it to the evidence topic."""
+        self.partitions[partition].epoch = epoch
+        self.unwritten.setdefault(partition, {})
+
     def facts(self) -> Iterator[tuple[int, Facts]]:
         """What has become known of tasks since this was last asked, each with its partition."""
         unwritten, self.unwritten = self.unwritten, {}
@@ -335,7 +348,7 @@ class TaskStage:
             int(task.updated_at[i]),
         )
 
-    def posteriors(self, tasks: Ints) -> list[Posterior]:
+    def posteriors(self, tasks: Ints) -> PosteriorRecords:
         """The records of these tasks as they are now."""
         crowd, engine = self.crowd, self.crowd.engine
         task, numbers = crowd.task, tasks.tolist()
@@ -354,4 +367,4 @@ class TaskStage:
             [self.priors.get(i) for i in numbers],
         )
         values = encode_posteriors(crowd.classes, columns)
-        return list(map(Posterior, map(str.encode, names), values))
+        return PosteriorRecords(list(map(str.encode, names)), values)

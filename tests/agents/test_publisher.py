@@ -6,7 +6,8 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
 
-from pipeline.agents.publisher import Group, Publisher
+from pipeline.agents.group import Group
+from pipeline.agents.publisher import Publisher
 from pipeline.agents.redirector import Redirector
 from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
 from pipeline.agents.telemetry.metrics import Metrics
@@ -68,7 +69,7 @@ def record(offset: int, value: bytes) -> ConsumerRecord:
 
 
 def values(outbox: Outbox) -> dict[tuple[str, int], list[bytes | None]]:
-    return {place: [row[1] for row in rows] for place, rows in outbox.items()}
+    return {place: [row.value for row in rows] for place, rows in outbox.items()}
 
 
 async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they_were_taken() -> (
@@ -113,7 +114,7 @@ async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is
     async with asyncio.timeout(10):
         await owner.publisher.groups.notified.wait()  # by itself
     owner.is_overdue = False
-    owner.publisher.workers_due = 0.0
+    owner.publisher.worker_updates.throttle.due = 0.0
     again = owner.publisher.pack(Group()).changelog
     owner.publisher.screen(again)
     assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}
@@ -138,5 +139,5 @@ async def test_a_task_is_published_only_when_all_of_it_is_restored() -> None:
         assert place not in publication.outputs
     group = Group()
     group.tasks.update(owner.tasks.ready({home}, generation=2).tolist())
-    [(_, value, *_)] = owner.publisher.pack(group).outputs[place]
-    assert loads(value or b"")["labels"] == 2
+    [row] = owner.publisher.pack(group).outputs[place]
+    assert loads(row.value or b"")["labels"] == 2

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pipeline.batched.fence import Fence, PutOut, now
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
+from pipeline.batched.producer import BatchProducer, Outbox, Row
 from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place
@@ -29,7 +29,7 @@ async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
 def outbox_of(here: Place, *values: bytes) -> Outbox:
     outbox = Outbox()
     for partition in range(here.partitions):
-        outbox.add(here.topic, partition, *((None, value, None, NO_HEADERS) for value in values))
+        outbox.add(here.topic, partition, *(Row(None, value) for value in values))
     return outbox
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from faust.types import TP
 
 from pipeline.batched.app import BatchedApp
-from pipeline.batched.producer import NO_HEADERS, Outbox
+from pipeline.batched.producer import Outbox, Row
 from pipeline.batched.table import FROM_THE_START, BatchTable
 
 
@@ -75,7 +75,7 @@ async def test_where_others_wrote_meanwhile_it_begins_anew_after_a_missed_genera
     await rebalanced(made, 0, 1, generation=1)
     states.take()
     made.offsets = {0: 41, 1: 42}
-    row = (None, b"", None, NO_HEADERS)
+    row = Row(None, b"")
     outbox = Outbox()
     for partition in 0, 1:
         outbox.add("test.answers", partition, row)

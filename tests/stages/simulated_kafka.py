@@ -256,7 +256,8 @@ class Instance:
         for partition, facts in self.tasks.facts():
             parcel.first.append(Write("evidence", partition, encode_facts(facts)))
         homes = self.crowd.task.home[tasks].tolist()
-        for partition, (key, value) in zip(homes, self.tasks.posteriors(tasks), strict=True):
+        posteriors = zip(homes, *self.tasks.posteriors(tasks), strict=True)
+        for partition, key, value in posteriors:
             parcel.then.append(Write("posteriors", partition, value, key))
         if group.tells_all:
             parcel.then += estimates_in(self.exchange.tell_all())
@@ -321,11 +322,7 @@ class Instance:
 
     def check_budget(self) -> None:
         """As the publisher does."""
-        if self.tasks.rules.budget is None:
-            return
-        spent = self.tasks.rules.is_spent(self.crowd.labels)
-        if spent is not self.tasks.spent:
-            self.tasks.spent = spent
+        if self.tasks.check_budget():
             self.apply_rules_to(self.partitions)
 
     def apply_rules_to(self, partitions: Iterable[int]) -> None:
@@ -411,7 +408,7 @@ class Instance:
         while self.crowd.engine.is_settled and self.refresh():
             pass
         self.group.tasks.update(self.tasks.ready(self.partitions, generation).tolist())
-        self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
+        self.tasks.check_budget()
         self.apply_rules_to(self.partitions)
         self.exchange.hear_of_crowd()
         self.group.tells_all = True
