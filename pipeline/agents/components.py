@@ -63,10 +63,10 @@ class Components:
             self.task_stage,
             self.exchange,
             self.topics,
-            self._producer("crowd"),
+            self._producer("crowd", app.fence),
             self.metrics,
             redirector,
-            lambda: app.fence.is_overdue,
+            app.mark_stale,
             self.spans,
             [written.wrote, app.wrote],
         )

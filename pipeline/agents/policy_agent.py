@@ -55,7 +55,7 @@ class PolicyAgent:
         self.topics = topics
         self.metrics = metrics
         self.redirector = redirector
-        self.groups = GroupPublisher(producer, RequestGroup, self.pack, drop=self.drop)
+        self.groups = GroupPublisher(producer, RequestGroup, self.pack, self.drop)
 
     async def take_over(self, partitions: set[int]) -> None:
         """Read all leases before the first choice, and complete what the last owner began."""

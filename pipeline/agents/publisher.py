@@ -11,7 +11,6 @@ are published before the answers, which only say that they were taken: a crash m
 twice, but loses none.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
@@ -36,13 +35,12 @@ from pipeline.stages.worker_stage import Taken
 from pipeline.topics import Topics
 
 TASKS_AT_ONCE = 8_000
-SECONDS_UNTIL_MEMBER = 1.0  # after which records that were kept back are tried again
 
 
 class Publisher:
     """One group publisher for all results of the engine.
 
-    `is_overdue` returns whether another instance may own the partitions already.
+    `mark_stale` lets the app discard all state, and recover it, when it joins the group again.
     """
 
     def __init__(
@@ -53,7 +51,7 @@ class Publisher:
         producer: BatchProducer,
         metrics: Metrics,
         redirector: Redirector,
-        is_overdue: Callable[[], bool],
+        mark_stale: Callable[[], None],
         spans: SpanExporter,
         writers: Sequence[Writer] = (),
     ) -> None:
@@ -63,10 +61,10 @@ class Publisher:
         self.topics = topics
         self.metrics = metrics
         self.redirector = redirector
-        self.is_overdue = is_overdue
+        self.mark_stale = mark_stale
         self.traces = Traces(self.crowd)
         self.spans = spans
-        self.groups = GroupPublisher(producer, Group, self.pack, self.screen, writers=writers)
+        self.groups = GroupPublisher(producer, Group, self.pack, self.drop, writers)
         self.worker_updates = WorkerUpdates(self.crowd, topics, self.groups.notify)
         self.estimate_updates = EstimateUpdates(exchange, topics, self.groups.notify)
         self.took_labels_at = 0.0
@@ -174,28 +172,18 @@ class Publisher:
         self.groups.filling.workers.update(workers.tolist())
         self.groups.notify()
 
-    def screen(self, outbox: Outbox) -> None:
-        """Keep back posteriors and workers while another instance may have taken the place.
+    def drop(self, outbox: Outbox) -> None:
+        """Handle records that were not published because Kafka removed this instance.
 
-        Readers take the last record: one that was stalled would overwrite what is newer. What it
-        still owns when it is a member again is published then, though no label comes any more.
+        The next owners count the same labels again. Here they are counted already, so the state is
+        stale, unless there were only estimates: all are published again after every rebalance.
         """
-        if not self.is_overdue():
-            return
-        asyncio.get_running_loop().call_later(SECONDS_UNTIL_MEMBER, self.groups.notify)
-        for partition in range(self.crowd.partitions):
-            posteriors = outbox.pop((self.topics.posteriors.name, partition), [])
-            self.metrics.withheld.labels("posteriors").inc(len(posteriors))
-            for row in posteriors:
-                number = self.crowd.tasks.known((row.key or b"").decode())
-                if number is not None:
-                    self.crowd.touched.add(number)
-            workers = outbox.pop((self.topics.workers.name, partition), [])
-            self.metrics.withheld.labels("workers").inc(len(workers))
-            for row in workers:
-                worker = self.crowd.workers.known((row.key or b"").decode())
-                if worker is not None:
-                    self.worker_updates.add([worker])
+        kinds = {self.topics.posteriors.name: "posteriors", self.topics.workers.name: "workers"}
+        for (topic, _), rows in outbox.items():
+            if topic in kinds:
+                self.metrics.withheld.labels(kinds[topic]).inc(len(rows))
+            if topic != self.topics.estimates.name:
+                self.mark_stale()
 
     def _tasks(self, group: Group) -> Ints:
         """Return the own tasks that moved or are in the group; none during a recovery."""

@@ -73,6 +73,10 @@ class BatchedApp(faust.App):
             if isinstance(table, BatchTable):
                 table.wrote(outbox, offsets)
 
+    def mark_stale(self) -> None:
+        """Discard the state of all tables when this instance joins the group again."""
+        cast(BatchTableManager, self.tables).mark_stale()
+
     async def leave(self) -> None:
         """Finish, publish and commit the batches in flight, then leave the group.
 

@@ -69,8 +69,8 @@ G = TypeVar("G", bound=Group)
 class GroupPublisher(Service, Generic[G]):
     """Publishes one group after the other, and then finishes their batches.
 
-    `screen` removes from an outbox what must not be published any more. `drop` gets an outbox that
-    a fenced producer did not publish. `writers` are called with each outbox that was published.
+    `drop` is called with an outbox that a fenced producer did not publish, `writers` with each that
+    was published.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class GroupPublisher(Service, Generic[G]):
         producer: BatchProducer,
         new_group: Callable[[], G],
         pack: Callable[[G], Publication],
-        screen: Callable[[Outbox], None] = _ignore,
         drop: Callable[[Outbox], None] = _ignore,
         writers: Sequence[Writer] = (),
         **kwargs: Any,
@@ -87,7 +86,6 @@ class GroupPublisher(Service, Generic[G]):
         self.producer = producer
         self.new_group = new_group
         self.pack = pack
-        self.screen = screen
         self.drop = drop
         self.writers = writers
         self.filling = new_group()
@@ -150,15 +148,14 @@ class GroupPublisher(Service, Generic[G]):
             await self.notified.wait()
         this = self._take()
         publication = this.publication
-        if publication.before:
-            await self.producer.publish(publication.before)
         outbox = Outbox()
         last, self.unfinished = self.unfinished, None
         if last:
             outbox.add_all(last.publication.outputs)  # older: first in each partition
         outbox.add_all(publication.changelog)
-        self.screen(outbox)
         try:
+            if publication.before:
+                await self.producer.publish(publication.before)
             offsets = await self.producer.publish(outbox)
         except PutOut:  # the batches stay unfinished: the next owner reads them again
             self.drop(outbox)

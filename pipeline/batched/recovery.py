@@ -17,7 +17,7 @@ wait for ever.
 import asyncio
 from collections.abc import Iterator
 from time import monotonic
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka import ConsumerRecord
 from faust.tables.manager import TableManager
@@ -28,9 +28,13 @@ from mode import Service
 
 from pipeline.batched.batch import batch_of
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.fence import PutOut
 from pipeline.batched.progress import Progress, at_this_rate
 from pipeline.batched.stop import abort
 from pipeline.batched.table import BatchTable
+
+if TYPE_CHECKING:
+    from pipeline.batched.app import BatchedApp
 
 TURN_SECONDS = 0.02  # between two turns of the rest of the loop
 SILENCE_SECONDS = 0.2  # without a record, before the positions are looked at
@@ -215,12 +219,27 @@ class BatchRecovery(Recovery):
             raise RebalanceAgain
         for table, partitions in self.actives_for_table.items():
             if isinstance(table, BatchTable):
-                await table.ready(partitions)
+                try:
+                    await table.ready(partitions)
+                except PutOut:
+                    raise RebalanceAgain from None
         await super().on_recovery_completed(generation_id)
 
 
 class BatchTableManager(TableManager):
-    """Faust's table manager with that recovery."""
+    """Faust's table manager with that recovery.
+
+    The state is stale if results were not published because Kafka removed this instance: then it is
+    not what the changelogs say, and all tables begin again from empty state.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.is_stale = False
+
+    def mark_stale(self) -> None:
+        """Discard the state of all tables at the next rebalance."""
+        self.is_stale = True
 
     @property
     def recovery(self) -> BatchRecovery:
@@ -228,3 +247,22 @@ class BatchTableManager(TableManager):
         if self._recovery is None:
             self._recovery = BatchRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
         return cast(BatchRecovery, self._recovery)
+
+    async def on_rebalance(
+        self,
+        assigned: set[TP],
+        revoked: set[TP],
+        newly_assigned: set[TP],
+        generation_id: int = 0,
+    ) -> None:
+        """Discard stale state, then lower the fence, so that results can be published again.
+
+        All tables discard their state before any begins again: they share it with each other.
+        """
+        if self.is_stale:
+            for table in self.values():
+                if isinstance(table, BatchTable):
+                    await table.forget(set(table.offsets))
+            self.is_stale = False
+        cast("BatchedApp", self.app).fence.begin()
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
