@@ -10,8 +10,8 @@ from aiokafka.errors import KafkaError
 
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.follower import Follower
-from pipeline.agents.patience import patiently
 from pipeline.agents.rejects import Rejects
+from pipeline.agents.retry import retry
 from pipeline.records.assignments import Assignment, parse_assignment, place_of
 from pipeline.records.bad import BadRecord
 from pipeline.settings import Settings
@@ -79,8 +79,8 @@ class AssignmentsFollower(Follower):
     async def catch_up(self, partitions: Iterable[int]) -> None:
         """Wait until everything up to the current ends of these partitions is read."""
         places = [self.partitions[partition] for partition in partitions]
-        ends: dict[TopicPartition, int] = await patiently(
-            lambda: self.consumer.end_offsets(places), away=KafkaError
+        ends: dict[TopicPartition, int] = await retry(
+            lambda: self.consumer.end_offsets(places), on=KafkaError
         )
         while any(self.positions[tp.partition] < end for tp, end in ends.items()):
             self.advanced.clear()

@@ -6,7 +6,7 @@ had been no earlier ones.
 """
 
 from pipeline.agents.errors import CannotStart
-from pipeline.agents.patience import patiently
+from pipeline.agents.retry import retry
 from pipeline.kafka.admin import committed_offsets
 from pipeline.kafka.errors import ClusterError
 from pipeline.settings import Settings
@@ -23,8 +23,8 @@ async def check_continuity(settings: Settings, stage: WorkerStage, partitions: s
     if not new:
         return
     topic = Topics(settings).labels.name
-    committed = await patiently(
-        lambda: committed_offsets(settings, settings.prefix, topic), away=ClusterError
+    committed = await retry(
+        lambda: committed_offsets(settings, settings.prefix, topic), on=ClusterError
     )
     for partition in sorted(new):
         taken, before = stage.partitions[partition].taken, committed.get(partition, 0)

@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 from mode import Service
 from numpy.typing import NDArray
 
-from pipeline.agents.patience import patiently
+from pipeline.agents.retry import retry
 from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.stages.judge import Ends
@@ -51,8 +51,8 @@ class EndsAsker(Service):
         """Update the ends; while no broker is available, keep trying."""
         partitions = range(self.settings.partitions)
         places = [TopicPartition(topic, number) for topic in self.known for number in partitions]
-        ends: dict[TopicPartition, int] = await patiently(
-            lambda: self.consumer.end_offsets(places), away=KafkaError
+        ends: dict[TopicPartition, int] = await retry(
+            lambda: self.consumer.end_offsets(places), on=KafkaError
         )
         for (topic, partition), end in ends.items():
             self.known[topic][partition] = end

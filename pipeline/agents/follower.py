@@ -1,4 +1,4 @@
-"""Reads a whole topic, whoever owns its partitions, so that every instance knows all of it."""
+"""Reads all partitions of a topic, so that every instance knows the whole of it."""
 
 import asyncio
 from abc import abstractmethod

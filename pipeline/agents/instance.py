@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
 from pipeline.agents.telemetry.logs import log_start
-from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, abort, begin_anew, end
+from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, abort, end, restart
 from pipeline.batched.worker import STOP_SECONDS, BatchedWorker
 from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.connection import in_our_words
@@ -80,7 +80,7 @@ class Instance(BatchedWorker):
         if why_end := self.app.project_watch.why_end:
             end(why_end, 1)
         if self.restarts:
-            begin_anew()
+            restart()
 
 
 def run(opened: Opened) -> NoReturn:

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from mode import Service
 
 from pipeline.batched.batch import Batch
-from pipeline.batched.fence import PutOut
+from pipeline.batched.fence import RemovedFromGroup
 from pipeline.batched.producer import BatchProducer, Offsets, Outbox
 from pipeline.batched.stop import abort
 
@@ -157,7 +157,7 @@ class GroupPublisher(Service, Generic[G]):
             if publication.before:
                 await self.producer.publish(publication.before)
             offsets = await self.producer.publish(outbox)
-        except PutOut:  # the batches stay unfinished: the next owner reads them again
+        except RemovedFromGroup:  # the batches stay unfinished: the next owner reads them again
             self.drop(outbox)
             self._rest()
             return

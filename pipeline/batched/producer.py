@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 from mode import Service
 
-from pipeline.batched.fence import Fence, FencedProducer, PutOut
+from pipeline.batched.fence import Fence, FencedProducer, RemovedFromGroup
 
 MAX_BATCH_BYTES = 1 << 20
 REQUEST_TIMEOUT_MS = 120_000  # how long a broker may be unavailable
@@ -106,8 +106,8 @@ class BatchProducer(Service):
     async def publish(self, outbox: Outbox) -> Offsets:
         """Publish all records and wait for all acknowledgements.
 
-        Raises Kafka's errors: then the batch must not be committed. `PutOut` is raised once nothing
-        is in flight, so that the next batch can be published.
+        Raises Kafka's errors: then the batch must not be committed. `RemovedFromGroup` is raised
+        once nothing is in flight, so that the next batch can be published.
         """
         sent: list[Sent] = []
         self.in_flight += 1
@@ -120,7 +120,7 @@ class BatchProducer(Service):
                 (part.topic, part.partition): (await part.acknowledgement).offset + part.records - 1
                 for part in sent
             }
-        except PutOut:
+        except RemovedFromGroup:
             await asyncio.gather(*(part.acknowledgement for part in sent), return_exceptions=True)
             if self.fenced is not None:
                 self.fenced.forget()

@@ -204,7 +204,7 @@ async def test_one_that_was_put_out_says_why_and_keeps_what_it_has(broker: Embed
         await here.until_dealt_with(triples[:1_000], await here.send(triples[:1_000]))
         with stopped(running):
             await until_nobody_is_a_member(here)
-        await until_said(running, "put out of the group: Kafka heard nothing of this instance for")
+        await until_said(running, "removed from the group: Kafka received no heartbeat for")
         await until_ready_again(running)
         assert recovered(running) == (0, 0)
         await here.until_dealt_with(triples[1_000:], await here.send(triples[1_000:]))
@@ -225,7 +225,7 @@ async def test_one_that_was_put_out_learns_what_its_successor_did(broker: Embedd
             await here.until_dealt_with(triples[1_000:2_000], await here.send(triples[1_000:2_000]))
             assert await asyncio.to_thread(second.terminate) == 0
         after = await changelogs(here)
-        await until_said(first, "put out of the group")
+        await until_said(first, "removed from the group")
         await until_ready_again(first)
         restored, total = recovered(first)
         # where it wrote itself, before it knew that it had been put out, it reads all again

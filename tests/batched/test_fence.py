@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pipeline.batched.fence import Fence, PutOut, now
+from pipeline.batched.fence import Fence, RemovedFromGroup, now
 from pipeline.batched.producer import BatchProducer, Outbox, Row
 from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
@@ -65,12 +65,12 @@ async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_re
         fence.lose()
         fence.heard(now())
         fence.begin()  # it has joined again: that is another place
-        with pytest.raises(PutOut):
+        with pytest.raises(RemovedFromGroup):
             await waiting
         fence.lose()
-        with pytest.raises(PutOut):
+        with pytest.raises(RemovedFromGroup):
             await producer.publish(outbox_of(here, b"of no place"))
-        with pytest.raises(PutOut):
+        with pytest.raises(RemovedFromGroup):
             await producer.publish(Outbox())  # else its batch would be finished
         fence.begin()
         await producer.publish(outbox_of(here, b"of the new place"))

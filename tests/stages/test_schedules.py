@@ -165,7 +165,7 @@ class Schedule:
         self._without(crashed, owners)
 
     def stall(self, number: int, publishes: bool, owners: Sequence[int]) -> None:
-        """A member is put out of the group, and does not know it yet."""
+        """A member is removed from the group, and does not know it yet."""
         stalled = self.cluster.members[number % len(self.cluster.members)]
         if publishes:
             stalled.publish()
