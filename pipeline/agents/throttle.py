@@ -27,5 +27,5 @@ class Throttle:
     def published(self, spent: float) -> None:
         """Wait from now on: a publication has just cost so many seconds."""
         wait = min(max(self.seconds, spent / SHARE), MOST_SECONDS_BETWEEN)
+        self.due = monotonic() + wait  # first: `notify` must not come too early
         asyncio.get_running_loop().call_later(wait, self.notify)
-        self.due = monotonic() + wait
