@@ -7,7 +7,7 @@ from pipeline.agents.throttle import Throttle
 from pipeline.batched.producer import Outbox, Row
 from pipeline.inference.labels import Ints
 from pipeline.stages.changes import Changes
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.topics import Topics
 
 SECONDS_BETWEEN = 0.1
@@ -37,15 +37,15 @@ class EstimateUpdates:
         begun = thread_time()
         moved, known = self.tasks.take(), self.workers.take()
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
-        estimates = self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
+        estimates = self.exchange.estimates_of(moved[self.crowd.is_own_task(moved)], known[own])
         self.write(outbox, estimates)
         self.throttle.published(thread_time() - begun)
 
     def write_all(self, outbox: Outbox) -> None:
         """Add the estimates of all own tasks and workers."""
-        self.write(outbox, self.exchange.tell_all())
+        self.write(outbox, self.exchange.all_estimates())
 
-    def write(self, outbox: Outbox, estimates: Told) -> None:
+    def write(self, outbox: Outbox, estimates: EstimateRecords) -> None:
         """Add records for the estimates topic."""
         for partition, values in estimates.items():
             outbox.add(self.topic, partition, *(Row(None, value) for value in values))

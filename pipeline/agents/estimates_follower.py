@@ -47,8 +47,8 @@ class EstimatesFollower(Service):
         topic = Topics(settings).estimates.name
         self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
         self.positions = [0] * settings.partitions
-        self.is_listening = False
-        self.heard = asyncio.Event()
+        self.is_reading = False
+        self.received = asyncio.Event()
         self.answered_at = -inf
 
     async def on_start(self) -> None:
@@ -64,7 +64,7 @@ class EstimatesFollower(Service):
         await self.consumer.seek_to_end(*self.partitions)
         for tp in self.partitions:
             self.positions[tp.partition] = await self.consumer.position(tp)
-        self.is_listening = True
+        self.is_reading = True
 
     async def on_stop(self) -> None:
         """Stop the client."""
@@ -75,45 +75,53 @@ class EstimatesFollower(Service):
         while not self.should_stop:
             fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
             for tp, records in fetched.items():
-                self._hear(tp.partition, records)
+                self.receive(tp.partition, records)
                 self.positions[tp.partition] = records[-1].offset + 1
                 await asyncio.sleep(0)  # let other tasks run
             self.own.check()
             self._answer()
             if fetched:
-                self.heard.set()
+                self.received.set()
                 self.publisher.check_budget()
 
-    def _hear(self, partition: int, records: list[ConsumerRecord]) -> None:
+    def receive(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Apply the estimates of another instance, or check those of an own partition."""
         if self.exchange.crowd.has_tasks_of[partition]:
             self.own.read(records)
             return
         for record in records:
-            bad = self.exchange.hear(partition, record.value)
+            bad = self.exchange.receive(partition, record.value)
             if bad is not None:
                 self.rejects.add(record, bad)
 
+    def receive_from_next_owner(self, partition: int) -> None:
+        """Apply the estimates that the next owner has published before this instance released it.
+
+        An owner publishes everything only once. If this instance was stalled, that may be long ago.
+        """
+        self.receive(partition, self.own.take(partition))
+
     def _answer(self) -> None:
         """Publish everything if another instance has asked for it, but not too often."""
-        if monotonic() > self.answered_at + ANSWER_SECONDS and self.exchange.take_question():
+        if monotonic() > self.answered_at + ANSWER_SECONDS and self.exchange.take_request():
             self.answered_at = monotonic()
             self.publisher.publish_all_estimates()
 
-    async def hear_of_all(self) -> None:
+    async def receive_all(self) -> None:
         """Wait until the estimates of all other partitions are known; ask for missing ones."""
         ask_at = monotonic() + ASK_SECONDS
         while self.exchange.missing:
-            self.heard.clear()
+            self.received.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
-                    await self.heard.wait()
+                    await self.received.wait()
             if self.exchange.missing and monotonic() > ask_at:
-                self.publisher.publish_estimates(self.exchange.ask())
+                self.publisher.publish_estimates(self.exchange.request())
                 ask_at = monotonic() + ASK_SECONDS
 
     def lag(self) -> int:
         """Return how many records of other instances are not read yet."""
-        if not self.is_listening:
+        if not self.is_reading:
             return 0
         ends = (self.consumer.highwater(tp) or 0 for tp in self.partitions)
         lags = (max(0, end - here) for end, here in zip(ends, self.positions, strict=True))

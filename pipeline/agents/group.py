@@ -7,9 +7,9 @@ from aiokafka import ConsumerRecord
 
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
-from pipeline.stages.exchange import Told
+from pipeline.stages.exchange import EstimateRecords
+from pipeline.stages.taken import Forwarded, Rejected, Taken
 from pipeline.stages.task_stage import Counted
-from pipeline.stages.worker_stage import Forwarded, Rejected, Taken
 
 RECORDS_AT_ONCE = 8_000  # labels and votes in a group
 
@@ -31,7 +31,7 @@ class Group:
         self.workers: set[int] = set()
         self.rejected: list[Rejected[ConsumerRecord]] = []  # votes and descriptions
         self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
-        self.estimates: list[Told] = []
+        self.estimates: list[EstimateRecords] = []
         self.timestamps: list[Ints] = []  # of labels that the posteriors will count
         self.has_all_estimates = False  # of all tasks and workers of this instance
         self.labels = 0

@@ -62,6 +62,12 @@ class OwnEstimates:
         """Take records of an own partition."""
         self.unknown += [record for record in records if not self.written.has(record)]
 
+    def take(self, partition: int) -> list[ConsumerRecord]:
+        """Remove and return the unknown records of a partition that is no longer an own one."""
+        found = [record for record in self.unknown if record.partition == partition]
+        self.unknown = [record for record in self.unknown if record.partition != partition]
+        return found
+
     def check(self) -> None:
         """Publish everything again if somebody else has written estimates.
 
@@ -86,7 +92,7 @@ class OwnEstimates:
             if epoch < state.epoch:
                 return False
             stage.raise_epoch(record.partition, min(epoch, MOST_EPOCH))
-            raise BadRecord(Reason.NOT_OURS, "not a record of sbic: the owner did not write it")
+            raise BadRecord(Reason.NOT_OURS, "not an sbic record: the owner did not write it")
         except BadRecord as bad:
             self.rejects.add(record, bad)
         return True

@@ -26,12 +26,14 @@ from pipeline.agents.worker_updates import WorkerUpdates
 from pipeline.batched.group_publisher import GroupPublisher, Publication, Writer
 from pipeline.batched.producer import BatchProducer, Offsets, Outbox, Row
 from pipeline.inference.labels import Ints
+from pipeline.records.answers import VotesFor
 from pipeline.records.facts import encode_facts
 from pipeline.records.votes import NOBODY
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.changes import Changes
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.rows import by_home
+from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import NO_TASKS, TaskStage
-from pipeline.stages.worker_stage import Taken
 from pipeline.topics import Topics
 
 TASKS_AT_ONCE = 8_000
@@ -67,6 +69,8 @@ class Publisher:
         self.groups = GroupPublisher(producer, Group, self.pack, self.drop, writers)
         self.worker_updates = WorkerUpdates(self.crowd, topics, self.groups.notify)
         self.estimate_updates = EstimateUpdates(exchange, topics, self.groups.notify)
+        self.withheld_tasks = Changes()  # to publish after the next recovery
+        self.withheld_workers = Changes()
         self.took_labels_at = 0.0
 
     def took_labels(self) -> None:
@@ -117,7 +121,7 @@ class Publisher:
         changelog.add(self.topics.answers.name, partition, *rows)
         self.add_votes(outputs, taken.votes)
 
-    def add_votes(self, outbox: Outbox, votes: Iterable[tuple[int, bytes]]) -> None:
+    def add_votes(self, outbox: Outbox, votes: Iterable[VotesFor]) -> None:
         """Add records of votes, each with its partition of tasks."""
         for home, value in votes:
             if home != NOBODY:
@@ -157,7 +161,7 @@ class Publisher:
         self.groups.filling.has_all_estimates = True
         self.groups.notify()
 
-    def publish_estimates(self, estimates: Told) -> None:
+    def publish_estimates(self, estimates: EstimateRecords) -> None:
         """Publish records in the estimates topic."""
         self.groups.filling.estimates.append(estimates)
         self.groups.notify()
@@ -176,13 +180,18 @@ class Publisher:
         """Handle records that were not published because Kafka removed this instance.
 
         The next owners count the same labels again. Here they are counted already, so the state is
-        stale, unless there were only estimates: all are published again after every rebalance.
+        stale; unless there are only posteriors and workers, of which the own ones are published
+        after the recovery, and estimates, which are all published again after every rebalance.
         """
-        kinds = {self.topics.posteriors.name: "posteriors", self.topics.workers.name: "workers"}
         for (topic, _), rows in outbox.items():
-            if topic in kinds:
-                self.metrics.withheld.labels(kinds[topic]).inc(len(rows))
-            if topic != self.topics.estimates.name:
+            keys = sorted({(row.key or b"").decode() for row in rows})
+            if topic == self.topics.posteriors.name:
+                self.metrics.withheld.labels("posteriors").inc(len(rows))
+                self.withheld_tasks.add(self.crowd.number_tasks(keys))
+            elif topic == self.topics.workers.name:
+                self.metrics.withheld.labels("workers").inc(len(rows))
+                self.withheld_workers.add(self.crowd.number_workers(keys))
+            elif topic != self.topics.estimates.name:
                 self.mark_stale()
 
     def _tasks(self, group: Group) -> Ints:

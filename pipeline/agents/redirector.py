@@ -10,7 +10,7 @@ from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.batched.producer import Outbox, Row
 from pipeline.records.dead_letters import dead_letter
 from pipeline.records.origin import Origin, forwarded_headers, origin_of
-from pipeline.stages.worker_stage import Forwarded, Rejected
+from pipeline.stages.taken import Forwarded, Rejected
 from pipeline.topics import Topics
 
 

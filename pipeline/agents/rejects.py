@@ -8,7 +8,7 @@ from pipeline.agents.redirector import Redirector
 from pipeline.batched.group_publisher import GroupPublisher, Publication
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.records.bad import BadRecord
-from pipeline.stages.worker_stage import Forwarded, Rejected
+from pipeline.stages.taken import Forwarded, Rejected
 
 
 class RejectedRecords:

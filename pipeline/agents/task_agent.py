@@ -14,8 +14,8 @@ from pipeline.batched.batch import Batch
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.records.traces import traced_tasks
+from pipeline.stages.taken import Forwarded
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import Forwarded
 
 LABELS_AT_ONCE = 20_000  # refreshed before other tasks of the loop run
 RECORDS_AT_ONCE = 16  # of votes or descriptions; a record of votes has up to some thousand
@@ -47,8 +47,9 @@ class TaskAgent:
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
-        self.follower.exchange.left(partition)
+        self.follower.exchange.release(partition)
         self.stage.close(partition)
+        self.follower.receive_from_next_owner(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
         """Apply records of the evidence topic; those that sbic did not write are dead letters."""
@@ -66,12 +67,13 @@ class TaskAgent:
         """
         await self._refresh()
         self.publisher.publish_tasks(self.stage.ready(partitions, generation))
+        self.publisher.publish_tasks(self.publisher.withheld_tasks.take())
         self.stage.check_budget()
         self.publisher.apply_rules_to(partitions)
-        self.follower.exchange.hear_of_crowd()
+        self.follower.exchange.update_sums()
         self.publisher.publish_all_estimates()
         if partitions:
-            await self.follower.hear_of_all()
+            await self.follower.receive_all()
 
     async def _refresh(self) -> None:
         """Refresh the restored tasks with the workers known so far; other tasks run meanwhile."""

@@ -81,6 +81,7 @@ class WorkerAgent:
             state.last.clear()
             workers += state.restored.take()
         self.publisher.publish_workers(self.stage.crowd.number_workers(workers))
+        self.publisher.publish_workers(self.publisher.withheld_workers.take())
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and publish the results in groups."""

@@ -97,7 +97,7 @@ class FlowReader:
         }
 
     async def _settledness(self, group: Group, lag: int) -> Settledness:
-        if self.settings.chosen_algorithm != "settled":
+        if not self.settings.algorithm_entry.settles:
             return Settledness(None, "fast-sbic weighs every label once, as it comes")
         said, moved_at = await self._said()
         owners = [self._partitions(member.partitions) for member in group.members]

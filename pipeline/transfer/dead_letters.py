@@ -10,7 +10,7 @@ from aiokafka import ConsumerRecord
 
 from pipeline.kafka.reading import reading
 from pipeline.progress import progress
-from pipeline.records.dead_letter_headers import Said, read_headers
+from pipeline.records.dead_letter_headers import LetterHeaders, read_headers
 from pipeline.records.origin import Origin
 from pipeline.settings import Settings
 from pipeline.topics import Topics
@@ -20,7 +20,7 @@ class Letter(NamedTuple):
     """A dead letter; `at` is when it was written, in milliseconds, and `partition` where."""
 
     at: int
-    said: Said
+    said: LetterHeaders
     partition: int
     key: bytes | None
     value: bytes | None
@@ -34,7 +34,7 @@ class Choice:
     origins: Collection[Origin] = ()
     limit: int | None = None
 
-    def has(self, said: Said) -> bool:
+    def has(self, said: LetterHeaders) -> bool:
         """Whether this one is meant, but for the limit."""
         return (not self.reasons or said.reason in self.reasons) and (
             not self.origins or said.origin in self.origins

@@ -9,13 +9,13 @@ from jsonschema import Draft202012Validator
 from orjson import loads
 from rich.console import Console
 
-from pipeline.records.posteriors import posterior_of
 from pipeline.settings import Settings
 from pipeline.status.report import Flow, Member, Summary
 from pipeline.status.rest import Settledness
 from pipeline.status.screen import StatusScreen
 from tests.instances import instance
 from tests.projects import PARTITIONS, sbic
+from tests.records.made import posterior_of
 from tests.test_schemas import schema
 
 LABELS = "".join(
