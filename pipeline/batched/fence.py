@@ -43,10 +43,10 @@ class Fence:
     """Knows until when the membership in the group is certain.
 
     >>> fence = Fence(session_seconds=10)
-    >>> fence.heard(now())
+    >>> fence.heartbeat_taken(now())
     >>> fence.begin()
     >>> fence.check(fence.term)
-    >>> fence.heard(now() - 12)
+    >>> fence.heartbeat_taken(now() - 12)
     >>> fence.is_overdue
     True
     >>> fence.lose()
@@ -57,13 +57,15 @@ class Fence:
 
     def __init__(self, session_seconds: float) -> None:
         self.session_seconds = session_seconds
-        self.heard_of = now()  # when the last heartbeat, or SyncGroup, that Kafka took was sent
+        self.heartbeat_sent = (
+            now()
+        )  # when the last heartbeat, or SyncGroup, that Kafka took was sent
         self.term = 0  # of membership: changes when it begins and ends, not with a rebalance
         self.is_lost = False
 
-    def heard(self, sent: float) -> None:
+    def heartbeat_taken(self, sent: float) -> None:
         """Note that Kafka took a heartbeat that was sent then; its response may have come late."""
-        self.heard_of = sent
+        self.heartbeat_sent = sent
 
     def begin(self) -> None:
         """Note that this instance is a member, newly or after a rebalance."""
@@ -79,7 +81,7 @@ class Fence:
     @property
     def silent_seconds(self) -> float:
         """The longest time for which Kafka may have received no heartbeat."""
-        return now() - self.heard_of
+        return now() - self.heartbeat_sent
 
     @property
     def is_overdue(self) -> bool:

@@ -43,7 +43,7 @@ class Membership:
         sent = now()
         response = await self._send_req(request)
         if isinstance(request, SyncGroupRequest) and not response.error_code:
-            self.fence.heard(sent)
+            self.fence.heartbeat_taken(sent)
         return response
 
     async def heartbeat(self) -> bool:
@@ -51,7 +51,7 @@ class Membership:
         sent = now()
         was_taken: bool = await self._heartbeat()
         if was_taken:
-            self.fence.heard(sent)
+            self.fence.heartbeat_taken(sent)
         return was_taken
 
     def reset(self) -> None:

@@ -18,9 +18,9 @@ class Progress(NamedTuple):
 
     def __str__(self) -> str:
         percent = 100 * self.read // self.total if self.total else 100
-        said = f"{percent} % of {self.total:,} records"
+        shown = f"{percent} % of {self.total:,} records"
         to_go = self.seconds_to_go
-        return said if to_go is None else f"{said}, about {to_go:.0f} s to go"
+        return shown if to_go is None else f"{shown}, about {to_go:.0f} s to go"
 
 
 NOTHING_TO_READ = Progress(0, 0, None)

@@ -19,7 +19,7 @@ SESSION_SECONDS = 10.0
 async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
     """A producer of an instance that has just joined."""
     fence = Fence(SESSION_SECONDS)
-    fence.heard(now())
+    fence.heartbeat_taken(now())
     fence.begin()
     producer = BatchProducer({"bootstrap_servers": [here.address]}, "test", fence)
     async with producer:
@@ -39,12 +39,12 @@ async def test_what_is_overdue_waits_and_goes_out_once_kafka_has_taken_a_heartbe
     here = await place(broker)
     async with fenced(here) as (producer, fence):
         await producer.publish(outbox_of(here, b"in time"))
-        fence.heard(now() - SESSION_SECONDS)
+        fence.heartbeat_taken(now() - SESSION_SECONDS)
         waiting = asyncio.create_task(producer.publish(outbox_of(here, b"late")))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(waiting), 0.5)
         assert await here.values() == [b"in time"]
-        fence.heard(now())
+        fence.heartbeat_taken(now())
         assert await waiting == {(here.topic, 0): 1}
     assert await here.values() == [b"in time", b"late"]
 
@@ -55,7 +55,7 @@ async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_re
     here = await place(broker, partitions=3)
     async with fenced(here) as (producer, fence):
         await producer.publish(outbox_of(here, b"in time"))
-        fence.heard(now() - SESSION_SECONDS)
+        fence.heartbeat_taken(now() - SESSION_SECONDS)
         waiting = asyncio.create_task(producer.publish(outbox_of(here, b"late")))
 
         async def is_under_way() -> bool:
@@ -63,7 +63,7 @@ async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_re
 
         await until(is_under_way)
         fence.lose()
-        fence.heard(now())
+        fence.heartbeat_taken(now())
         fence.begin()  # it has joined again: that is another place
         with pytest.raises(RemovedFromGroup):
             await waiting

@@ -87,13 +87,13 @@ async def test_a_place_is_certain_from_the_moment_at_which_it_was_asked_for(
     """The answer may come after a stall: another may have taken the place by then."""
     app = (await place(broker)).ours(finish_all)
     assert not app.fence.is_overdue
-    heard: list[float] = []
-    monkeypatch.setattr(app.fence, "heard", heard.append)
+    sent: list[float] = []
+    monkeypatch.setattr(app.fence, "heartbeat_taken", sent.append)
     before = now()
     async with running(app):
-        assert heard
-        assert before < heard[0] < now()
-        app.fence.heard_of = before - app.fence.session_seconds
+        assert sent
+        assert before < sent[0] < now()
+        app.fence.heartbeat_sent = before - app.fence.session_seconds
         assert app.fence.is_overdue
 
 
@@ -122,7 +122,7 @@ def test_the_reason_is_given(
     )
     kafka: Any = SimpleNamespace(_coordinator=coordinator)
     fence = Fence(session_seconds=10)
-    fence.heard_of -= silent
+    fence.heartbeat_sent -= silent
     Membership(kafka, lambda: False, fence)
     with caplog.at_level(logging.WARNING):
         coordinator.reset_generation()
