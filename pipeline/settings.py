@@ -1,8 +1,8 @@
 """The configuration: one field per `SBIC_*` environment variable, checked before anything runs."""
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self, cast
 
@@ -26,37 +26,9 @@ from pipeline.setting_values import (
     is_positive,
     yes_or_no,
 )
+from pipeline.spec import BadSetting, Spec, check_values, read_value, setting, specs_of, variable
 
-
-class BadSetting(ValueError):
-    """A setting with an invalid value: which, what it must be, what it is, and why."""
-
-    def __init__(self, name: str, needs: str, value: object, why: str = "") -> None:
-        self.name = name
-        self.problem = f"must be {needs}, not {value!r}" + (f": {why}" if why else "")
-        super().__init__(f"{variable(name)} {self.problem}")
-
-
-def variable(name: str) -> str:
-    """The environment variable of a setting.
-
-    >>> variable("web_port")
-    'SBIC_WEB_PORT'
-    """
-    return f"SBIC_{name.upper()}"
-
-
-def _setting(
-    default: Any,
-    help_text: str,
-    needs: str,
-    good: Callable[[Any], bool],
-    kind: Callable[[str], Any] | None = None,
-) -> Any:
-    """A field for a setting; with the default `None` it is off until it has a value of `kind`."""
-    kind = kind or type(default)
-    metadata = {"help": help_text, "needs": needs, "good": good, "kind": kind}
-    return field(default=default, metadata=metadata)
+__all__ = ["SPECS", "BadSetting", "Settings", "read_setting", "variable"]
 
 
 @dataclass(frozen=True)
@@ -67,70 +39,70 @@ class Settings:
     ['one:9092', 'two:9092']
     >>> Settings(partitions=0)
     Traceback (most recent call last):
-    pipeline.settings.BadSetting: SBIC_PARTITIONS must be a whole number from 1 to 10000, not 0
+    pipeline.spec.BadSetting: SBIC_PARTITIONS must be a whole number from 1 to 10000, not 0
     """
 
-    broker: str = _setting(
+    broker: str = setting(
         "kafka://127.0.0.1:9092",
         "Addresses of the Kafka brokers, separated by commas.",
         "kafka://host:port, several separated by commas",
         is_broker,
     )
-    prefix: str = _setting(
+    prefix: str = setting(
         "sbic",
         "First part of every topic's name: one prefix is one project.",
         "1 to 200 letters, digits, dots, dashes or underscores, a letter or digit first",
         is_name,
     )
-    partitions: int = _setting(
+    partitions: int = setting(
         8,
         "Partitions of every topic: at most so many instances can share the work.",
         "a whole number from 1 to 10000",
         lambda value: 1 <= value <= 10_000,
     )
-    replication: int = _setting(
+    replication: int = setting(
         1,
         "Copies of every record, on different brokers.",
         "a whole number from 1 to 100",
         lambda value: 1 <= value <= 100,
     )
-    labels_retention_hours: int = _setting(
+    labels_retention_hours: int = setting(
         -1,
         "How long labels and their votes are kept; -1: forever.",
         "a whole number of hours, or -1 for forever",
         lambda value: value == -1 or value > 0,
     )
-    retention_hours: int = _setting(
+    retention_hours: int = setting(
         7 * 24,
         "How long dead letters are kept; -1: forever.",
         "a whole number of hours, or -1 for forever",
         lambda value: value == -1 or value > 0,
     )
-    alpha: float = _setting(
+    alpha: float = setting(
         2.0,
         "Prior of a worker's accuracy, Beta(alpha, beta): right answers.",
         "a positive number",
         is_positive,
     )
-    beta: float = _setting(
+    beta: float = setting(
         1.0,
         "Prior of a worker's accuracy, Beta(alpha, beta): wrong answers.",
         "a positive number",
         is_positive,
     )
-    prior: float = _setting(
+    prior: float = setting(
         0.5,
         "For fast-sbic: probability that a task's truth is +1, before any label.",
         "a number between 0 and 1",
         lambda value: 0 < value < 1,
     )
-    classes: str = _setting(
+    classes: str = setting(
         "-1,1",
         "The possible answers: -1,1 or names separated by commas.",
         "-1,1 or 2 to 1000 different names separated by commas",
         are_classes,
     )
-    algorithm: AlgorithmName | None = _setting(  # noqa: RUF009  # an alias of a Literal
+    algorithm: AlgorithmName | None = setting(  # noqa: RUF009  # an alias of a Literal
         None,
         "fast-sbic, for classes -1 and 1 only, or settled.  "
         f"[default: {default_algorithm(True)} for -1 and 1, {default_algorithm(False)} for names]",
@@ -138,7 +110,7 @@ class Settings:
         lambda value: value in STREAMED,
         str,
     )
-    class_prior: str | None = _setting(
+    class_prior: str | None = setting(
         None,
         "For settled: probability of each class before any label. learned, uniform, or a number "
         "for each class, separated by commas.  [default: learned]",
@@ -146,97 +118,97 @@ class Settings:
         lambda value: bool(class_prior_of(value)),
         str,
     )
-    settle_tolerance: float = _setting(
+    settle_tolerance: float = setting(
         1e-4,
         "For settled: a task is at rest while its probabilities would change by less than this.",
         "a number from 1e-12 to 0.1",
         lambda value: 1e-12 <= value <= 0.1,
     )
-    repeats: Literal["first", "last"] = _setting(
+    repeats: Literal["first", "last"] = setting(
         "first",
         "Which answer counts if a worker answers a task again: first or last.",
         "first or last",
         lambda value: value in ("first", "last"),
     )
-    policy: Literal["uncertainty", "uniform"] = _setting(
+    policy: Literal["uncertainty", "uniform"] = setting(
         "uncertainty",
         "Which open task a worker gets: the least certain (uncertainty) or the one with the fewest "
         "labels (uniform).",
         "uncertainty or uniform",
         lambda value: value in ("uncertainty", "uniform"),
     )
-    seed: int = _setting(
+    seed: int = setting(
         0,
         "Breaks ties between tasks; the same seed breaks them the same way.",
         "a whole number, 0 or more",
         lambda value: value >= 0,
     )
-    lease_seconds: float = _setting(
+    lease_seconds: float = setting(
         600.0,
         "How long an assigned task is reserved for its worker.",
         "a positive number of seconds",
         is_positive,
     )
-    assign_on_label: bool = _setting(
+    assign_on_label: bool = setting(
         False,
         "A label is also a request for the next task: true or false.",
         "true or false",
         lambda value: type(value) is bool,
         yes_or_no,
     )
-    gold_rate: float = _setting(
+    gold_rate: float = setting(
         0.0,
         "Share of gold tasks among a worker's assignments; higher for new workers.",
         "a number from 0 to 1",
         lambda value: 0 <= value <= 1,
     )
-    stop_confidence: float | None = _setting(
+    stop_confidence: float | None = setting(
         None,
         "Close a task once its most probable class has this probability.  [default: never]",
         "a number between 0.5 and 1",
         lambda value: 0.5 < value < 1,
         float,
     )
-    stop_labels: int | None = _setting(
+    stop_labels: int | None = setting(
         None,
         "Close a task once it has this many labels.  [default: never]",
         "a whole number, 1 or more",
         lambda value: value >= 1,
         int,
     )
-    budget: int | None = _setting(
+    budget: int | None = setting(
         None,
         "Close every task once there are this many labels in all.  [default: never]",
         "a whole number, 1 or more",
         lambda value: value >= 1,
         int,
     )
-    block_below: float | None = _setting(
+    block_below: float | None = setting(
         None,
         "No assignments for workers with a lower accuracy than this.  [default: nobody is blocked]",
         "a number between 0 and 1",
         lambda value: 0 < value < 1,
         float,
     )
-    block_after: int = _setting(
+    block_after: int = setting(
         10,
         "Labels that a worker must have given before they can be blocked.",
         "a whole number, 0 or more",
         lambda value: value >= 0,
     )
-    web_host: str = _setting(
+    web_host: str = setting(
         "127.0.0.1",
         "Address of the web port.",
         "a host name or address",
         is_host,
     )
-    web_port: int = _setting(
+    web_port: int = setting(
         6066,
         "Port of health checks and metrics; 0: any free port.",
         "a port from 0 to 65535",
         lambda value: 0 <= value <= 65535,
     )
-    instance_id: str | None = _setting(
+    instance_id: str | None = setting(
         None,
         "Name of this instance in its group (group.instance.id): restarted with the same name "
         "within the session timeout, it keeps its partitions.  "
@@ -245,26 +217,26 @@ class Settings:
         is_name,
         str,
     )
-    session_seconds: float = _setting(
+    session_seconds: float = setting(
         10.0,
         "Session timeout: an instance without heartbeats for so long loses its partitions.",
         "a number of seconds from 6 to 1800",
         lambda value: 6 <= value <= 1800,
     )
-    otel: bool = _setting(
+    otel: bool = setting(
         False,
         "Export OpenTelemetry spans of labels that have a traceparent header: true or false.",
         "true or false",
         lambda value: type(value) is bool,
         yes_or_no,
     )
-    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info",
         "Lowest level that an instance logs: debug, info, warning or error.",
         "debug, info, warning or error",
         lambda value: value in ("debug", "info", "warning", "error"),
     )
-    log_format: Literal["text", "json"] = _setting(
+    log_format: Literal["text", "json"] = setting(
         "text",
         "Format of an instance's log: text, or json with one object per line.",
         "text or json",
@@ -273,11 +245,7 @@ class Settings:
     security: Security = field(default_factory=Security)
 
     def __post_init__(self) -> None:
-        for spec in SPECS.values():
-            value = getattr(self, spec.name)
-            if value is None and spec.default is None:
-                continue
-            _check(spec, value, given=value)
+        check_values(self, SPECS)
         self._check_together()
 
     def _check_together(self) -> None:
@@ -347,19 +315,8 @@ class Settings:
         return "learned" if self.class_prior is None else class_prior_of(self.class_prior)
 
 
-def _check(spec: Field[Any], value: Any, given: object) -> None:
-    """Refuse an invalid value; the check may raise `ValueError` with the reason."""
-    why = ""
-    try:
-        good = spec.metadata["good"](value)
-    except ValueError as error:
-        good, why = False, str(error)
-    if not good:
-        raise BadSetting(spec.name, spec.metadata["needs"], given, why)
-
-
-SPECS: dict[str, Field[Any]] = {spec.name: spec for spec in fields(Settings) if spec.metadata}
-"""The settings that are also flags: all but those of security."""
+SPECS: dict[str, Spec] = specs_of(Settings)
+"""The settings that are also flags: all but those of the connection."""
 
 
 def read_setting(name: str, text: str) -> Any:
@@ -369,12 +326,6 @@ def read_setting(name: str, text: str) -> Any:
     8080
     >>> read_setting("web_port", "http")
     Traceback (most recent call last):
-    pipeline.settings.BadSetting: SBIC_WEB_PORT must be a port from 0 to 65535, not 'http'
+    pipeline.spec.BadSetting: SBIC_WEB_PORT must be a port from 0 to 65535, not 'http'
     """
-    spec = SPECS[name]
-    try:
-        value = spec.metadata["kind"](text)
-    except (ValueError, KeyError):
-        raise BadSetting(name, spec.metadata["needs"], text) from None
-    _check(spec, value, given=text)
-    return value
+    return read_value(SPECS[name], text)

@@ -7,8 +7,8 @@ had been no earlier ones.
 
 from pipeline.agents.errors import CannotStart
 from pipeline.agents.retry import retry
-from pipeline.kafka.admin import committed_offsets
 from pipeline.kafka.errors import ClusterError
+from pipeline.kafka.groups import committed_offsets
 from pipeline.settings import Settings
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-from pipeline.kafka.admin import connected_admin
+from pipeline.kafka.admin_client import connected_admin
 from pipeline.kafka.connection import connected
 from pipeline.kafka.sizes import extents
 from pipeline.project.log import log_consumer, read_on
@@ -26,7 +26,7 @@ class Listed(NamedTuple):
 
 
 async def projects(place: Settings) -> list[Listed]:
-    """All projects on this broker, by their prefixes."""
+    """All projects on this cluster, sorted by prefix."""
     async with connected_admin(place) as admin:
         names = sorted(await admin.list_topics())
     revisions: dict[str, Revision] = {}

@@ -1,4 +1,4 @@
-"""What all posteriors come to: counts, how sure the whole is, and the most disputed tasks."""
+"""Aggregates of all posteriors: counts, expected errors, and the most disputed tasks."""
 
 from array import array
 from typing import NamedTuple
@@ -16,7 +16,7 @@ BINS = 20
 
 
 class Disputed(NamedTuple):
-    """A task of which little is sure, for all its labels."""
+    """A task with an uncertain prediction in spite of its labels."""
 
     task: str
     prediction: int | str | None
@@ -26,9 +26,9 @@ class Disputed(NamedTuple):
 
 
 class TaskTally:
-    """A few numbers for each task, of the last posterior that was added of it.
+    """A few numbers for each task, of its last posterior.
 
-    Counts follow every change, so that asking for them costs the same however many tasks there are.
+    Counts are kept incrementally, so that reading them does not depend on the number of tasks.
 
     >>> tally = TaskTally()
     >>> usual = {"status": "open", "sources": {}, "updated_at": 0}
@@ -55,9 +55,9 @@ class TaskTally:
         self.gold = 0
         """Tasks whose truth is known."""
         self.without_labels = 0
-        """Tasks that nobody has answered."""
+        """Tasks without any label."""
         self.bins = [0] * BINS
-        """How many predictions are how probable, from 0 to 1; of tasks with labels, but gold."""
+        """A histogram of confidence from 0 to 1, of tasks with labels except gold."""
         self._in_state = [0] * (1 + len(CLOSE_REASONS))
         self._predictions = Ids[int | str | None]()
         self._labels = array("q")
@@ -67,7 +67,7 @@ class TaskTally:
         self._predicted = array("h")
 
     def add(self, posterior: AnyPosterior) -> int:
-        """Take the newest posterior of a task; the number of the task."""
+        """Add the newest posterior of a task; returns the number of the task."""
         i = self.ids.number(posterior["task"])
         if i == len(self._labels):
             for column in self._columns():
