@@ -45,7 +45,8 @@ from pipeline.kafka.options import client_options
 from pipeline.kafka.probe import why_unreachable
 from pipeline.project.revision import Revision
 from pipeline.settings import Settings
-from pipeline.stages.assignment_stage import AssignmentStage, Rules
+from pipeline.stages.assignment_rules import Rules
+from pipeline.stages.assignment_stage import AssignmentStage
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
 from pipeline.stages.judge import Ends, Judge

@@ -7,8 +7,8 @@ never been.
 
 from pipeline.agents.errors import CannotStart
 from pipeline.agents.patience import patiently
-from pipeline.kafka.admin import committed_offsets
 from pipeline.kafka.errors import ClusterError
+from pipeline.kafka.groups import committed_offsets
 from pipeline.settings import Settings
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics

@@ -75,7 +75,7 @@ class OwnEstimates:
                 return False
             state.epoch = min(epoch, MOST_EPOCH)
             self.publisher.stage.unwritten.setdefault(record.partition, {})  # the epoch is to stay
-            raise BadRecord(Reason.NOT_OURS, "not a record of sbic: the owner did not write it")
+            raise BadRecord(Reason.NOT_OURS, "not an sbic record: the owner did not write it")
         except BadRecord as bad:
             self.rejects.add(record, bad)
         return True

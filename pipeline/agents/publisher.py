@@ -29,11 +29,11 @@ from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
 from pipeline.records.votes import NOBODY
 from pipeline.stages.changes import Changes
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.rows import by_home
+from pipeline.stages.taken import Forwarded, Taken
 from pipeline.stages.task_stage import NO_TASKS, TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Forwarded, Taken
 from pipeline.topics import Topics
 
 RECORDS_AT_ONCE = 8_000  # labels and votes in a group
@@ -54,7 +54,7 @@ class Group:
         self.workers: set[int] = set()
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
         self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
-        self.told: list[Told] = []  # for the estimates topic
+        self.told: list[EstimateRecords] = []  # for the estimates topic
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
@@ -133,7 +133,7 @@ class Publisher:
             spans += self.traces.mark_posteriors(tasks[places], rows)
             outputs.add(self.topics.posteriors.name, partition, *rows)
         if group.tells_all:
-            self._add_estimates(outputs, self.exchange.tell_all())
+            self._add_estimates(outputs, self.exchange.all_estimates())
         self._tell(outputs, tasks, workers)
         for told in group.told:
             self._add_estimates(outputs, told)
@@ -178,7 +178,7 @@ class Publisher:
             if home != NOBODY:
                 outbox.add(self.topics.votes.name, home, (None, value, None, NO_HEADERS))
 
-    def _add_estimates(self, outbox: Outbox, told: Told) -> None:
+    def _add_estimates(self, outbox: Outbox, told: EstimateRecords) -> None:
         for partition, values in told.items():
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
@@ -188,7 +188,7 @@ class Publisher:
         self.groups.filling.tells_all = True
         self.groups.notify()
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: EstimateRecords) -> None:
         """Publish something in the estimates topic."""
         self.groups.filling.told.append(told)
         self.groups.notify()
@@ -225,7 +225,7 @@ class Publisher:
         moved, known = self.untold_tasks.take(), self.untold_workers.take()
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
         self._add_estimates(
-            outbox, self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
+            outbox, self.exchange.estimates_of(moved[self.crowd.is_own_task(moved)], known[own])
         )
         self.estimates_due = self._again(begun, SECONDS_BETWEEN_ESTIMATES)
 

@@ -65,7 +65,7 @@ def command(
             click.echo(f"Next, in another terminal: {topics}")
         status = broker.wait()
         click.echo(broker.end_of_log(), err=True)
-        raise click.ClickException(f"Kafka ended by itself, with status {status}")
+        raise click.ClickException(f"Kafka stopped with status {status}")
 
 
 def secure_folder(path: Path) -> "SecureFolder":

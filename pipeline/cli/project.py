@@ -44,7 +44,7 @@ def show(given: Given) -> None:
     """
     from pipeline.cli.connected import run_connected
     from pipeline.project.opening import check_topic_ids
-    from pipeline.project.remaking import existing_project
+    from pipeline.project.recreation import existing_project
 
     place = given.place
     revision = run_connected(existing_project(place))
@@ -80,7 +80,7 @@ def set_values(given: Given, values: tuple[str, ...], recount: bool, yes: bool) 
     from pipeline.project.changes import change, read_assignments
     from pipeline.project.errors import Unfinished
     from pipeline.project.log import append
-    from pipeline.project.remaking import begin, existing_project
+    from pipeline.project.recreation import begin, existing_project
 
     place = given.place
 
@@ -144,7 +144,7 @@ def recount(given: Given, yes: bool) -> None:
       sbic project recount --prefix birds
     """
     from pipeline.cli.connected import run_connected
-    from pipeline.project.remaking import begin
+    from pipeline.project.recreation import begin
 
     ask_if_expired(given.place, yes)
     run_connected(begin(given.place, "recounting"))
@@ -166,7 +166,7 @@ def reset(given: Given, yes: bool) -> None:
       sbic project reset --prefix birds --yes
     """
     from pipeline.cli.connected import run_connected
-    from pipeline.project.remaking import begin, existing_project
+    from pipeline.project.recreation import begin, existing_project
 
     place = given.place
     run_connected(existing_project(place))
@@ -190,8 +190,8 @@ def delete(given: Given, yes: bool) -> None:
     """
     from pipeline.cli.connected import run_connected
     from pipeline.progress import progress
-    from pipeline.project.remaking import begin, existing_project
-    from pipeline.project.remaking import delete as delete_all
+    from pipeline.project.recreation import begin, existing_project
+    from pipeline.project.recreation import delete as delete_all
 
     place = given.place
     run_connected(existing_project(place))
@@ -233,15 +233,15 @@ def list_projects(given: Given) -> None:
 def complete(place: Settings) -> None:
     """Do what the state of the project says, and show how instances count."""
     from pipeline.cli.connected import run_connected
-    from pipeline.kafka.removal import group_members
+    from pipeline.kafka.groups import group_members
     from pipeline.progress import progress
     from pipeline.project.counting import follow_counting
-    from pipeline.project.remaking import existing_project, make_again
+    from pipeline.project.recreation import existing_project, recreate_topics
 
     begun = run_connected(existing_project(place))
     members = run_connected(group_members(place))
     with progress("Making topics again"):
-        ready = run_connected(make_again(place, begun, note))
+        ready = run_connected(recreate_topics(place, begun, note))
     settings = ready.apply_to(place)
     patience = EXPECTED_SECONDS if members else NOT_EXPECTED_SECONDS
     count = run_connected(follow_counting(settings, patience))

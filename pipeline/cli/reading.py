@@ -53,7 +53,7 @@ class Columns(click.ParamType):
                 known = ", ".join(self.fields)
                 self.fail(f"{pair!r} is not FIELD=COLUMN with a field of {known}", param, ctx)
             if field in columns:
-                self.fail(f"the field {field!r} is there twice", param, ctx)
+                self.fail(f"the field {field!r} is given twice", param, ctx)
             columns[field] = column
         return columns
 

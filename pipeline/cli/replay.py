@@ -105,7 +105,7 @@ def command(
         note(left_undone(done, len(labels)))
         raise click.Abort from None
     note(summary(done))
-    if skips := sum(label == 0 for _, _, label in labels):
+    if skips := sum(each.label == 0 for each in labels):
         note(f"skips: {skips:,}")
     if repeats := repeats_in(labels) if done.repeats is None else done.repeats:
         where = "within the file" if done.repeats is None else "given before"
@@ -117,6 +117,7 @@ def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
     from pipeline.files.errors import BadFile, shortened
     from pipeline.files.labels import label_rows
     from pipeline.files.source import read_source
+    from pipeline.kafka.sending import Label
     from pipeline.progress import progress
     from pipeline.records.bad import ID_MAX_BYTES
 
@@ -133,7 +134,7 @@ def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
             raise BadFile(source.name, problem)
     label_of: dict[int | None, int | str] = {None: 0, **dict(enumerate(classes.labels))}
     labels = map(label_of.__getitem__, rows.answers)
-    return list(zip(rows.tasks, rows.workers, labels, strict=True))
+    return list(map(Label, rows.tasks, rows.workers, labels))
 
 
 def other_classes(found: tuple[str, ...], prefix: str) -> str:
@@ -158,10 +159,12 @@ give the project these classes: sbic project set --prefix pets classes=cat,dog'
 def repeats_in(labels: list["Label"]) -> int:
     """How many labels are of a worker who has answered the task before, higher up.
 
-    >>> repeats_in([("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", 0)])
+    >>> from pipeline.kafka.sending import Label
+    >>> given = ("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", 0)
+    >>> repeats_in([Label(*each) for each in given])
     1
     """
-    answers = [(task, worker) for task, worker, label in labels if label != 0]
+    answers = [(each.task, each.worker) for each in labels if each.label != 0]
     return len(answers) - len(set(answers))
 
 

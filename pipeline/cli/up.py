@@ -71,7 +71,7 @@ def command(
         gateway = gateway_of(given, [project.settings.prefix], page_port)
         commands = [*instances_of(given, ports), gateway]
         beside = opening(page_port, loudly) if is_opened else None
-        run_connected(until_stopped(broker, commands, log=say, say=loudly, beside=beside))
+        run_connected(until_stopped(broker, commands, log=say, report=loudly, beside=beside))
 
 
 def check_share(instances: int, partitions: int) -> None:
@@ -102,7 +102,7 @@ def say(name: str, line: str) -> None:
     """Print a line with the name of what it is about."""
     number = int(name.rpartition("-")[2]) if "-" in name else 0
     colour = COLOURS[number % len(COLOURS)]
-    click.echo(f"{click.style(f'{name:<9}|', fg=colour)} {line}")
+    click.echo(f"{click.style(f'{name:<10}|', fg=colour)} {line}")
 
 
 def loudly(name: str, line: str) -> None:

@@ -10,7 +10,7 @@ from orjson import loads
 
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.records.answers import parse_answers
-from pipeline.stages.worker_stage import labels_in
+from pipeline.stages.taken import labels_in
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project, until
 from tests.agents.recount import agree_with_a_recount

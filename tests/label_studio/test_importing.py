@@ -98,7 +98,10 @@ async def test_a_minimal_export_gzip_and_a_map_are_taken_too(
 @pytest.mark.parametrize(
     ("tasks", "problem"),
     [
-        ([task(1, annotation(11, "Yes"))], "element 1, annotation 11: the choice 'Yes' is none of"),
+        (
+            [task(1, annotation(11, "Yes"))],
+            "element 1, annotation 11: the choice 'Yes' is not one of",
+        ),
         ([task(1, annotation(11, "1")), {"id": 2}], "element 2, it has no annotations: export as"),
         ([task(1, annotation(11, "1")), 5], "element 2 is not a task but 5"),
         ([{"id": 1, "annotations": [5]}], "element 1, its annotations are not objects"),

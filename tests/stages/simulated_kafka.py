@@ -10,8 +10,9 @@ from orjson import loads
 
 from pipeline.classes import SIGNS, Classes
 from pipeline.inference.algorithm import Prior
-from pipeline.inference.engine.engine import AlgorithmName, Engine
+from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Ints
+from pipeline.inference.registry import AlgorithmName
 from pipeline.partitioner import partition_of
 from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
@@ -20,13 +21,14 @@ from pipeline.records.origin import Header
 from pipeline.records.tasks import Description, NamedDescription, encode_task, task_parser
 from pipeline.records.votes import NOBODY
 from pipeline.stages.crowd import Crowd
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.restored import Restored
 from pipeline.stages.stop_rules import StopRules
+from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import NO_RULES, TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.stages.worker_stage import WorkerStage
 
 Triple = tuple[str, str, int | str | None]
 PRIOR = Prior(alpha=2.0, beta=1.5, q=0.3)
@@ -229,7 +231,7 @@ class Instance:
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
         self.heard[partition] += len(records)
         for record in records:
-            bad = self.exchange.hear(partition, record.value)
+            bad = self.exchange.receive(partition, record.value)
             if bad is not None:
                 self.rejected.append(("estimates", partition, bad))
         if records:
@@ -266,8 +268,8 @@ class Instance:
         for partition, (key, value) in zip(homes, self.tasks.posteriors(tasks), strict=True):
             parcel.then.append(Write("posteriors", partition, value, key))
         if group.tells_all:
-            parcel.then += estimates_in(self.exchange.tell_all())
-        parcel.then += estimates_in(self.exchange.tell(tasks, workers))
+            parcel.then += estimates_in(self.exchange.all_estimates())
+        parcel.then += estimates_in(self.exchange.estimates_of(tasks, workers))
         if not parcel.first:
             parcel.first, parcel.then = parcel.then, parcel.first
         return parcel
@@ -390,7 +392,7 @@ class Instance:
         if topic == "answers":
             self.workers.close(partition)
         else:
-            self.exchange.left(partition)
+            self.exchange.release(partition)
             self.tasks.close(partition)
 
     def restore(self, topic: str, partition: int, most: int | None = None) -> None:
@@ -438,7 +440,7 @@ class Instance:
         self.withheld.clear()
         self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
         self.apply_rules_to(self.partitions)
-        self.exchange.hear_of_crowd()
+        self.exchange.update_sums()
         self.group.tells_all = True
         self.flush()
 
@@ -448,7 +450,7 @@ def votes_in(votes: Iterable[tuple[int, bytes]]) -> list[Write]:
     return [Write("votes", home, value) for home, value in votes if home != NOBODY]
 
 
-def estimates_in(told: Told) -> list[Write]:
+def estimates_in(told: EstimateRecords) -> list[Write]:
     """Records of the estimates topic."""
     return [
         Write("estimates", partition, value)

@@ -326,9 +326,9 @@ class Offline:
         """Come to rest from these beliefs on."""
         golds = self.engine.golds(self.numbers)
         scores = np.log([np.maximum(beliefs[task], 1e-300) for task in self.tasks])
-        self.engine.leave_tasks(self.numbers)
-        self.engine.hear_of_tasks(self.numbers, scores.reshape(len(golds), -1), golds)
-        self.engine.enter_tasks(self.numbers)
+        self.engine.release_tasks(self.numbers)
+        self.engine.receive_tasks(self.numbers, scores.reshape(len(golds), -1), golds)
+        self.engine.acquire_tasks(self.numbers)
         self.engine.settle(1e-12)
 
 
