@@ -202,6 +202,8 @@ async def test_one_that_was_put_out_says_why_and_keeps_what_it_has(broker: Embed
     with instance(broker.url, here.settings.prefix) as running:
         running.wait_ready()
         await here.until_dealt_with(triples[:1_000], await here.send(triples[:1_000]))
+        for topic in (here.topics.labels.name, here.topics.votes.name):
+            await until_committed(here, topic)  # nothing is under way
         with stopped(running):
             await until_nobody_is_a_member(here)
         await until_said(running, "removed from the group: Kafka received no heartbeat for")
@@ -232,6 +234,15 @@ async def test_one_that_was_put_out_learns_what_its_successor_did(broker: Embedd
         assert (after - before).total() <= restored == total
         await here.until_dealt_with(triples[2_000:], await here.send(triples[2_000:]))
     await agree_with_a_recount(here, triples)
+
+
+async def until_committed(here: Project, topic: str) -> None:
+    ends = {record.partition: record.offset + 1 for record in await here.read(topic)}
+
+    async def is_committed() -> bool:
+        return await here.committed(topic) == ends
+
+    await until(is_committed)
 
 
 async def until_nobody_is_a_member(here: Project) -> None:
