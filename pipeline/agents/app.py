@@ -45,7 +45,8 @@ from pipeline.kafka.options import client_options
 from pipeline.kafka.probe import why_unreachable
 from pipeline.project.revision import Revision
 from pipeline.settings import Settings
-from pipeline.stages.assignment_stage import AssignmentStage, Rules
+from pipeline.stages.assignment_rules import Rules
+from pipeline.stages.assignment_stage import AssignmentStage
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
 from pipeline.stages.judge import Ends, Judge
@@ -107,10 +108,10 @@ class PipelineApp(BatchedApp):
             self.task_stage,
             exchange,
             names,
-            self._producer_of("crowd"),
+            self._producer_of("crowd", self.fence),
             self.metrics,
             self.redirector,
-            lambda: self.fence.is_overdue,
+            self._make_void,
             self.spans,
         )
         self.publishers += [self.publisher.groups, self.rejects.groups]
@@ -228,6 +229,9 @@ class PipelineApp(BatchedApp):
     def recovery(self) -> BatchRecovery:
         """The recovery of the tables."""
         return cast(BatchTableManager, self.tables).recovery
+
+    def _make_void(self) -> None:
+        cast(BatchTableManager, self.tables).is_void = True
 
     def _is_owner_now(self) -> bool:
         """Whether nobody else can have what this instance has."""

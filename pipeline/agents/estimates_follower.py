@@ -89,14 +89,21 @@ class EstimatesFollower(Service):
             self.own.read(partition, records)
             return
         for record in records:
-            bad = self.exchange.hear(partition, record.value)
+            bad = self.exchange.receive(partition, record.value)
             if bad is not None:
                 self.rejects.add(record, bad)
 
+    def hear_next_owner(self, partition: int) -> None:
+        """Hear what the next owner of a partition has told before this instance gave it up.
+
+        It tells everything once, and may have been the owner for long if this one was stalled.
+        """
+        self._hear(partition, self.own.take(partition))
+
     def _answer(self) -> None:
         """Tell everything again, if somebody has asked for it and this was not done just now."""
-        if self.exchange.is_asked and monotonic() > self.answered_at + ANSWER_SECONDS:
-            self.exchange.is_asked = False
+        if self.exchange.is_requested and monotonic() > self.answered_at + ANSWER_SECONDS:
+            self.exchange.is_requested = False
             self.answered_at = monotonic()
             self.own.publisher.tell_anew()
 
@@ -109,7 +116,7 @@ class EstimatesFollower(Service):
                 async with asyncio.timeout(ASK_SECONDS):
                     await self.heard.wait()
             if self.exchange.missing and monotonic() > ask_at:
-                self.own.publisher.tell(self.exchange.ask())
+                self.own.publisher.tell(self.exchange.request())
                 ask_at = monotonic() + ASK_SECONDS
 
     def lag(self) -> int:

@@ -44,6 +44,12 @@ class OwnEstimates:
         written = self.written[partition]
         self.others += [record for record in records if record.offset not in written]
 
+    def take(self, partition: int) -> list[ConsumerRecord]:
+        """What others have told of a partition that is no longer the own one."""
+        found = [record for record in self.others if record.partition == partition]
+        self.others = [record for record in self.others if record.partition != partition]
+        return found
+
     def check(self) -> None:
         """Tell anew what others have told, once it is certain that it is not from here.
 
@@ -69,7 +75,7 @@ class OwnEstimates:
                 return False
             state.epoch = min(epoch, MOST_EPOCH)
             self.publisher.stage.unwritten.setdefault(record.partition, {})  # the epoch is to stay
-            raise BadRecord(Reason.NOT_OURS, "not a record of sbic: the owner did not write it")
+            raise BadRecord(Reason.NOT_OURS, "not an sbic record: the owner did not write it")
         except BadRecord as bad:
             self.rejects.add(record, bad)
         return True

@@ -29,11 +29,11 @@ from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
 from pipeline.records.votes import NOBODY
 from pipeline.stages.changes import Changes
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.rows import by_home
+from pipeline.stages.taken import Forwarded, Taken
 from pipeline.stages.task_stage import NO_TASKS, TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Forwarded, Taken
 from pipeline.topics import Topics
 
 RECORDS_AT_ONCE = 8_000  # labels and votes in a group
@@ -54,7 +54,7 @@ class Group:
         self.workers: set[int] = set()
         self.rejected: list[tuple[ConsumerRecord, BadRecord]] = []
         self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
-        self.told: list[Told] = []  # for the estimates topic
+        self.told: list[EstimateRecords] = []  # for the estimates topic
         self.timestamps: list[Ints] = []  # of labels that posteriors will count
         self.tells_all = False  # the other instances are told of all tasks and workers
         self.labels = 0
@@ -82,7 +82,7 @@ class Publisher:
         producer: BatchProducer,
         metrics: Metrics,
         redirector: Redirector,
-        is_overdue: Callable[[], bool],
+        make_void: Callable[[], None],
         spans: SpanExporter,
     ) -> None:
         self.stage = stage
@@ -91,10 +91,12 @@ class Publisher:
         self.topics = topics
         self.metrics = metrics
         self.redirector = redirector
-        self.is_overdue = is_overdue
+        self.make_void = make_void
         self.traces = Traces(self.crowd)
         self.spans = spans
-        self.groups = GroupPublisher(producer, Group, self.pack, self.screen)
+        self.groups = GroupPublisher(producer, Group, self.pack, self.drop)
+        self.withheld_tasks = Changes()  # to publish once all is recovered
+        self.withheld_workers = Changes()
         self.changed = Changes()  # workers to publish
         self.workers_due = 0.0
         self.untold_tasks = Changes()
@@ -131,7 +133,7 @@ class Publisher:
             spans += self.traces.mark_posteriors(tasks[places], rows)
             outputs.add(self.topics.posteriors.name, partition, *rows)
         if group.tells_all:
-            self._add_estimates(outputs, self.exchange.tell_all())
+            self._add_estimates(outputs, self.exchange.all_estimates())
         self._tell(outputs, tasks, workers)
         for told in group.told:
             self._add_estimates(outputs, told)
@@ -176,7 +178,7 @@ class Publisher:
             if home != NOBODY:
                 outbox.add(self.topics.votes.name, home, (None, value, None, NO_HEADERS))
 
-    def _add_estimates(self, outbox: Outbox, told: Told) -> None:
+    def _add_estimates(self, outbox: Outbox, told: EstimateRecords) -> None:
         for partition, values in told.items():
             rows = [(None, value, None, NO_HEADERS) for value in values]
             outbox.add(self.topics.estimates.name, partition, *rows)
@@ -186,33 +188,28 @@ class Publisher:
         self.groups.filling.tells_all = True
         self.groups.notify()
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: EstimateRecords) -> None:
         """Publish something in the estimates topic."""
         self.groups.filling.told.append(told)
         self.groups.notify()
 
-    def screen(self, outbox: Outbox) -> None:
-        """Keep back posteriors and workers while another instance may have taken the place.
+    def drop(self, outbox: Outbox) -> None:
+        """Take note of what was not published, since this instance has lost its place.
 
-        Readers take the last record: one that was stalled would overwrite what is newer. What it
-        still owns when it is a member again is published then, though no label comes any more.
+        The next owners count it again. Here it is counted, so all is void. Not so if there are only
+        posteriors and workers: those that are here after the recovery are published then. Estimates
+        are told anew after every rebalance.
         """
-        if not self.is_overdue():
-            return
-        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.groups.notify)
-        for partition in range(self.crowd.partitions):
-            posteriors = outbox.pop((self.topics.posteriors.name, partition), [])
-            self.metrics.withheld.labels("posteriors").inc(len(posteriors))
-            for key, *_ in posteriors:
-                number = self.crowd.tasks.known((key or b"").decode())
-                if number is not None:
-                    self.crowd.touched.add(number)
-            workers = outbox.pop((self.topics.workers.name, partition), [])
-            self.metrics.withheld.labels("workers").inc(len(workers))
-            for key, *_ in workers:
-                worker = self.crowd.workers.known((key or b"").decode())
-                if worker is not None:
-                    self.changed.add([worker])
+        for (topic, _), rows in outbox.items():
+            keys = sorted({(key or b"").decode() for key, *_ in rows})
+            if topic == self.topics.posteriors.name:
+                self.metrics.withheld.labels("posteriors").inc(len(rows))
+                self.withheld_tasks.add(self.crowd.number_tasks(keys))
+            elif topic == self.topics.workers.name:
+                self.metrics.withheld.labels("workers").inc(len(rows))
+                self.withheld_workers.add(self.crowd.number_workers(keys))
+            elif topic != self.topics.estimates.name:
+                self.make_void()
 
     def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints) -> None:
         """Tell the other instances what has moved, now and then."""
@@ -228,7 +225,7 @@ class Publisher:
         moved, known = self.untold_tasks.take(), self.untold_workers.take()
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
         self._add_estimates(
-            outbox, self.exchange.tell(moved[self.crowd.is_own_task(moved)], known[own])
+            outbox, self.exchange.estimates_of(moved[self.crowd.is_own_task(moved)], known[own])
         )
         self.estimates_due = self._again(begun, SECONDS_BETWEEN_ESTIMATES)
 

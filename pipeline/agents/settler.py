@@ -75,7 +75,7 @@ class Settler(Service):
         self.report_due = now + SECONDS_BETWEEN_REPORTS
         rests = self.is_at_rest and not self.engine.has_news and self.is_caught_up()
         self.settled_log.look(rests, self.engine.due, now)
-        if told := self.publisher.exchange.tell_rest(rests):
+        if told := self.publisher.exchange.rest(rests):
             self.publisher.tell(told)
 
     @property

@@ -13,8 +13,8 @@ from pipeline.batched.batch import Batch
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.records.traces import traced_tasks
+from pipeline.stages.taken import Forwarded
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import Forwarded
 
 LABELS_AT_ONCE = 20_000  # weighed anew before others get a turn
 RECORDS_AT_ONCE = 16  # of votes or descriptions; one of votes has up to some thousand
@@ -46,8 +46,9 @@ class TaskAgent:
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
-        self.follower.exchange.left(partition)
+        self.follower.exchange.release(partition)
         self.stage.close(partition)
+        self.follower.hear_next_owner(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
         """Apply records of the evidence topic; those that are not ours go to the dead letters."""
@@ -66,9 +67,10 @@ class TaskAgent:
         groups = self.publisher.groups
         await self._rest()
         groups.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
+        groups.filling.tasks.update(self.publisher.withheld_tasks.take().tolist())
         self.stage.spent = self.stage.rules.is_spent(self.stage.crowd.labels)
         self.publisher.apply_rules_to(partitions)
-        self.follower.exchange.hear_of_crowd()
+        self.follower.exchange.update_sums()
         groups.filling.tells_all = True
         groups.notify()
         if partitions:

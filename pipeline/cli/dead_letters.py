@@ -57,7 +57,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     choice = Choice(reasons, limit=limit)
     found = run_connected(overview(in_project(given), choice, values=True))
     for letter in found.newest:
-        is_replayed = letter.said.origin in found.replayed
+        is_replayed = letter.headers.origin in found.replayed
         if as_json:
             click.echo(dumps(as_object(letter, is_replayed)).decode())
         else:
@@ -72,15 +72,15 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
 
 def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
     """A letter as a JSON object."""
-    said = letter.said
+    headers = letter.headers
     return {
         "at": letter.at,
-        "reason": said.reason,
-        "message": said.message,
-        "topic": said.origin.topic,
-        "partition": said.origin.partition,
-        "offset": said.origin.offset,
-        "truncated": said.is_truncated,
+        "reason": headers.reason,
+        "message": headers.message,
+        "topic": headers.origin.topic,
+        "partition": headers.origin.partition,
+        "offset": headers.origin.offset,
+        "truncated": headers.is_truncated,
         "replayed": is_replayed,
         "key": None if letter.key is None else letter.key.decode(errors="backslashreplace"),
         "value": None if letter.value is None else letter.value.decode(errors="backslashreplace"),
@@ -91,15 +91,15 @@ def lines(letter: "Letter", is_replayed: bool) -> list[str]:
     """A letter as lines of text."""
     from datetime import datetime
 
-    said = letter.said
+    headers = letter.headers
     at = datetime.fromtimestamp(letter.at / 1000).astimezone()
-    state = "  replayed" * is_replayed + "  truncated" * said.is_truncated
+    state = "  replayed" * is_replayed + "  truncated" * headers.is_truncated
     text = "(no value)"
     if letter.value is not None:
         text = printable(letter.value[:VALUE_SHOWN]) + ("..." if letter.value[VALUE_SHOWN:] else "")
     return [
-        f"{at:%Y-%m-%d %H:%M:%S}  {said.reason}  {said.origin}{state}",
-        f"  {printable(said.message.encode())}",
+        f"{at:%Y-%m-%d %H:%M:%S}  {headers.reason}  {headers.origin}{state}",
+        f"  {printable(headers.message.encode())}",
         f"  {text}",
     ]
 

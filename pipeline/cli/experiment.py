@@ -9,6 +9,7 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import Function, in_order
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 
 if TYPE_CHECKING:
     from pipeline.experiments.outcome import Outcome
@@ -58,38 +59,23 @@ def data_option(files: str) -> Callable[[Function], Function]:
 
 
 class AlgorithmNames(click.ParamType):
-    """Names with commas between them, of those that `choices` gives when it is called."""
+    """Names from `choices`, separated by commas."""
 
     name = "names"
 
-    def __init__(self, choices: Callable[[], Iterable[str]]) -> None:
-        self._choices = choices
+    def __init__(self, choices: Iterable[str]) -> None:
+        self._choices = tuple(choices)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         """The names in the order given, or a usage error."""
-        choices = tuple(self._choices())
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         for name in names:
-            if name not in choices:
-                known = ", ".join(choices)
+            if name not in self._choices:
+                known = ", ".join(self._choices)
                 self.fail(f"there is no algorithm {name!r} here; choose from {known}", param, ctx)
         return names
-
-
-def with_online_form() -> Iterable[str]:
-    """The algorithms that take one label after the other."""
-    from pipeline.inference.online.forms import ONLINE_FORMS
-
-    return ONLINE_FORMS
-
-
-def in_registry() -> Iterable[str]:
-    """All algorithms."""
-    from pipeline.inference.registry import ALGORITHMS
-
-    return ALGORITHMS
 
 
 def crowd_options(function: Function) -> Function:
@@ -97,9 +83,9 @@ def crowd_options(function: Function) -> Function:
     return in_order(
         click.option(
             "--algorithms",
-            type=AlgorithmNames(with_online_form),
-            help="Comma-separated, of majority, em, amf, kos, mc, fast-sbic, sorted-sbic, settled "
-            "(at rest) and settled-live (as the labels arrive).",
+            type=AlgorithmNames(ONLINE),
+            help=f"Comma-separated, of {', '.join(ONLINE)}; settled is at rest, settled-live is as "
+            "labels arrive.",
         ),
         click.option("--tasks", type=click.IntRange(min=1), default=1000, show_default=True),
         click.option(
@@ -169,7 +155,7 @@ def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
 @data_option("NAME.labels.csv and NAME.truth.csv, of any names")
 @click.option(
     "--algorithms",
-    type=AlgorithmNames(in_registry),
+    type=AlgorithmNames(ALGORITHMS),
     help="Comma-separated; `sbic infer --help` lists them.  [default: all]",
 )
 @click.option(
@@ -202,7 +188,7 @@ def crowds(
     def make() -> "Outcome":
         from pipeline.experiments.crowds import crowds
 
-        names = algorithms or tuple(in_registry())
+        names = algorithms or tuple(ALGORITHMS)
         return crowds(data, out, algorithms=names, seed=seed, jobs=jobs, shuffles=shuffles)
 
     present(make, out)
@@ -265,10 +251,9 @@ def figure1(
     def make() -> "Outcome":
         from pipeline.experiments.figure1 import figure1
         from pipeline.experiments.figure1_table import Setting
-        from pipeline.inference.online.forms import ONLINE_FORMS
 
         setting = Setting(policy, arrival, tasks, labels_per_worker, max_labels)
-        names = algorithms or ONLINE_FORMS
+        names = algorithms or ONLINE
         return figure1(setting, out, algorithms=names, runs=runs, seed=seed, jobs=jobs)
 
     present(make, out)

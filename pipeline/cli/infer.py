@@ -9,19 +9,15 @@ import click
 from pipeline.cli.errors import BadInput
 from pipeline.cli.reading import reading_options
 from pipeline.files.reading import Reading
-from pipeline.inference.registry import (
-    ALGORITHMS,
-    CLASSES_DEFAULT,
-    SIGNS_DEFAULT,
-    default_algorithm,
-)
+from pipeline.inference.registry import ALGORITHMS, STREAMED, default_algorithm
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from pipeline.inference.algorithm import AnyEstimate, Prior
-    from pipeline.inference.engine.engine import ClassPrior, Engine
+    from pipeline.inference.engine.engine import Engine
+    from pipeline.inference.engine.storage import ClassPrior
     from pipeline.inference.labels import Ints, Labels
 
 
@@ -56,7 +52,8 @@ class ClassPriorType(click.ParamType):
 @click.option(
     "--algorithm",
     type=click.Choice(CHOICES),
-    help=f"[default: {SIGNS_DEFAULT} for -1 and 1, {CLASSES_DEFAULT} for other classes]",
+    help=f"[default: {default_algorithm(True)} for -1 and 1, "
+    f"{default_algorithm(False)} for other classes]",
 )
 @click.option("--alpha", type=float, default=2.0, show_default=True)
 @click.option("--beta", type=float, default=1.0, show_default=True)
@@ -96,7 +93,7 @@ class ClassPriorType(click.ParamType):
     "--workers",
     "workers_output",
     metavar="OUT.csv",
-    help="Write what is known of each worker there; of fast-sbic and settled.",
+    help=f"Write what is known of each worker there; for {' and '.join(STREAMED)}.",
 )
 @reading_options(
     "task", "worker", "label", "truth", example="task=HITId,worker=WorkerId,label=Answer"
@@ -163,7 +160,8 @@ def command(
         inputs = labels_path, truth_path
         target, workers_target = target_of(output, inputs), target_of(workers_output, inputs)
         labels = read(labels_path, reading)
-        run = Run(algorithm or default_algorithm(labels), prior, class_prior, not no_settle, seed)
+        name = algorithm or default_algorithm(labels.are_signs)
+        run = Run(name, prior, class_prior, not no_settle, seed)
         check_choices(run, labels, q, workers_output)
         truth = known_truth(labels, truth_path, reading) if truth_path else None
         with progress(f"Running {run.algorithm} on {len(labels):,} labels"):
@@ -247,22 +245,23 @@ def read(path: str, reading: Reading) -> "Labels":
 
 def check_choices(run: Run, labels: "Labels", q: float | None, workers_output: str | None) -> None:
     """Refuse classes that the algorithm does not take, and options that are not for it."""
-    if not ALGORITHMS[run.algorithm].takes(labels):
+    entry = ALGORITHMS[run.algorithm]
+    if not entry.takes(labels.are_signs):
         able = " or ".join(name for name in CHOICES if ALGORITHMS[name].any_classes)
         raise BadInput(
             f"{run.algorithm} needs labels that are -1 and 1, and these are "
             f"{listed(labels.classes)}: make two of them that with --positive and --negative, or "
             f"take --algorithm {able}"
         )
-    is_settled = run.algorithm == "settled"
-    if is_settled and q is not None:
-        raise click.UsageError("settled takes --class-prior in place of --prior")
-    if not is_settled and (run.class_prior is not None or not run.settles):
+    if entry.settles and q is not None:
+        raise click.UsageError(f"{entry.name} takes --class-prior in place of --prior")
+    if not entry.settles and (run.class_prior is not None or not run.settles):
         raise click.UsageError(
             f"--class-prior and --no-settle are for --algorithm settled, not {run.algorithm}"
         )
-    if workers_output and run.algorithm not in ("settled", "fast-sbic"):
-        raise click.UsageError(f"--workers needs fast-sbic or settled, not {run.algorithm}")
+    if workers_output and not entry.streams:
+        able = " or ".join(STREAMED)
+        raise click.UsageError(f"--workers needs {able}, not {run.algorithm}")
     given = run.class_prior
     if isinstance(given, tuple) and len(given) != len(labels.classes):
         raise click.UsageError(
@@ -304,15 +303,16 @@ def fitted(run: Run, labels: "Labels", rng: "np.random.Generator") -> Fit:
     """What the algorithm says of the labels in their order."""
     from pipeline.inference import fast_sbic, settled
 
-    if run.algorithm == "settled":
+    entry = ALGORITHMS[run.algorithm]
+    if entry.settles:
         engine = settled.fitted(labels, run.prior, run.class_prior or "learned")
         sweeps = engine.settle(settled.AT_REST).sweeps if run.settles else 0
         note = f"at rest after {sweeps} {'sweep' if sweeps == 1 else 'sweeps'}"
         return Fit(settled.estimate_of(engine, labels), engine, (note,) if run.settles else ())
-    if run.algorithm == "fast-sbic":
+    if entry.streams:
         engine = fast_sbic.fitted(labels, run.prior)
         return Fit(fast_sbic.estimate_of(engine, labels), engine)
-    return Fit(ALGORITHMS[run.algorithm].load()(labels, run.prior, rng))
+    return Fit(entry.load()(labels, run.prior, rng))
 
 
 def notes_on_labels(labels: "Labels", algorithm: str) -> Iterator[str]:

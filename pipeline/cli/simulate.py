@@ -9,8 +9,9 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import given_options
+from pipeline.inference.registry import STREAMED, AlgorithmName, default_algorithm
 from pipeline.project.given import Given
-from pipeline.settings import AlgorithmName, BadSetting, Settings
+from pipeline.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
     from pipeline.simulation.crowd_at_work import Plan
@@ -108,9 +109,9 @@ def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--algorithm",
-    type=click.Choice(["fast-sbic", "settled"]),
-    help="Of the instances that --policy starts.  [default: fast-sbic for -1 and 1, settled for "
-    "names]",
+    type=click.Choice(STREAMED),
+    help=f"Of the instances that --policy starts.  [default: {default_algorithm(True)} for -1 and "
+    f"1, {default_algorithm(False)} for names]",
 )
 @click.option(
     "--class-prior",

@@ -73,7 +73,7 @@ def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case
     cases = []
     for name in names_in(data):
         labels = real_crowd(str(data), name).labels
-        cases += cases_of(data, name, [e for e in entries if e.takes(labels)], shuffles)
+        cases += cases_of(data, name, [e for e in entries if e.takes(labels.are_signs)], shuffles)
     if not cases:
         problem = f"has no crowd with the classes -1 and 1; no others fit {', '.join(algorithms)}"
         raise BadFile(str(data), problem)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline.experiments.crowd import PRIOR
 from pipeline.experiments.figure1_table import Point, Setting, caption, title
 from pipeline.inference.bounds import bounds
-from pipeline.inference.online.forms import ONLINE_FORMS
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +19,7 @@ LEAST_ERROR = {"uniform": 1e-3, "uncertainty": 1e-4}  # as in the paper
 def draw(setting: Setting, points: Sequence[Point], figure: "Figure") -> None:
     """A line for each algorithm on a logarithmic scale, dotted ones for the bounds."""
     axes = figure.subplots()
-    for place, name in enumerate(ONLINE_FORMS):
+    for place, name in enumerate(ONLINE):
         own = [point for point in points if point.algorithm == name and point.error > 0]
         size = [point.labels_per_task for point in own]
         error = [point.error for point in own]

@@ -21,14 +21,13 @@ from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome, text_table
 from pipeline.experiments.runner import run
 from pipeline.experiments.simulation import uncertainty_run
-from pipeline.inference.online.forms import ONLINE_FORMS
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABELS_PER_TASK = (10, 20, 40)
-TIMED = tuple(name for name in ONLINE_FORMS if name != "em")  # which is the same code as AMF
+TIMED = tuple(name for name in ONLINE if name != "em")  # which is the same code as AMF
 
 # Of an earlier implementation, from R = 10 to R = 40; for Fast SBIC the most it may take.
 REFERENCE: Mapping[str, str] = {
@@ -170,7 +169,7 @@ def with_spread(value: float, deviation: float | None, digits: int) -> str:
 def draw(heading: str, points: Sequence[Point], figure: "Figure") -> None:
     """A line for each algorithm, milliseconds on a logarithmic scale as in the paper."""
     axes = figure.subplots()
-    for place, name in enumerate(ONLINE_FORMS):
+    for place, name in enumerate(ONLINE):
         own = [point for point in points if point.algorithm == name]
         if own:
             axes.errorbar(

@@ -7,8 +7,8 @@ import numpy as np
 
 from pipeline.experiments.crowd import PRIOR, Crowd
 from pipeline.inference.labels import Labels
-from pipeline.inference.online.forms import MOVE_ONE_TASK, online_form
-from pipeline.inference.online.online import Online
+from pipeline.inference.online.online import CrowdSize, Online
+from pipeline.inference.registry import ALGORITHMS
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.scan import Scan
 from pipeline.policies.uncertainty import Uncertainty
@@ -80,11 +80,11 @@ def uniform_run(crowd: Crowd, rng: np.random.Generator) -> Simulation:
 
 def uncertainty_run(name: str, crowd: Crowd, rng: np.random.Generator) -> tuple[Simulation, Online]:
     """The tasks are chosen by what the algorithm of this name makes of the labels so far."""
-    size = crowd.tasks, crowd.workers, crowd.labels_per_worker
-    algorithm = online_form(name, *size, PRIOR, rng)
+    size = CrowdSize(crowd.tasks, crowd.workers, crowd.labels_per_worker)
+    algorithm = ALGORITHMS[name].load_online()(size, PRIOR, rng)
     seed = int(rng.integers(2**32))
     policy: Sampling
-    if name in MOVE_ONE_TASK:
+    if ALGORITHMS[name].moves_one_task:
         policy = Uncertainty(range(crowd.tasks), seed)
     else:
         policy = Scan(algorithm.score, seed)

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from pipeline.classes import Classes
+from pipeline.inference.registry import ALGORITHMS, default_algorithm
 from pipeline.kafka.errors import ClusterError
 from pipeline.project.revision import PROJECT_SETTINGS, Revision, project_settings
 from pipeline.settings import SPECS, Settings, read_setting
@@ -88,10 +89,11 @@ def _adjusted(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     found = dict(settings)
     signs = Classes.parse(found["classes"]).is_signs
     if "classes" in given and "algorithm" not in given and not signs:
-        found["algorithm"] = "settled"
-    if found["algorithm"] == "settled" and "prior" not in given:
+        found["algorithm"] = default_algorithm(signs)
+    settles = ALGORITHMS[found["algorithm"]].settles
+    if settles and "prior" not in given:
         found["prior"] = SPECS["prior"].default
-    if found["algorithm"] == "fast-sbic" and "class_prior" not in given:
+    if not settles and "class_prior" not in given:
         found["class_prior"] = None
     return found
 

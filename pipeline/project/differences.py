@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from pipeline.classes import Classes
 from pipeline.project.given import Given
 from pipeline.project.revision import PROJECT_SETTINGS, Revision
-from pipeline.settings import class_prior_of, variable
+from pipeline.setting_values import class_prior_of
+from pipeline.settings import variable
 
 
 class Difference(NamedTuple):

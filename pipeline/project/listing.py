@@ -10,7 +10,8 @@ from pipeline.kafka.connection import connected
 from pipeline.kafka.sizes import extents
 from pipeline.project.log import log_consumer, read_on
 from pipeline.project.revision import Revision
-from pipeline.settings import PREFIX, Settings
+from pipeline.setting_values import is_name
+from pipeline.settings import Settings
 from pipeline.topics import Topics
 
 ENDING = ".project"
@@ -31,7 +32,7 @@ async def projects(place: Settings) -> list[Listed]:
     revisions: dict[str, Revision] = {}
     for name in names:
         prefix = name.removesuffix(ENDING)
-        if name.endswith(ENDING) and PREFIX.fullmatch(prefix):
+        if name.endswith(ENDING) and is_name(prefix):
             async with connected(log_consumer(place), place) as consumer:
                 revision = await read_on(consumer, TopicPartition(name, 0), None)
             if revision is not None:

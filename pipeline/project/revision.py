@@ -69,7 +69,7 @@ def project_settings(settings: Settings) -> dict[str, Any]:
     found = {name: getattr(settings, name) for name in PROJECT_SETTINGS}
     found["classes"] = ",".join(settings.crowd_classes.names)
     found["algorithm"] = settings.chosen_algorithm
-    if settings.chosen_algorithm == "settled" and settings.class_prior is None:
+    if settings.algorithm_entry.settles and settings.class_prior is None:
         found["class_prior"] = "learned"
     return found
 

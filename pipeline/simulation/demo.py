@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipeline.inference.registry import STREAMED
 from pipeline.kafka.asking import Asker, NoAnswer
 from pipeline.kafka.sending import Label, Sent
 from pipeline.local.gateway import gateway_of, opening
@@ -20,7 +21,7 @@ from pipeline.local.instances import instances_of, running
 from pipeline.local.ports import free_port
 from pipeline.project.given import Given
 from pipeline.project.opening import open_project
-from pipeline.settings import AlgorithmName, Settings
+from pipeline.settings import Settings
 from pipeline.simulation.crowd_at_work import CrowdAtWork, Plan
 from pipeline.simulation.demo_project import DemoProject, demo_project, until_ready
 from pipeline.simulation.rush import rush
@@ -30,7 +31,7 @@ READY_SECONDS = 60
 SHOW_SECONDS = 0.1
 WARM_UP = 0.2  # the share of the first labels that latency leaves out, while Java warms up
 NAME = "demo"
-ALGORITHMS: tuple[AlgorithmName, ...] = ("fast-sbic", "settled")  # the first assigns the tasks
+ALGORITHMS = STREAMED  # the first assigns the tasks
 
 
 class DemoFailed(Exception):

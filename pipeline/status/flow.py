@@ -96,7 +96,7 @@ class FlowReader:
         return {tp: max(0, ends[tp] - group.committed.get(tp, starts[tp])) for tp in partitions}
 
     async def _settledness(self, group: Group, lag: int) -> Settledness:
-        if self.settings.chosen_algorithm != "settled":
+        if not self.settings.algorithm_entry.settles:
             return Settledness(None, "fast-sbic weighs every label once, when it arrives")
         reports, moved_at = await self._reports()
         owners = [self._partitions(member.partitions) for member in group.members]

@@ -30,11 +30,13 @@ class TaskTally:
 
     Counts are kept incrementally, so that reading them does not depend on the number of tasks.
 
-    >>> from pipeline.records.posteriors import posterior_of
     >>> tally = TaskTally()
-    >>> for log_odds, labels in ((0.0, 0), (1.0, 2), (-0.1, 3)):
-    ...     number = tally.add(posterior_of(f"t{labels}", log_odds, labels, {}, 0))
-    >>> tally.add({**posterior_of("t2", 2.0, 3, {}, 0), "status": "closed", "reason": "labels"})
+    >>> usual = {"status": "open", "sources": {}, "updated_at": 0}
+    >>> for p, prediction, labels in ((0.5, 0, 0), (0.731, 1, 2), (0.475, -1, 3)):
+    ...     found = {"log_odds": 0.0, "probability": p, "prediction": prediction}
+    ...     number = tally.add({"task": f"t{labels}", **found, "labels": labels, **usual})
+    >>> closed = {"status": "closed", "reason": "labels", "labels": 3, "probability": 0.881}
+    >>> tally.add({"task": "t2", "log_odds": 2.0, "prediction": 1, **usual, **closed})
     1
     >>> tally.labels, len(tally), tally.open, tally.closed["labels"], tally.without_labels
     (6, 3, 2, 1, 1)

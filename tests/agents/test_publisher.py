@@ -1,7 +1,5 @@
 """What a crash between two requests to Kafka leaves behind: what goes out in which step."""
 
-import asyncio
-
 import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
@@ -48,7 +46,7 @@ class Joined:
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
         producer = BatchProducer({}, "crowd")
-        self.is_overdue = False
+        self.is_void = False
         metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(
             tasks,
@@ -57,9 +55,12 @@ class Joined:
             producer,
             metrics,
             Redirector(TOPICS, metrics, DeadLetterLog()),
-            lambda: self.is_overdue,
+            self._make_void,
             NoExport(),
         )
+
+    def _make_void(self) -> None:
+        self.is_void = True
 
 
 def record(offset: int, value: bytes) -> ConsumerRecord:
@@ -101,22 +102,21 @@ async def test_answers_are_out_before_votes_and_posteriors() -> None:
     }
 
 
-async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is_a_member() -> None:
+async def test_all_is_void_once_votes_are_not_published_and_not_so_for_what_can_go_out_later() -> (
+    None
+):
     owner, group = Joined(), Group()
     owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
     late = owner.publisher.pack(group).outputs
-    owner.is_overdue = True
-    owner.publisher.screen(late)
-    home = partition_of(b"t1", 2)
-    assert list(late) == [(TOPICS.votes.name, home)]
-    owner.publisher.groups.notified.clear()
-    async with asyncio.timeout(10):
-        await owner.publisher.groups.notified.wait()  # by itself
-    owner.is_overdue = False
-    owner.publisher.workers_due = 0.0
-    again = owner.publisher.pack(Group()).changelog
-    owner.publisher.screen(again)
-    assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}
+    votes = late.pop((TOPICS.votes.name, partition_of(b"t1", 2)))
+    late.add(TOPICS.estimates.name, 0, *votes)
+    owner.publisher.drop(late)
+    assert not owner.is_void
+    crowd = owner.publisher.crowd
+    assert owner.publisher.withheld_tasks.take() == crowd.number_tasks(["t1"])
+    assert owner.publisher.withheld_workers.take() == crowd.number_workers(["ann"])
+    owner.publisher.drop(Outbox({(TOPICS.votes.name, 0): votes}))
+    assert owner.is_void
 
 
 def votes(offset: int) -> bytes:

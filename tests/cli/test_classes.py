@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.inference.labels import Labels
 from pipeline.inference.registry import ALGORITHMS, default_algorithm
 from tests.cli.conftest import LABELS, Sbic
 
@@ -28,7 +27,7 @@ def test_classes_get_a_prediction_a_confidence_and_a_share_for_each(sbic: Sbic) 
 
 def test_the_default_depends_on_the_classes(sbic: Sbic) -> None:
     Path("pets.csv").write_text(PETS)
-    chosen = default_algorithm(Labels.of_answers([("t1", "ann", 0)], ("cat", "dog")))
+    chosen = default_algorithm(are_signs=False)
     assert ALGORITHMS[chosen].any_classes
     ended = sbic("infer", "pets.csv")
     assert ended.status == 0

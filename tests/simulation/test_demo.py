@@ -11,7 +11,6 @@ from pipeline.inference.labels import Labels
 from pipeline.inference.majority import majority
 from pipeline.kafka.sending import Label, Sent
 from pipeline.local.ports import free_port
-from pipeline.records.posteriors import posterior_of
 from pipeline.settings import Settings
 from pipeline.simulation.crowd_at_work import Plan
 from pipeline.simulation.demo import Stage, Standing
@@ -20,6 +19,7 @@ from pipeline.simulation.rush import rush
 from pipeline.simulation.scoreboard import Scoreboard
 from pipeline.simulation.workers import Habits
 from tests.projects import sbic
+from tests.records.made import posterior_of
 
 PLAN = Plan(tasks=1000, workers=300, habits=Habits(spammers=0.2))  # that of the demonstration
 ACCURACY = PLAN.habits.accuracy

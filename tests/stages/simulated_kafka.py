@@ -10,8 +10,9 @@ from orjson import loads
 
 from pipeline.classes import SIGNS, Classes
 from pipeline.inference.algorithm import Prior
-from pipeline.inference.engine.engine import AlgorithmName, Engine
+from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Ints
+from pipeline.inference.registry import AlgorithmName
 from pipeline.partitioner import partition_of
 from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
@@ -20,13 +21,14 @@ from pipeline.records.origin import Header
 from pipeline.records.tasks import Description, NamedDescription, encode_task, task_parser
 from pipeline.records.votes import NOBODY
 from pipeline.stages.crowd import Crowd
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.restored import Restored
 from pipeline.stages.stop_rules import StopRules
+from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import NO_RULES, TaskStage
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.stages.worker_stage import WorkerStage
 
 Triple = tuple[str, str, int | str | None]
 PRIOR = Prior(alpha=2.0, beta=1.5, q=0.3)
@@ -44,7 +46,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Project:
-    """What all instances agree on."""
+    """What all instances agree on.
+
+    Unless they are fenced, those that were stalled write late what they had under way.
+    """
 
     algorithm: AlgorithmName = "fast-sbic"
     classes: Classes = SIGNS
@@ -52,6 +57,7 @@ class Project:
     rules: StopRules = NO_RULES
     tolerance: float = 1e-9
     prior: Prior = PRIOR
+    is_fenced: bool = True
 
 
 class Write(NamedTuple):
@@ -153,6 +159,9 @@ class Instance:
         self.parse_task = task_parser(project.classes)
         self.is_member = True  # of the group; only then it may commit
         self.missed = False  # whether it was out of the group
+        self.is_fenced = project.is_fenced
+        self.is_void = False  # something that it counts was not published
+        self.withheld: set[str] = set()  # tasks
         self.group = Group()
         self.owed: Parcel | None = None
         self.positions: dict[tuple[str, int], int] = {}
@@ -222,7 +231,7 @@ class Instance:
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
         self.heard[partition] += len(records)
         for record in records:
-            bad = self.exchange.hear(partition, record.value)
+            bad = self.exchange.receive(partition, record.value)
             if bad is not None:
                 self.rejected.append(("estimates", partition, bad))
         if records:
@@ -259,8 +268,8 @@ class Instance:
         for partition, (key, value) in zip(homes, self.tasks.posteriors(tasks), strict=True):
             parcel.then.append(Write("posteriors", partition, value, key))
         if group.tells_all:
-            parcel.then += estimates_in(self.exchange.tell_all())
-        parcel.then += estimates_in(self.exchange.tell(tasks, workers))
+            parcel.then += estimates_in(self.exchange.all_estimates())
+        parcel.then += estimates_in(self.exchange.estimates_of(tasks, workers))
         if not parcel.first:
             parcel.first, parcel.then = parcel.then, parcel.first
         return parcel
@@ -277,6 +286,14 @@ class Instance:
         """Publish the group, as far as it goes out, with what is owed of the one before."""
         parcel, owed = self.pack(), self.owed
         writes = (owed.then if owed else []) + parcel.first
+        if self.is_fenced and not self.is_member:
+            self.owed = None
+            for write in writes:
+                if write.topic == "posteriors":
+                    self.withheld.add((write.key or b"").decode())
+                elif write.topic != "estimates":
+                    self.is_void = True
+            return
         offsets = {
             write[:2]: self.log.write(write) for write in writes if self._may(write, goes_out)
         }
@@ -292,7 +309,7 @@ class Instance:
             self._finish(parcel)
 
     def _may(self, write: Write, goes_out: Callable[[Write], bool]) -> bool:
-        # nothing keeps a stalled instance from publishing old posteriors: nobody recovers from them
+        # nobody recovers from posteriors
         return goes_out(write) and (self.is_member or write.topic != "posteriors")
 
     def _wrote(self, topic: str, partition: int, offset: int, writes: Sequence[Write]) -> None:
@@ -338,13 +355,14 @@ class Instance:
     def assign(self, partitions: set[int]) -> None:
         """As the tables do: forget what went to others, begin what is new, keep what stays."""
         missed, self.missed, self.is_member = self.missed, False, True
+        if self.is_void:
+            self.is_void = False
+            for topic, known in self.restored.items():
+                self.forget(topic, set(known))
         for topic, known in self.restored.items():
-            for partition in (set(known) - partitions) | (
-                self.diverged[topic] if missed else set()
-            ):
-                del known[partition]
-                self.diverged[topic].discard(partition)
-                self.close(topic, partition)
+            self.forget(
+                topic, (set(known) - partitions) | (self.diverged[topic] if missed else set())
+            )
             for partition in partitions - set(known):
                 known[partition] = 0
                 self.open(topic, partition)
@@ -354,6 +372,13 @@ class Instance:
             for topic in INPUTS
             for partition in partitions
         }
+
+    def forget(self, topic: str, partitions: set[int]) -> None:
+        """As the tables do."""
+        for partition in partitions:
+            del self.restored[topic][partition]
+            self.diverged[topic].discard(partition)
+            self.close(topic, partition)
 
     def open(self, topic: str, partition: int) -> None:
         """As the agents do."""
@@ -367,7 +392,7 @@ class Instance:
         if topic == "answers":
             self.workers.close(partition)
         else:
-            self.exchange.left(partition)
+            self.exchange.release(partition)
             self.tasks.close(partition)
 
     def restore(self, topic: str, partition: int, most: int | None = None) -> None:
@@ -411,9 +436,11 @@ class Instance:
         while self.crowd.engine.is_settled and self.refresh():
             pass
         self.group.tasks.update(self.tasks.ready(self.partitions, generation).tolist())
+        self.group.tasks.update(self.crowd.number_tasks(sorted(self.withheld)).tolist())
+        self.withheld.clear()
         self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
         self.apply_rules_to(self.partitions)
-        self.exchange.hear_of_crowd()
+        self.exchange.update_sums()
         self.group.tells_all = True
         self.flush()
 
@@ -423,7 +450,7 @@ def votes_in(votes: Iterable[tuple[int, bytes]]) -> list[Write]:
     return [Write("votes", home, value) for home, value in votes if home != NOBODY]
 
 
-def estimates_in(told: Told) -> list[Write]:
+def estimates_in(told: EstimateRecords) -> list[Write]:
     """Records of the estimates topic."""
     return [
         Write("estimates", partition, value)

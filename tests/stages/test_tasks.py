@@ -3,12 +3,13 @@
 from math import log
 from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.classes import Classes
-from pipeline.records.posteriors import sigmoid
+from pipeline.inference.algorithm import sigmoid
 from pipeline.records.tasks import Description
 from pipeline.stages.crowd import OPEN as IS_OPEN
 from pipeline.stages.stop_rules import StopRules
@@ -205,7 +206,7 @@ def test_answers_on_gold_are_counted_right_or_wrong_in_full(
         assert labels == len(own)
         assert (gold, right) == ("t1" in own, own.get("t1") == -1)
         log_odds = {task: posteriors[task]["log_odds"] for task in own}
-        expected = sum(sigmoid(label * log_odds[task]) for task, label in own.items())
+        expected = sum(sigmoid(np.array([label * log_odds[task] for task, label in own.items()])))
         assert correct == pytest.approx(expected, abs=1e-9)
 
 

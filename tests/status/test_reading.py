@@ -9,9 +9,8 @@ from jsonschema import Draft202012Validator
 from orjson import loads
 from rich.console import Console
 
-from pipeline.records.dead_letter_headers import Said
+from pipeline.records.dead_letter_headers import LetterHeaders
 from pipeline.records.origin import Origin
-from pipeline.records.posteriors import posterior_of
 from pipeline.settings import Settings
 from pipeline.status.report import Activity, Flow, Member, Summary
 from pipeline.status.rest import Settledness
@@ -19,6 +18,7 @@ from pipeline.status.screen import StatusScreen
 from pipeline.transfer.dead_letters import Letter
 from tests.instances import instance
 from tests.projects import PARTITIONS, sbic
+from tests.records.made import posterior_of
 from tests.test_schemas import schema
 
 LABELS = "".join(
@@ -83,7 +83,7 @@ def test_all_of_it_fits_the_screen(width: int) -> None:
         known = {"worker": name, "accuracy": 0.5, "interval": [0.25, 0.75], "labels": 1_234}
         summary.workers.add(known)
     for number, reason in enumerate(["bad-label"] * 3 + ["not-json"]):
-        said = Said(Origin("birds.labels", 0, number), reason, "", False, False)
+        said = LetterHeaders(Origin("birds.labels", 0, number), reason, "", False, False)
         summary.letters.add(Letter(0, said, 0, None, None))
     console = Console(width=width)
     with console.capture() as capture:

@@ -11,11 +11,11 @@ from pipeline.cli.tasks import descriptions_of
 from pipeline.files.errors import BadFile
 from pipeline.files.reading import Reading
 from pipeline.partitioner import partition_of
-from pipeline.records.posteriors import encode_posterior, posterior_of
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import instance
 from tests.projects import PARTITIONS, records_of, sbic, write
+from tests.records.made import encode_posterior, posterior_of
 
 
 async def sent(project: Settings) -> dict[str, list[dict[str, object]]]:

@@ -28,9 +28,9 @@ from pipeline.agents.telemetry.collectors import (
 from pipeline.batched.progress import Progress
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import Reason
-from pipeline.stages.assignment_stage import outcomes
+from pipeline.stages.assignment_rules import outcomes
 from pipeline.stages.survey import Survey
-from pipeline.stages.worker_stage import Outcome
+from pipeline.stages.taken import Outcome
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)
 RECORDS_BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
