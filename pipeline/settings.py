@@ -28,14 +28,7 @@ from pipeline.setting_values import (
 )
 from pipeline.spec import BadSetting, Spec, check_values, read_value, setting, specs_of, variable
 
-__all__ = [
-    "SPECS",
-    "AlgorithmName",
-    "BadSetting",
-    "Settings",
-    "read_setting",
-    "variable",
-]
+__all__ = ["SPECS", "BadSetting", "Settings", "read_setting", "variable"]
 
 
 @dataclass(frozen=True)
@@ -323,7 +316,7 @@ class Settings:
 
 
 SPECS: dict[str, Spec] = specs_of(Settings)
-"""The settings that are also flags: all but those of security."""
+"""The settings that are also flags: all but those of the connection."""
 
 
 def read_setting(name: str, text: str) -> Any:
