@@ -43,7 +43,9 @@ async def test_topics_with_other_partitions_are_named(broker: EmbeddedBroker) ->
     assert status == 1
     first, *_, last = said.splitlines()
     assert first == f"{here.topics.labels.name} has 3 partitions and needs 8"
-    assert last.startswith("sbic: nothing was changed; set what the topics were made with")
+    assert last.startswith(
+        "sbic: nothing was changed; use the settings that the topics were created with"
+    )
 
 
 async def test_a_web_port_that_is_taken_is_named(broker: EmbeddedBroker) -> None:
