@@ -93,6 +93,13 @@ class EstimatesFollower(Service):
             if bad is not None:
                 self.rejects.add(record, bad)
 
+    def hear_next_owner(self, partition: int) -> None:
+        """Hear what the next owner of a partition has told before this instance gave it up.
+
+        It tells everything once, and may have been the owner for long if this one was stalled.
+        """
+        self._hear(partition, self.own.take(partition))
+
     def _answer(self) -> None:
         """Tell everything again, if somebody has asked for it and this was not done just now."""
         if self.exchange.is_requested and monotonic() > self.answered_at + ANSWER_SECONDS:

@@ -44,6 +44,12 @@ class OwnEstimates:
         written = self.written[partition]
         self.others += [record for record in records if record.offset not in written]
 
+    def take(self, partition: int) -> list[ConsumerRecord]:
+        """What others have told of a partition that is no longer the own one."""
+        found = [record for record in self.others if record.partition == partition]
+        self.others = [record for record in self.others if record.partition != partition]
+        return found
+
     def check(self) -> None:
         """Tell anew what others have told, once it is certain that it is not from here.
 

@@ -95,6 +95,8 @@ class Publisher:
         self.traces = Traces(self.crowd)
         self.spans = spans
         self.groups = GroupPublisher(producer, Group, self.pack, self.drop)
+        self.withheld_tasks = Changes()  # to publish once all is recovered
+        self.withheld_workers = Changes()
         self.changed = Changes()  # workers to publish
         self.workers_due = 0.0
         self.untold_tasks = Changes()
@@ -194,14 +196,19 @@ class Publisher:
     def drop(self, outbox: Outbox) -> None:
         """Take note of what was not published, since this instance has lost its place.
 
-        The next owners count it again. Here it is counted, so all is void; but for estimates, which
+        The next owners count it again. Here it is counted, so all is void. Not so if there are only
+        posteriors and workers: those that are here after the recovery are published then. Estimates
         are told anew after every rebalance.
         """
-        kinds = {self.topics.posteriors.name: "posteriors", self.topics.workers.name: "workers"}
         for (topic, _), rows in outbox.items():
-            if topic in kinds:
-                self.metrics.withheld.labels(kinds[topic]).inc(len(rows))
-            if topic != self.topics.estimates.name:
+            keys = sorted({(key or b"").decode() for key, *_ in rows})
+            if topic == self.topics.posteriors.name:
+                self.metrics.withheld.labels("posteriors").inc(len(rows))
+                self.withheld_tasks.add(self.crowd.number_tasks(keys))
+            elif topic == self.topics.workers.name:
+                self.metrics.withheld.labels("workers").inc(len(rows))
+                self.withheld_workers.add(self.crowd.number_workers(keys))
+            elif topic != self.topics.estimates.name:
                 self.make_void()
 
     def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints) -> None:

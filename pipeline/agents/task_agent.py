@@ -48,6 +48,7 @@ class TaskAgent:
         """Forget a partition."""
         self.follower.exchange.release(partition)
         self.stage.close(partition)
+        self.follower.hear_next_owner(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
         """Apply records of the evidence topic; those that are not ours go to the dead letters."""
@@ -66,6 +67,7 @@ class TaskAgent:
         groups = self.publisher.groups
         await self._rest()
         groups.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
+        groups.filling.tasks.update(self.publisher.withheld_tasks.take().tolist())
         self.stage.spent = self.stage.rules.is_spent(self.stage.crowd.labels)
         self.publisher.apply_rules_to(partitions)
         self.follower.exchange.update_sums()

@@ -82,6 +82,7 @@ class WorkerAgent:
             state.last.clear()
             names = state.restored.take()
             groups.filling.workers.update(self.stage.crowd.number_workers(names).tolist())
+        groups.filling.workers.update(self.publisher.withheld_workers.take().tolist())
         groups.notify()
 
     async def run(self, stream: StreamT[Batch]) -> None:

@@ -9,7 +9,7 @@ from pipeline.agents.redirector import Redirector
 from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
 from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.agents.telemetry.traces import NoExport
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
+from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.partitioner import partition_of
@@ -102,12 +102,20 @@ async def test_answers_are_out_before_votes_and_posteriors() -> None:
     }
 
 
-async def test_all_is_void_once_anything_but_estimates_is_not_published() -> None:
-    owner = Joined()
-    row = (None, b"", None, NO_HEADERS)
-    owner.publisher.drop(Outbox({(TOPICS.estimates.name, 0): [row]}))
+async def test_all_is_void_once_votes_are_not_published_and_not_so_for_what_can_go_out_later() -> (
+    None
+):
+    owner, group = Joined(), Group()
+    owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
+    late = owner.publisher.pack(group).outputs
+    votes = late.pop((TOPICS.votes.name, partition_of(b"t1", 2)))
+    late.add(TOPICS.estimates.name, 0, *votes)
+    owner.publisher.drop(late)
     assert not owner.is_void
-    owner.publisher.drop(Outbox({(TOPICS.answers.name, 0): [row]}))
+    crowd = owner.publisher.crowd
+    assert owner.publisher.withheld_tasks.take() == crowd.number_tasks(["t1"])
+    assert owner.publisher.withheld_workers.take() == crowd.number_workers(["ann"])
+    owner.publisher.drop(Outbox({(TOPICS.votes.name, 0): votes}))
     assert owner.is_void
 
 

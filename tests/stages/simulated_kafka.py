@@ -161,6 +161,7 @@ class Instance:
         self.missed = False  # whether it was out of the group
         self.is_fenced = project.is_fenced
         self.is_void = False  # something that it counts was not published
+        self.withheld: set[str] = set()  # tasks
         self.group = Group()
         self.owed: Parcel | None = None
         self.positions: dict[tuple[str, int], int] = {}
@@ -287,7 +288,11 @@ class Instance:
         writes = (owed.then if owed else []) + parcel.first
         if self.is_fenced and not self.is_member:
             self.owed = None
-            self.is_void |= any(write.topic != "estimates" for write in writes)
+            for write in writes:
+                if write.topic == "posteriors":
+                    self.withheld.add((write.key or b"").decode())
+                elif write.topic != "estimates":
+                    self.is_void = True
             return
         offsets = {
             write[:2]: self.log.write(write) for write in writes if self._may(write, goes_out)
@@ -431,6 +436,8 @@ class Instance:
         while self.crowd.engine.is_settled and self.refresh():
             pass
         self.group.tasks.update(self.tasks.ready(self.partitions, generation).tolist())
+        self.group.tasks.update(self.crowd.number_tasks(sorted(self.withheld)).tolist())
+        self.withheld.clear()
         self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
         self.apply_rules_to(self.partitions)
         self.exchange.update_sums()

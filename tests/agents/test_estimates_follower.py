@@ -1,0 +1,43 @@
+"""What an instance hears of a partition that it has given up."""
+
+import numpy as np
+from aiokafka import ConsumerRecord
+
+from pipeline.agents.estimates_follower import EstimatesFollower
+from pipeline.agents.own_estimates import OwnEstimates
+from pipeline.agents.rejects import Rejects
+from pipeline.batched.producer import BatchProducer
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.stages.worker_stage import Taken
+from tests.agents.test_publisher import ANN, SETTINGS, TOPICS, Joined, record
+
+T1 = partition_of(b"t1", SETTINGS.partitions)
+
+
+def estimate(offset: int, value: bytes) -> ConsumerRecord:
+    topic = TOPICS.estimates.name
+    return ConsumerRecord(topic, T1, offset, 0, 0, None, value, None, 0, len(value), [])
+
+
+async def test_what_the_next_owner_tells_before_the_last_one_knows_of_it_is_heard() -> None:
+    stalled, successor = Joined(), Joined()
+    labels = [record(0, encode_label("t1", "ann", 1))]
+    successor.workers.take(ANN, labels, Taken[ConsumerRecord]())
+    successor.tasks.close(1 - T1)
+    successor.tasks.ready({T1}, generation=2)
+    told = successor.publisher.exchange.tell_all()[T1]
+
+    publisher = stalled.publisher
+    rejects = Rejects(publisher.redirector, BatchProducer({}, "rejects"))
+    own = OwnEstimates(publisher, rejects, is_owner_now=lambda: False)
+    follower = EstimatesFollower(SETTINGS, publisher.exchange, own, rejects)
+    follower._hear(T1, [estimate(offset, value) for offset, value in enumerate(told)])
+    publisher.exchange.left(T1)
+    stalled.tasks.close(T1)
+    follower.hear_next_owner(T1)
+    [here] = publisher.crowd.number_tasks(["t1"])
+    [there] = successor.publisher.crowd.number_tasks(["t1"])
+    expected = successor.publisher.crowd.engine.beliefs([there])
+    assert np.array_equal(publisher.crowd.engine.beliefs([here]), expected)
+    assert expected[0, 1] > 0.5
