@@ -9,7 +9,7 @@ from pipeline.agents.rejects import Rejects
 from pipeline.batched.producer import BatchProducer
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
-from pipeline.stages.worker_stage import Taken
+from pipeline.stages.taken import Taken
 from tests.agents.test_publisher import ANN, SETTINGS, TOPICS, Joined, record
 
 T1 = partition_of(b"t1", SETTINGS.partitions)
@@ -26,14 +26,14 @@ async def test_what_the_next_owner_tells_before_the_last_one_knows_of_it_is_hear
     successor.workers.take(ANN, labels, Taken[ConsumerRecord]())
     successor.tasks.close(1 - T1)
     successor.tasks.ready({T1}, generation=2)
-    told = successor.publisher.exchange.tell_all()[T1]
+    told = successor.publisher.exchange.all_estimates()[T1]
 
     publisher = stalled.publisher
     rejects = Rejects(publisher.redirector, BatchProducer({}, "rejects"))
     own = OwnEstimates(publisher, rejects, is_owner_now=lambda: False)
     follower = EstimatesFollower(SETTINGS, publisher.exchange, own, rejects)
     follower._hear(T1, [estimate(offset, value) for offset, value in enumerate(told)])
-    publisher.exchange.left(T1)
+    publisher.exchange.release(T1)
     stalled.tasks.close(T1)
     follower.hear_next_owner(T1)
     [here] = publisher.crowd.number_tasks(["t1"])
