@@ -124,6 +124,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "project",
         "records",
         "security",
+        "setting_values",
         "settings",
         "spec",
         "simulation",

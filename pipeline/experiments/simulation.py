@@ -1,4 +1,4 @@
-"""A crowd at work: a free worker gets a task from the policy, and their label is counted."""
+"""Simulates a crowd: a worker gets a task from the policy, and their label is counted."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,14 +18,14 @@ Observe = Callable[[int, int, int], float]
 
 
 class Sampling(Protocol):
-    """What a simulation needs of a policy."""
+    """The part of a policy that a simulation uses."""
 
     def choose(self, answers: AnswerSet) -> int | None:
         """The task for a worker who has answered these."""
         ...
 
     def update(self, task: int, labels: int, lead: float) -> None:
-        """Take note of a task's number of labels and its |score|."""
+        """Update the number of labels and the |score| of a task."""
         ...
 
 
@@ -44,7 +44,7 @@ class Simulation:
             policy.update(task, 0, abs(PRIOR.log_odds))
 
     def advance(self, until: int) -> None:
-        """Go on until so many labels have been given in all."""
+        """Continue until `until` labels have been given in total."""
         choose, observe, update = self._policy.choose, self._observe, self._policy.update
         labels_of, chosen, truth = self._labels_of, self._chosen, self._truth
         coming = slice(len(chosen), until)
@@ -73,7 +73,7 @@ class Simulation:
 
 
 def uniform_run(crowd: Crowd, rng: np.random.Generator) -> Simulation:
-    """The tasks are chosen without a look at the labels, which are only collected."""
+    """A simulation that chooses tasks uniformly, and only collects labels."""
     policy = Uniform(range(crowd.tasks), int(rng.integers(2**32)))
     return Simulation(crowd, policy, lambda task, worker, label: 0.0)
 

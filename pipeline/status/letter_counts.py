@@ -28,8 +28,8 @@ class LetterCounts:
 
     def add(self, letter: Letter) -> None:
         """Count a letter, or the mark of one that was replayed."""
-        origin, reason = letter.said.origin, letter.said.reason
-        if letter.said.is_replayed:
+        origin, reason = letter.headers.origin, letter.headers.reason
+        if letter.headers.is_replayed:
             self._replayed.add(origin)
         elif self._reasons.get(origin) != reason:
             if origin in self._reasons:

@@ -20,7 +20,7 @@ class Letter(NamedTuple):
     """A dead letter; `at` is its timestamp in milliseconds, `partition` its own partition."""
 
     at: int
-    said: LetterHeaders
+    headers: LetterHeaders
     partition: int
     key: bytes | None
     value: bytes | None
@@ -34,10 +34,10 @@ class Choice:
     origins: Collection[Origin] = ()
     limit: int | None = None
 
-    def has(self, said: LetterHeaders) -> bool:
+    def has(self, headers: LetterHeaders) -> bool:
         """Whether a letter is selected, without regard to the limit."""
-        return (not self.reasons or said.reason in self.reasons) and (
-            not self.origins or said.origin in self.origins
+        return (not self.reasons or headers.reason in self.reasons) and (
+            not self.origins or headers.origin in self.origins
         )
 
 
@@ -67,10 +67,10 @@ async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
 
 def letter_of(record: ConsumerRecord) -> Letter | None:
     """The letter in a record, or None if it is not an sbic record."""
-    said = read_headers(record.headers)
-    if said is None:
+    headers = read_headers(record.headers)
+    if headers is None:
         return None
-    return Letter(record.timestamp, said, record.partition, record.key, record.value)
+    return Letter(record.timestamp, headers, record.partition, record.key, record.value)
 
 
 async def overview(settings: Settings, choice: Choice, *, values: bool) -> Overview:
@@ -80,15 +80,15 @@ async def overview(settings: Settings, choice: Choice, *, values: bool) -> Overv
     heap: list[tuple[int, int, Letter]] = []
     async for letters in letters_in(settings):
         for letter in letters:
-            origin = letter.said.origin
-            if letter.said.is_replayed:
+            origin = letter.headers.origin
+            if letter.headers.is_replayed:
                 found.replayed.add(origin)
                 continue
             if origin in seen:
                 continue
             seen.add(origin)
-            found.reasons[letter.said.reason] += 1
-            if not choice.has(letter.said):
+            found.reasons[letter.headers.reason] += 1
+            if not choice.has(letter.headers):
                 continue
             found.chosen += 1
             kept = letter if values else letter._replace(key=None, value=None)

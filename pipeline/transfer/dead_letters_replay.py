@@ -59,10 +59,10 @@ class Check:
 
     def value_of(self, letter: Letter) -> Value:
         """The value to send; raises `ValueError` with the reason why there is none."""
-        topic = letter.said.origin.topic
+        topic = letter.headers.origin.topic
         if topic not in self.parsers:
             raise ValueError("not from labels, tasks or requests")
-        if letter.said.is_truncated:
+        if letter.headers.is_truncated:
             raise ValueError("truncated: the topic has only a part of the record")
         value = self._mapped(letter.value) if topic == self.labels else letter.value
         try:
@@ -92,7 +92,7 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
     """Send the selected letters, oldest first in each partition, and mark them."""
     done = Outcome()
     found = await overview(settings, choice, values=False)
-    chosen = {letter.said.origin for letter in found.newest}
+    chosen = {letter.headers.origin for letter in found.newest}
     done.before = len(chosen & found.replayed)
     done.unknown = [origin for origin in choice.origins if origin not in chosen]
     chosen -= found.replayed
@@ -108,8 +108,8 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
     async with connected(producer, settings):
         async for letters in letters_in(settings):
             for letter in letters:
-                origin = letter.said.origin
-                if letter.said.is_replayed or origin not in chosen:
+                origin = letter.headers.origin
+                if letter.headers.is_replayed or origin not in chosen:
                     continue
                 chosen.remove(origin)
                 try:
@@ -131,7 +131,7 @@ class Sender:
 
     async def send(self, letter: Letter, value: Value) -> None:
         """Send a letter to its original partition; instances forward it if necessary."""
-        origin = letter.said.origin
+        origin = letter.headers.origin
         if origin.partition not in await self.producer.partitions_for(origin.topic):
             raise ValueError("from a partition that does not exist")
         future = await self.producer.send(
@@ -156,7 +156,7 @@ class Sender:
         return self.sent
 
     async def _mark(self, letter: Letter) -> "asyncio.Future[Any]":
-        origin = letter.said.origin
+        origin = letter.headers.origin
         future: asyncio.Future[Any] = await self.producer.send(
             self.topic,
             None,

@@ -90,7 +90,7 @@ def test_numbers_are_names_of_classes_too() -> None:
         ("task,p:cat\nt1,1.5\n", "line 2: a prior is between 0 and 1, not '1.5'"),
         (
             'task,prior,p:cat\nt1,"{""cat"": 0.3}",0.3\n',
-            "line 2: has a prior and columns p:<class> as well",
+            "line 2: has a prior and columns p:<class>;",
         ),
     ],
 )

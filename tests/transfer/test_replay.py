@@ -110,9 +110,9 @@ def test_wait_returns_when_all_are_counted_even_the_second_time(
         for repeats in (len(rows) - counted, len(rows)):
             ended = sbic(project, "replay", str(path), "--wait", "--timeout", "60")
             assert ended.returncode == 0, ended.stderr
-            assert "all dealt with after" in ended.stderr
+            assert "all counted after" in ended.stderr
             assert "\nskips: 1\n" in ended.stderr
-            assert f"\nrepeats: {repeats:,} (answers given before;" in ended.stderr
+            assert f"\nrepeats: {repeats:,} (answers that were given before;" in ended.stderr
             # what it promises is already there, without any further waiting
             table = csv.DictReader(io.StringIO(sbic(project, "export", "posteriors").stdout))
             assert sum(int(row["labels"]) for row in table) == counted
@@ -265,7 +265,7 @@ def test_wait_knows_when_labels_of_named_classes_are_counted(
         arguments = ["--classes", pets.classes, "--wait", "--timeout", "60"]
         ended = sbic(pets, "replay", path, *arguments)
         assert ended.returncode == 0, ended.stderr
-        assert "all dealt with after" in ended.stderr
+        assert "all counted after" in ended.stderr
         deadline = monotonic() + 30
         while not are_settled([int(running.url.rpartition(":")[2])]):
             assert monotonic() < deadline, running.log()
