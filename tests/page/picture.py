@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from pipeline.client import Client
 from pipeline.local.embedded import EmbeddedBroker
@@ -58,10 +60,23 @@ def gateway(broker: str, port: int) -> Iterator[str]:
         [sys.executable, "-c", LAUNCH, "-m", "pipeline", "gateway"], env=os.environ | env
     )
     try:
-        yield f"http://127.0.0.1:{port}/"
+        url = f"http://127.0.0.1:{port}/"
+        while not is_ready(url):
+            assert running.poll() is None
+            time.sleep(0.2)
+        yield url
     finally:
         running.terminate()
         running.wait()
+
+
+def is_ready(url: str) -> bool:
+    """Whether the gateway has read the project."""
+    try:
+        with urlopen(f"{url}readyz", timeout=5):
+            return True
+    except (URLError, ConnectionError, TimeoutError):
+        return False
 
 
 def send(broker: str) -> None:
