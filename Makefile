@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test long compiled demo bench scale soak lint lock audit sbom clean
+.PHONY: help setup test long compiled demo docs bench scale soak lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -50,6 +50,9 @@ compiled: $(READY)
 
 demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crowd
 	@$(BIN)/sbic demo
+
+docs: $(READY) ## write docs/reference from the code
+	@$(BIN)/python -m tests.docs.generate
 
 bench: $(READY) ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.benchmarks

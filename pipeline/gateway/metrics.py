@@ -10,6 +10,7 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -19,6 +20,7 @@ class Metrics:
     """All metrics of a gateway, in a separate registry."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -52,6 +54,7 @@ class Metrics:
         """Count acknowledged labels, tasks or requests."""
         self._sent.labels(kind).inc(records)
 
-    def gauge(self, name: str, documentation: str, value: Callable[[], float]) -> None:
-        """A gauge that asks for its value when Prometheus asks."""
-        Gauge(name, documentation, registry=self.registry).set_function(value)
+    def connections(self, count: Callable[[], float]) -> None:
+        """Where the number of open connections comes from."""
+        gauge = Gauge("sbic_gateway_connections", "Connections open.", registry=self.registry)
+        gauge.set_function(count)

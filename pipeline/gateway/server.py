@@ -54,7 +54,7 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
     try:
         site = GuardedSite(runner, config.host, config.port, config.connections)
         await listen(site, config)
-        metrics.gauge("sbic_gateway_connections", "Connections open.", site.count)
+        metrics.connections(site.count)
         yield site.name
     finally:
         stopping.set()

@@ -107,6 +107,11 @@ class Exchange:
             self._add(records, self._lowest_partition(), Ask())
         return records
 
+    def take_request(self) -> bool:
+        """Whether another instance requests complete estimates; it counts as answered now."""
+        was_requested, self.is_requested = self.is_requested, False
+        return was_requested
+
     def _lowest_partition(self) -> int:
         return min(self.stage.partitions)
 

@@ -50,11 +50,11 @@ class Counted(NamedTuple):
     tasks: Ints
 
 
-class Posterior(NamedTuple):
-    """A record for the posteriors topic."""
+class PosteriorRecords(NamedTuple):
+    """Keys and values of records for the posteriors topic."""
 
-    key: bytes
-    value: bytes
+    keys: list[bytes]
+    values: list[bytes]
 
 
 class TaskStage:
@@ -255,6 +255,14 @@ class TaskStage:
             self.unwritten.setdefault(home, {})[i] = None
         return changed
 
+    def check_budget(self) -> bool:
+        """Compare the labels of all instances with the budget; return whether that changed."""
+        if self.rules.budget is None:
+            return False
+        was_spent = self.spent
+        self.spent = self.rules.is_spent(self.crowd.labels)
+        return self.spent is not was_spent
+
     def apply_rules_to_all(self, partition: int) -> Ints:
         """Apply the rules to all tasks of a partition, since the budget or the rules changed."""
         return self.apply_rules(self.crowd.tasks_of(partition))
@@ -290,6 +298,11 @@ class TaskStage:
             self.unwritten.setdefault(home, {})[i] = None
         return np.union1d(missing, late)
 
+    def raise_epoch(self, partition: int, epoch: int) -> None:
+        """Use this epoch from now on, and write it to the evidence topic."""
+        self.partitions[partition].epoch = epoch
+        self.unwritten.setdefault(partition, {})
+
     def facts(self) -> Iterator[tuple[int, Facts]]:
         """Remove and return the facts that are not written yet, with their partitions."""
         unwritten, self.unwritten = self.unwritten, {}
@@ -313,7 +326,7 @@ class TaskStage:
             int(task.updated_at[i]),
         )
 
-    def posteriors(self, tasks: Ints) -> list[Posterior]:
+    def posteriors(self, tasks: Ints) -> PosteriorRecords:
         """The current posteriors of these tasks."""
         crowd, engine = self.crowd, self.crowd.engine
         task, numbers = crowd.task, tasks.tolist()
@@ -332,4 +345,4 @@ class TaskStage:
             [self.priors.get(i) for i in numbers],
         )
         values = encode_posteriors(crowd.classes, columns)
-        return list(map(Posterior, map(str.encode, names), values))
+        return PosteriorRecords(list(map(str.encode, names)), values)

@@ -144,4 +144,4 @@ async def test_when_the_broker_comes_back_nothing_is_lost_and_nothing_counts_twi
             await agree_with_a_recount(here, triples)
             await stop_in_good_order(broker)
             assert running.terminate() == 70  # and not never
-            assert "Nothing is lost, the next start recovers" in running.log()
+            assert "Nothing is lost; the next start recovers" in running.log()

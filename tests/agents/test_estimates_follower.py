@@ -1,10 +1,10 @@
-"""What an instance hears of a partition that it has given up."""
+"""An instance receives the estimates of a partition that it has released."""
 
 import numpy as np
 from aiokafka import ConsumerRecord
 
 from pipeline.agents.estimates_follower import EstimatesFollower
-from pipeline.agents.own_estimates import OwnEstimates
+from pipeline.agents.own_estimates import OwnEstimates, WrittenEstimates
 from pipeline.agents.rejects import Rejects
 from pipeline.batched.producer import BatchProducer
 from pipeline.partitioner import partition_of
@@ -20,22 +20,22 @@ def estimate(offset: int, value: bytes) -> ConsumerRecord:
     return ConsumerRecord(topic, T1, offset, 0, 0, None, value, None, 0, len(value), [])
 
 
-async def test_what_the_next_owner_tells_before_the_last_one_knows_of_it_is_heard() -> None:
+async def test_estimates_that_the_next_owner_publishes_too_early_are_received() -> None:
     stalled, successor = Joined(), Joined()
     labels = [record(0, encode_label("t1", "ann", 1))]
     successor.workers.take(ANN, labels, Taken[ConsumerRecord]())
     successor.tasks.close(1 - T1)
     successor.tasks.ready({T1}, generation=2)
-    told = successor.publisher.exchange.all_estimates()[T1]
+    published = successor.publisher.exchange.all_estimates()[T1]
 
     publisher = stalled.publisher
     rejects = Rejects(publisher.redirector, BatchProducer({}, "rejects"))
-    own = OwnEstimates(publisher, rejects, is_owner_now=lambda: False)
-    follower = EstimatesFollower(SETTINGS, publisher.exchange, own, rejects)
-    follower._hear(T1, [estimate(offset, value) for offset, value in enumerate(told)])
+    own = OwnEstimates(WrittenEstimates(TOPICS), publisher, rejects, is_sole_owner=lambda: False)
+    follower = EstimatesFollower(SETTINGS, publisher.exchange, own, publisher, rejects)
+    follower.receive(T1, [estimate(offset, value) for offset, value in enumerate(published)])
     publisher.exchange.release(T1)
     stalled.tasks.close(T1)
-    follower.hear_next_owner(T1)
+    follower.receive_from_next_owner(T1)
     [here] = publisher.crowd.number_tasks(["t1"])
     [there] = successor.publisher.crowd.number_tasks(["t1"])
     expected = successor.publisher.crowd.engine.beliefs([there])

@@ -54,7 +54,7 @@ class Stalled:
 
 
 def values(outbox: Outbox) -> list[bytes | None]:
-    return [value for _, value, *_ in outbox.get((TOPIC, 0), ())]
+    return [row.value for row in outbox.get((TOPIC, 0), ())]
 
 
 async def test_what_is_dropped_is_answered_when_the_request_is_read_again() -> None:

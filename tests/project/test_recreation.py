@@ -62,7 +62,7 @@ async def test_a_recount_mends_what_was_forged_while_an_instance_runs(
         assert "1,000 labels, all counted" in said
         assert await here.until_counted(len(TRIPLES)) == before
         await agree_with_a_recount(here, TRIPLES)
-        assert "the project has changed: starting anew" in running.log()
+        assert "the project has changed: restarting" in running.log()
         pid = running.process.pid
         running.wait_ready()
         said = await command(here, "set", "alpha=5", "--recount")

@@ -74,8 +74,8 @@ def are_same(one: Any, other: Any) -> bool:
 VOTES = some_votes()
 ANSWERS = st.builds(
     Answers,
-    st.lists(st.tuples(INT64, INT64), min_size=1, max_size=3),
-    st.lists(st.tuples(st.integers(NOBODY, 7), VOTES.map(encode_votes)), max_size=3),
+    st.lists(st.builds(Piece, INT64, INT64), min_size=1, max_size=3),
+    st.lists(st.builds(VotesFor, st.integers(NOBODY, 7), VOTES.map(encode_votes)), max_size=3),
     st.lists(INT64, max_size=2),
 )
 PRIORS = st.floats(0.001, 0.999).map(lambda q: [1 - q, q])
@@ -145,7 +145,7 @@ def test_votes_come_back(votes: Votes) -> None:
 @given(ANSWERS)
 def test_answers_come_back(answers: Answers) -> None:
     assert parse_answers(encode_answers(answers)) == answers
-    assert answers.upto == answers.pieces[-1][1]
+    assert answers.upto == answers.pieces[-1].upto
 
 
 @given(FACTS)

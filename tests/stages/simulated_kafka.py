@@ -265,7 +265,8 @@ class Instance:
         for partition, facts in self.tasks.facts():
             parcel.first.append(Write("evidence", partition, encode_facts(facts)))
         homes = self.crowd.task.home[tasks].tolist()
-        for partition, (key, value) in zip(homes, self.tasks.posteriors(tasks), strict=True):
+        posteriors = zip(homes, *self.tasks.posteriors(tasks), strict=True)
+        for partition, key, value in posteriors:
             parcel.then.append(Write("posteriors", partition, value, key))
         if group.tells_all:
             parcel.then += estimates_in(self.exchange.all_estimates())
@@ -338,11 +339,7 @@ class Instance:
 
     def check_budget(self) -> None:
         """As the publisher does."""
-        if self.tasks.rules.budget is None:
-            return
-        spent = self.tasks.rules.is_spent(self.crowd.labels)
-        if spent is not self.tasks.spent:
-            self.tasks.spent = spent
+        if self.tasks.check_budget():
             self.apply_rules_to(self.partitions)
 
     def apply_rules_to(self, partitions: Iterable[int]) -> None:
@@ -438,7 +435,7 @@ class Instance:
         self.group.tasks.update(self.tasks.ready(self.partitions, generation).tolist())
         self.group.tasks.update(self.crowd.number_tasks(sorted(self.withheld)).tolist())
         self.withheld.clear()
-        self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
+        self.tasks.check_budget()
         self.apply_rules_to(self.partitions)
         self.exchange.update_sums()
         self.group.tells_all = True

@@ -165,7 +165,7 @@ class Schedule:
         self._without(crashed, owners)
 
     def stall(self, number: int, publishes: bool, owners: Sequence[int]) -> None:
-        """A member is put out of the group, and does not know it yet."""
+        """A member is removed from the group, and does not know it yet."""
         stalled = self.cluster.members[number % len(self.cluster.members)]
         if publishes:
             stalled.publish()
@@ -288,12 +288,12 @@ def check_votes(log: Log, expected: Expected) -> None:
 
 
 def check_agreement(members: Sequence[Instance], log: Log) -> None:
-    """Every instance believes of every task what readers of the last posteriors do.
+    """Every instance with workers believes of every task what readers of the last posteriors do.
 
     Of tasks without labels nobody is told.
     """
     for task, posterior in log.posteriors().items():
-        for member in members:
+        for member in (member for member in members if member.partitions):
             number = member.crowd.tasks.known(task)
             if number is not None and posterior["labels"]:
                 belief = member.crowd.engine.beliefs([number])[0, 1]

@@ -163,7 +163,7 @@ def test_when_the_budget_is_spent_open_tasks_close_and_gold_and_reopened_ones_do
     stage.describe({"task": "gold", "gold": 1}, 0)
     stage.describe({"task": "reopened", "status": "closed"}, 1)
     stage.describe({"task": "reopened", "status": "open"}, 2)
-    stage.stage.spent = True
+    assert stage.stage.check_budget()
     assert stage.apply_rules_to_all() == ["plain"]
     assert stage.apply_rules_to_all() == []
     assert stage.posterior("plain")["reason"] == "budget"
@@ -283,7 +283,7 @@ def test_many_facts_are_several_records() -> None:
     tasks.stage.facts_at_once = 2
     for offset in range(5):
         tasks.count(f"t{offset}", 0.5, offset)
-    tasks.stage.spent = True
+    assert tasks.stage.check_budget()
     tasks.apply_rules_to_all()
     written = [facts for _, facts in tasks.stage.facts()]
     assert [len(facts.rows) for facts in written] == [2, 2, 1]
