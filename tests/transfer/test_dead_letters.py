@@ -88,7 +88,7 @@ async def test_what_is_replayed_is_mapped_sent_once_and_marked(project: Settings
         "dead letters replayed: 1",
         "replayed before: 1",
         "not sent: 1 (would be refused again: bad-label)",
-        "not sent: 1 (truncated: the topic has only a part of them)",
+        "not sent: 1 (truncated: the topic has only a part of the record)",
         "not sent: 1 (not from labels, tasks or requests)",
     }
     assert sorted(await sent(project), key=str) == [
@@ -104,7 +104,7 @@ async def test_what_is_replayed_is_mapped_sent_once_and_marked(project: Settings
 
 def test_what_cannot_be_is_refused(project: Settings) -> None:
     for arguments, status, problem in (
-        ((), 2, "say which"),
+        ((), 2, "choose letters"),
         (("nonsense",), 2, "is not TOPIC/PARTITION/OFFSET"),
         (("sbic.labels/0/1",), 1, "no such dead letter: sbic.labels/0/1"),
         (("--all", "--label-map", "yes=maybe"), 2, "is not one of -1, 1, or 0 to skip"),
