@@ -20,8 +20,8 @@ from pipeline.kafka.errors import ClusterError
 from pipeline.kafka.options import client_options
 from pipeline.kafka.reading import reading
 from pipeline.project.given import Given
-from pipeline.project.log import log_consumer, read_on
-from pipeline.project.opening import settings_in_project
+from pipeline.project.log import log_consumer, read_on, read_project
+from pipeline.project.opening import settings_at
 from pipeline.project.revision import Revision
 from pipeline.records.labels import label_parser
 from pipeline.records.tasks import task_parser
@@ -36,11 +36,12 @@ STOP_SECONDS = 2.0
 
 
 class Session:
-    """The state of a project with these settings, kept up to date while `run` runs."""
+    """The state of a project as of a revision, kept up to date while `run` runs."""
 
     def __init__(
         self,
         settings: Settings,
+        revision: Revision | None,
         view: ProjectView,
         followers: dict[str, Follower],
         flow: FlowReader,
@@ -50,6 +51,7 @@ class Session:
         annotations: KnownAnnotations,
     ) -> None:
         self.settings = settings
+        self.revision = revision
         self.topics = Topics(settings)
         self.view = view
         self.outbox = outbox
@@ -121,9 +123,8 @@ class Session:
 
     async def _watch_group_and_settings(self) -> None:
         """Poll the group and the activity; returns when the project's settings have changed."""
-        revision = await read_on(self._log, self._log_place, None)
-        last: Revision | None = revision
-        while last == revision and not self._ending.is_set():
+        last = await read_on(self._log, self._log_place, None)
+        while last == self.revision and not self._ending.is_set():
             try:
                 group = await self._flow.group()
                 self.view.summary.update(await self._flow.activity(group))
@@ -140,7 +141,8 @@ class Session:
 @asynccontextmanager
 async def session(given: Given) -> AsyncIterator[Session]:
     """A connected session with the project as it is now."""
-    settings = await settings_in_project(given)
+    revision = await read_project(given.place)
+    settings = settings_at(revision, given)
     await check_role(settings, "gateway")
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
@@ -166,4 +168,4 @@ async def session(given: Given) -> AsyncIterator[Session]:
         desk = Desk(topics.requests.name, outbox, assignments)
         annotations = KnownAnnotations(settings)
         stack.push_async_callback(annotations.close)
-        yield Session(settings, view, followers, flow, log, outbox, desk, annotations)
+        yield Session(settings, revision, view, followers, flow, log, outbox, desk, annotations)

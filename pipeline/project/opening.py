@@ -45,7 +45,11 @@ async def settings_in_project(given: Given) -> Settings:
 
     Raises `Refusal`, and `Unfinished` if records sent now would be deleted.
     """
-    revision = await read_project(given.place)
+    return settings_at(await read_project(given.place), given)
+
+
+def settings_at(revision: Revision | None, given: Given) -> Settings:
+    """The same, for a revision that was already read; None if there is no project yet."""
     if revision is None:
         return given.settings
     if revision.state in ("resetting", "deleting"):
