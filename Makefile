@@ -3,8 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
+# Compiled modules are kept: otherwise every process of the tests compiles all of them again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup test long compiled demo bench scale soak lint lock audit sbom clean
+.PHONY: help setup check pure test long compiled demo bench scale soak lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -24,6 +27,12 @@ lint: $(READY) ## formatting, lint and types
 	@$(BIN)/ruff format --check --quiet . || { echo "formatting: run .venv/bin/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+
+check: compiled ## lint, types and all tests that need no Kafka: a minute
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint pure
+
+pure: $(READY)
+	@$(BIN)/pytest --quiet --numprocesses 2 --dist worksteal -m "not broker and not long"
 
 test: .venv/tools ## lint, types and all tests but those that take long
 	@$(MAKE) --no-print-directory --jobs 2 compiled lint

@@ -1,5 +1,6 @@
-"""What tests of several areas share: one real Kafka for the whole run."""
+"""Shared by all tests: one real Kafka for the whole run, and which tests need it."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,30 @@ from tests.projects import made, new_project
 # No test asserts a time: the first example may compile, and the machine may be busy.
 settings.register_profile("sbic", deadline=None)
 settings.load_profile("sbic")
+
+# Fixtures that start Kafka or a browser. A test that depends on one is marked `broker`; a test that
+# starts Kafka in its body has the mark itself.
+STARTING = {"broker", "own_broker", "cluster", "browser"}
+TIMEOUTS = {"broker": 300, "long": 600}  # seconds, where a test has no `timeout` of its own
+# Java ends at once with a message that has this option in it.
+REFUSE_JAVA = "--this-test-starts-Kafka-and-needs-the-mark-broker"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let no test of a run without `broker` tests start Kafka, in whichever process."""
+    if "not broker" in config.option.markexpr:
+        os.environ["JDK_JAVA_OPTIONS"] = REFUSE_JAVA
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need Kafka or a browser, by their fixtures, and set timeouts."""
+    for item in items:
+        if STARTING.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("broker")
+        seconds = [TIMEOUTS[mark.name] for mark in item.iter_markers() if mark.name in TIMEOUTS]
+        if seconds and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(max(seconds)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,8 @@ from tests.instances import instance
 PAUSE_SECONDS = 13.0  # longer than Kafka waits for a heartbeat, and than a connection is idle
 DISK_MB = 40
 
+pytestmark = pytest.mark.broker  # each test starts and stops its own
+
 WAITS_BEFORE_IT_ASKS_WHAT_WAS_COMMITTED = """
 import asyncio, os, pipeline.agents.continuity as continuity
 

@@ -90,6 +90,7 @@ async def until_it_owns(running: Instance, partitions: int) -> None:
     await until(owns)
 
 
+@pytest.mark.broker
 async def test_stop_everything_and_start_again(tmp_path: Path) -> None:
     triples = crowd(labels=3_000, tasks=100, workers=60, seed=4)
     with EmbeddedBroker(data_dir=tmp_path) as broker:

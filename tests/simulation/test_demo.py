@@ -25,6 +25,7 @@ PLAN = Plan(tasks=1000, workers=300, habits=Habits(spammers=0.2))  # that of the
 ACCURACY = PLAN.habits.accuracy
 
 
+@pytest.mark.broker
 def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
     port = str(free_port())
     options = ("--labels", "6000", "--rate", "1000", "--seed", "3", "--gateway-port", port)
