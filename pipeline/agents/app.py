@@ -107,10 +107,10 @@ class PipelineApp(BatchedApp):
             self.task_stage,
             exchange,
             names,
-            self._producer_of("crowd"),
+            self._producer_of("crowd", self.fence),
             self.metrics,
             self.redirector,
-            lambda: self.fence.is_overdue,
+            self._make_void,
             self.spans,
         )
         self.publishers += [self.publisher.groups, self.rejects.groups]
@@ -228,6 +228,9 @@ class PipelineApp(BatchedApp):
     def recovery(self) -> BatchRecovery:
         """The recovery of the tables."""
         return cast(BatchTableManager, self.tables).recovery
+
+    def _make_void(self) -> None:
+        cast(BatchTableManager, self.tables).is_void = True
 
     def _is_owner_now(self) -> bool:
         """Whether nobody else can have what this instance has."""

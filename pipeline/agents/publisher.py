@@ -82,7 +82,7 @@ class Publisher:
         producer: BatchProducer,
         metrics: Metrics,
         redirector: Redirector,
-        is_overdue: Callable[[], bool],
+        make_void: Callable[[], None],
         spans: SpanExporter,
     ) -> None:
         self.stage = stage
@@ -91,10 +91,10 @@ class Publisher:
         self.topics = topics
         self.metrics = metrics
         self.redirector = redirector
-        self.is_overdue = is_overdue
+        self.make_void = make_void
         self.traces = Traces(self.crowd)
         self.spans = spans
-        self.groups = GroupPublisher(producer, Group, self.pack, self.screen)
+        self.groups = GroupPublisher(producer, Group, self.pack, self.drop)
         self.changed = Changes()  # workers to publish
         self.workers_due = 0.0
         self.untold_tasks = Changes()
@@ -191,28 +191,18 @@ class Publisher:
         self.groups.filling.told.append(told)
         self.groups.notify()
 
-    def screen(self, outbox: Outbox) -> None:
-        """Keep back posteriors and workers while another instance may have taken the place.
+    def drop(self, outbox: Outbox) -> None:
+        """Take note of what was not published, since this instance has lost its place.
 
-        Readers take the last record: one that was stalled would overwrite what is newer. What it
-        still owns when it is a member again is published then, though no label comes any more.
+        The next owners count it again. Here it is counted, so all is void; but for estimates, which
+        are told anew after every rebalance.
         """
-        if not self.is_overdue():
-            return
-        asyncio.get_running_loop().call_later(SECONDS_BETWEEN_WORKERS, self.groups.notify)
-        for partition in range(self.crowd.partitions):
-            posteriors = outbox.pop((self.topics.posteriors.name, partition), [])
-            self.metrics.withheld.labels("posteriors").inc(len(posteriors))
-            for key, *_ in posteriors:
-                number = self.crowd.tasks.known((key or b"").decode())
-                if number is not None:
-                    self.crowd.touched.add(number)
-            workers = outbox.pop((self.topics.workers.name, partition), [])
-            self.metrics.withheld.labels("workers").inc(len(workers))
-            for key, *_ in workers:
-                worker = self.crowd.workers.known((key or b"").decode())
-                if worker is not None:
-                    self.changed.add([worker])
+        kinds = {self.topics.posteriors.name: "posteriors", self.topics.workers.name: "workers"}
+        for (topic, _), rows in outbox.items():
+            if topic in kinds:
+                self.metrics.withheld.labels(kinds[topic]).inc(len(rows))
+            if topic != self.topics.estimates.name:
+                self.make_void()
 
     def _tell(self, outbox: Outbox, tasks: Ints, workers: Ints) -> None:
         """Tell the other instances what has moved, now and then."""

@@ -58,7 +58,7 @@ class Fence:
     def __init__(self, session_seconds: float) -> None:
         self.session_seconds = session_seconds
         self.heard_of = now()  # when the last request that Kafka took for a sign of life was sent
-        self.term = 0  # changes with every place that is gained or lost
+        self.term = 0  # changes with every place that is gained or lost, not with a rebalance
         self.is_lost = False
 
     def heard(self, sent: float) -> None:
@@ -66,8 +66,9 @@ class Fence:
         self.heard_of = sent
 
     def begin(self) -> None:
-        """A place was gained."""
-        self.term += 1
+        """A place was gained, or kept in a rebalance."""
+        if self.is_lost or not self.term:
+            self.term += 1
         self.is_lost = False
 
     def lose(self) -> None:
@@ -108,8 +109,13 @@ class FencedProducer:
         kafka.client._get_conn = self._fenced_conn
 
     def begin(self) -> None:
-        """What is published from now on belongs to the place of now."""
+        """What is published from now on belongs to the place of now; raises if there is none.
+
+        Also where nothing is to be published: no batch may be finished after one that was dropped.
+        """
         self.term = self.fence.term
+        if self.fence.is_lost:
+            raise PutOut("put out of the group")
 
     def forget(self) -> None:
         """Begin anew with Kafka, once nothing is under way: it waits for what was not sent."""

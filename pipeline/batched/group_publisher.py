@@ -55,7 +55,6 @@ class GroupPublisher(Service, Generic[G]):
         producer: BatchProducer,
         new_group: Callable[[], G],
         pack: Callable[[G], Publication],
-        screen: Callable[[Outbox], None] = _leave_it,
         drop: Callable[[Outbox], None] = _leave_it,
         **kwargs: Any,
     ) -> None:
@@ -63,7 +62,6 @@ class GroupPublisher(Service, Generic[G]):
         self.producer = producer
         self.new_group = new_group
         self.pack = pack
-        self.screen = screen  # takes out what must not be published any more
         self.drop = drop  # takes what a fenced producer has not published
         self.writers: list[Callable[[Outbox, Offsets], None]] = []
         self.filling = new_group()
@@ -130,15 +128,14 @@ class GroupPublisher(Service, Generic[G]):
         self.begun = None
         self.emptied.set()
         publication = self.pack(group)
-        if publication.before:
-            await self.producer.publish(publication.before)
         outbox = Outbox()
         owed, self.owed = self.owed, None
         if owed:
             outbox.add_all(owed[0].outputs)  # it is older: in each partition it comes before
         outbox.add_all(publication.changelog)
-        self.screen(outbox)
         try:
+            if publication.before:
+                await self.producer.publish(publication.before)
             offsets = await self.producer.publish(outbox)
         except PutOut:  # nothing is finished: the next owner reads the batches again
             self.drop(outbox)

@@ -37,7 +37,6 @@ class Membership:
 
     def begin(self) -> None:
         """Send heartbeats from now on: this instance has just joined."""
-        self.fence.begin()
         self.coordinator._start_heartbeat_task()
 
     async def send(self, request: Any) -> Any:

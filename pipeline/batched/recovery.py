@@ -17,7 +17,7 @@ wait for ever.
 import asyncio
 from collections.abc import Iterator
 from time import monotonic
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka import ConsumerRecord
 from faust.tables.manager import TableManager
@@ -28,9 +28,13 @@ from mode import Service
 
 from pipeline.batched.batch import batch_of
 from pipeline.batched.consumer import BatchConsumer
+from pipeline.batched.fence import PutOut
 from pipeline.batched.progress import Progress, at_this_rate
 from pipeline.batched.stop import abort
 from pipeline.batched.table import BatchTable
+
+if TYPE_CHECKING:
+    from pipeline.batched.app import BatchedApp
 
 TURN_SECONDS = 0.02  # between two turns of the rest of the loop
 SILENCE_SECONDS = 0.2  # without a record, before the positions are looked at
@@ -215,12 +219,21 @@ class BatchRecovery(Recovery):
             raise RebalanceAgain
         for table, partitions in self.actives_for_table.items():
             if isinstance(table, BatchTable):
-                await table.ready(partitions)
+                try:
+                    await table.ready(partitions)
+                except PutOut:
+                    raise RebalanceAgain from None
         await super().on_recovery_completed(generation_id)
 
 
 class BatchTableManager(TableManager):
-    """Faust's table manager with that recovery."""
+    """Faust's table manager with that recovery.
+
+    `is_void` once something that follows from the tables was not published, since this instance has
+    lost its place: then what is known is not what the topics say, and all of it begins anew.
+    """
+
+    is_void = False
 
     @property
     def recovery(self) -> BatchRecovery:
@@ -228,3 +241,22 @@ class BatchTableManager(TableManager):
         if self._recovery is None:
             self._recovery = BatchRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
         return cast(BatchRecovery, self._recovery)
+
+    async def on_rebalance(
+        self,
+        assigned: set[TP],
+        revoked: set[TP],
+        newly_assigned: set[TP],
+        generation_id: int = 0,
+    ) -> None:
+        """Forget everything if it is void; only then anything may be published again.
+
+        All tables forget before any begins: one of them would keep what the others still have.
+        """
+        if self.is_void:
+            for table in self.values():
+                if isinstance(table, BatchTable):
+                    await table.forget(set(table.offsets))
+            self.is_void = False
+        cast("BatchedApp", self.app).fence.begin()
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)

@@ -11,6 +11,7 @@ from aiokafka import ConsumerRecord
 from faust import Table
 from faust.types import TP, AppT, TopicT
 
+from pipeline.batched.fence import PutOut
 from pipeline.batched.producer import Offsets, Outbox
 from pipeline.batched.stop import abort
 
@@ -117,18 +118,27 @@ class BatchTable(Table[Any, Any]):
         mine = {tp.partition for tp in assigned if tp.topic == self.changelog_topic_name}
         missed = generation_id != self.generation + 1
         self.generation = generation_id
-        for partition in (set(self.offsets) - mine) | (self.diverged if missed else set()):
-            del self.offsets[partition]
-            self.diverged.discard(partition)
-            self.states.close(partition)
-            await asyncio.sleep(0)  # heartbeats go on, however much there is to forget
+        await self.forget((set(self.offsets) - mine) | (self.diverged if missed else set()))
         for partition in mine - set(self.offsets):
             self.offsets[partition] = FROM_THE_START
             self.states.open(partition)
 
+    async def forget(self, partitions: set[int]) -> None:
+        """Forget partitions; if they are assigned again, they begin anew."""
+        for partition in partitions:
+            del self.offsets[partition]
+            self.diverged.discard(partition)
+            self.states.close(partition)
+            await asyncio.sleep(0)  # heartbeats go on, however much there is to forget
+
     async def ready(self, active: set[TP]) -> None:
-        """All of the changelog is applied; the recovery cancels this when it is void."""
+        """All of the changelog is applied; the recovery cancels this when it is void.
+
+        Raises `PutOut` if this instance has lost its place meanwhile.
+        """
         try:
             await self.states.ready({tp.partition for tp in active}, self.generation)
+        except PutOut:
+            raise
         except Exception as error:
             abort(error)

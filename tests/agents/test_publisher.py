@@ -1,7 +1,5 @@
 """What a crash between two requests to Kafka leaves behind: what goes out in which step."""
 
-import asyncio
-
 import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
@@ -11,7 +9,7 @@ from pipeline.agents.redirector import Redirector
 from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
 from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.agents.telemetry.traces import NoExport
-from pipeline.batched.producer import BatchProducer, Outbox
+from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.partitioner import partition_of
@@ -48,7 +46,7 @@ class Joined:
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
         producer = BatchProducer({}, "crowd")
-        self.is_overdue = False
+        self.is_void = False
         metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(
             tasks,
@@ -57,9 +55,12 @@ class Joined:
             producer,
             metrics,
             Redirector(TOPICS, metrics, DeadLetterLog()),
-            lambda: self.is_overdue,
+            self._make_void,
             NoExport(),
         )
+
+    def _make_void(self) -> None:
+        self.is_void = True
 
 
 def record(offset: int, value: bytes) -> ConsumerRecord:
@@ -101,22 +102,13 @@ async def test_answers_are_out_before_votes_and_posteriors() -> None:
     }
 
 
-async def test_what_one_that_was_stalled_would_overwrite_is_published_when_it_is_a_member() -> None:
-    owner, group = Joined(), Group()
-    owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
-    late = owner.publisher.pack(group).outputs
-    owner.is_overdue = True
-    owner.publisher.screen(late)
-    home = partition_of(b"t1", 2)
-    assert list(late) == [(TOPICS.votes.name, home)]
-    owner.publisher.groups.notified.clear()
-    async with asyncio.timeout(10):
-        await owner.publisher.groups.notified.wait()  # by itself
-    owner.is_overdue = False
-    owner.publisher.workers_due = 0.0
-    again = owner.publisher.pack(Group()).changelog
-    owner.publisher.screen(again)
-    assert set(again) == {(TOPICS.posteriors.name, home), (TOPICS.workers.name, ANN)}
+async def test_all_is_void_once_anything_but_estimates_is_not_published() -> None:
+    owner = Joined()
+    row = (None, b"", None, NO_HEADERS)
+    owner.publisher.drop(Outbox({(TOPICS.estimates.name, 0): [row]}))
+    assert not owner.is_void
+    owner.publisher.drop(Outbox({(TOPICS.answers.name, 0): [row]}))
+    assert owner.is_void
 
 
 def votes(offset: int) -> bytes:

@@ -70,6 +70,8 @@ async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_re
         fence.lose()
         with pytest.raises(PutOut):
             await producer.publish(outbox_of(here, b"of no place"))
+        with pytest.raises(PutOut):
+            await producer.publish(Outbox())  # else its batch would be finished
         fence.begin()
         await producer.publish(outbox_of(here, b"of the new place"))
     assert await here.values() == [b"in time", b"of the new place"]

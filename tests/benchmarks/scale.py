@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from aiokafka import AIOKafkaProducer
+from aiokafka.producer.message_accumulator import BatchBuilder
 from rich.console import Console
 
 from pipeline.kafka.admin import ensure_topics
@@ -69,11 +70,12 @@ def crowd(labels: int, workers: int | None = None) -> Iterator[tuple[str, bytes]
 
 
 async def produce(settings: Settings, labels: int, workers: int | None = None) -> None:
-    """Put a crowd's labels on the topic."""
+    """Put a crowd's labels on the topic: all of them are encoded first, and then sent at once."""
     topic = Topics(settings).labels.name
     homes: dict[str, int] = {}
     async with AIOKafkaProducer(**client_options(settings), max_batch_size=1 << 18) as producer:
-        with progress("labels produced", labels) as advance:
+        full: list[tuple[int, BatchBuilder]] = []
+        with progress("labels encoded", labels) as advance:
             builders = [producer.create_batch() for _ in range(settings.partitions)]
             for number, (worker, value) in enumerate(crowd(labels, workers), 1):
                 home = homes.get(worker)
@@ -81,22 +83,22 @@ async def produce(settings: Settings, labels: int, workers: int | None = None) -
                     home = homes[worker] = partition_of(worker.encode(), settings.partitions)
                 key = worker.encode()
                 if builders[home].append(key=key, value=value, timestamp=None) is None:
-                    await producer.send_batch(builders[home], topic, partition=home)
+                    full.append((home, builders[home]))
                     builders[home] = producer.create_batch()
                     builders[home].append(key=key, value=value, timestamp=None)
                 if number % AT_ONCE == 0:
                     advance(AT_ONCE)
-            for home, builder in enumerate(builders):
-                await producer.send_batch(builder, topic, partition=home)
+        for home, builder in [*full, *enumerate(builders)]:
+            await producer.send_batch(builder, topic, partition=home)
 
 
-def samples_until(running: list[Instance], labels: int) -> list[list[Sample]]:
-    """Look at instances again and again until they have counted so many labels together."""
+def samples_until(running: list[Instance], labels: int, seconds: float = 0.5) -> list[list[Sample]]:
+    """Sample instances every so many seconds until they have counted these labels together."""
     found: list[list[Sample]] = []
     with progress("labels counted", labels) as advance:
         counted = 0.0
         while counted < labels:
-            sleep(0.5)
+            sleep(seconds)
             found.append([sample(one) for one in running])
             now = sum(one.labels for one in found[-1])
             advance(int(min(now, labels) - counted))
@@ -173,7 +175,7 @@ def shared(broker: EmbeddedBroker, algorithm: AlgorithmName) -> None:
                 one.wait_ready(60)
             before = sum(sample(one).cpu_seconds for one in running)
             asyncio.run(produce(settings, SHARED_LABELS))
-            after = samples_until(running, SHARED_LABELS)[-1]
+            after = samples_until(running, SHARED_LABELS, seconds=1.0)[-1]
             costs[count] = 1e6 * (sum(one.cpu_seconds for one in after) - before) / SHARED_LABELS
         finally:
             for context in started:

@@ -94,9 +94,7 @@ def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
 def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -> None:
     up.wait_for("INFO sbic: ready", times=2)
     started = processes_below(up.process.pid)
-    instances = [
-        pid for pid, command in started.items() if command.endswith("-P -m pipeline run")
-    ]
+    instances = [pid for pid, command in started.items() if command.endswith("-P -m pipeline run")]
     direct = [pid for pid in instances if "guard.py" not in started[pid]]
     assert len(direct) == 2
     os.kill(direct[0], signal.SIGTERM)

@@ -44,7 +44,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Project:
-    """What all instances agree on."""
+    """What all instances agree on.
+
+    Unless they are fenced, those that were stalled write late what they had under way.
+    """
 
     algorithm: AlgorithmName = "fast-sbic"
     classes: Classes = SIGNS
@@ -52,6 +55,7 @@ class Project:
     rules: StopRules = NO_RULES
     tolerance: float = 1e-9
     prior: Prior = PRIOR
+    is_fenced: bool = True
 
 
 class Write(NamedTuple):
@@ -153,6 +157,8 @@ class Instance:
         self.parse_task = task_parser(project.classes)
         self.is_member = True  # of the group; only then it may commit
         self.missed = False  # whether it was out of the group
+        self.is_fenced = project.is_fenced
+        self.is_void = False  # something that it counts was not published
         self.group = Group()
         self.owed: Parcel | None = None
         self.positions: dict[tuple[str, int], int] = {}
@@ -277,6 +283,10 @@ class Instance:
         """Publish the group, as far as it goes out, with what is owed of the one before."""
         parcel, owed = self.pack(), self.owed
         writes = (owed.then if owed else []) + parcel.first
+        if self.is_fenced and not self.is_member:
+            self.owed = None
+            self.is_void |= any(write.topic != "estimates" for write in writes)
+            return
         offsets = {
             write[:2]: self.log.write(write) for write in writes if self._may(write, goes_out)
         }
@@ -292,7 +302,7 @@ class Instance:
             self._finish(parcel)
 
     def _may(self, write: Write, goes_out: Callable[[Write], bool]) -> bool:
-        # nothing keeps a stalled instance from publishing old posteriors: nobody recovers from them
+        # nobody recovers from posteriors
         return goes_out(write) and (self.is_member or write.topic != "posteriors")
 
     def _wrote(self, topic: str, partition: int, offset: int, writes: Sequence[Write]) -> None:
@@ -338,13 +348,14 @@ class Instance:
     def assign(self, partitions: set[int]) -> None:
         """As the tables do: forget what went to others, begin what is new, keep what stays."""
         missed, self.missed, self.is_member = self.missed, False, True
+        if self.is_void:
+            self.is_void = False
+            for topic, known in self.restored.items():
+                self.forget(topic, set(known))
         for topic, known in self.restored.items():
-            for partition in (set(known) - partitions) | (
-                self.diverged[topic] if missed else set()
-            ):
-                del known[partition]
-                self.diverged[topic].discard(partition)
-                self.close(topic, partition)
+            self.forget(
+                topic, (set(known) - partitions) | (self.diverged[topic] if missed else set())
+            )
             for partition in partitions - set(known):
                 known[partition] = 0
                 self.open(topic, partition)
@@ -354,6 +365,13 @@ class Instance:
             for topic in INPUTS
             for partition in partitions
         }
+
+    def forget(self, topic: str, partitions: set[int]) -> None:
+        """As the tables do."""
+        for partition in partitions:
+            del self.restored[topic][partition]
+            self.diverged[topic].discard(partition)
+            self.close(topic, partition)
 
     def open(self, topic: str, partition: int) -> None:
         """As the agents do."""

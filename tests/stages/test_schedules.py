@@ -1,8 +1,9 @@
 """Whatever happens on the way, what is published in the end is what the labels say.
 
 Labels and descriptions come in any order and at any pace; instances take them, count them, hear
-of each other, crash between two steps of a publication, come and go, and stall: then they write
-what they had under way after others have taken their place.
+of each other, crash between two steps of a publication, come and go, and stall: then what they had
+under way is void when others have taken their place. In the moment that their fence does not cover
+they write it all the same; even then each label counts once.
 """
 
 from collections import defaultdict
@@ -286,6 +287,19 @@ def check_votes(log: Log, expected: Expected) -> None:
         assert any(found == pytest.approx(total, abs=1e-9) for total in sums)
 
 
+def check_agreement(members: Sequence[Instance], log: Log) -> None:
+    """Every instance believes of every task what readers of the last posteriors do.
+
+    Of tasks without labels nobody is told.
+    """
+    for task, posterior in log.posteriors().items():
+        for member in members:
+            number = member.crowd.tasks.known(task)
+            if number is not None and posterior["labels"]:
+                belief = member.crowd.engine.beliefs([number])[0, 1]
+                assert belief == pytest.approx(posterior["probability"], abs=1e-9)
+
+
 class Offline:
     """The computation on all labels at once, which has come to rest."""
 
@@ -364,30 +378,33 @@ def check(project: Project, instances: int, events: Sequence[tuple[Any, ...]]) -
         check_rest(schedule.log, expected, project.classes)
     else:
         check_votes(schedule.log, expected)
+        if project.is_fenced:
+            check_agreement(schedule.cluster.members, schedule.log)
 
 
 REPEATS = st.sampled_from(["first", "last"])
 
 
 @settings(max_examples=400)
-@given(schedules(SIGNS), st.integers(1, 3), REPEATS)
+@given(schedules(SIGNS), st.integers(1, 3), REPEATS, st.booleans())
 def test_fast_sbic_counts_each_label_that_stands_once(
-    events: list[tuple[Any, ...]], instances: int, repeats: Repeats
+    events: list[tuple[Any, ...]], instances: int, repeats: Repeats, is_fenced: bool
 ) -> None:
-    check(Project("fast-sbic", repeats=repeats), instances, events)
+    check(Project("fast-sbic", repeats=repeats, is_fenced=is_fenced), instances, events)
 
 
 @pytest.mark.parametrize("classes", [SIGNS, FOUR], ids=["2", "4"])
 @settings(max_examples=150)
-@given(data=st.data(), instances=st.integers(1, 3), repeats=REPEATS)
+@given(data=st.data(), instances=st.integers(1, 3), repeats=REPEATS, is_fenced=st.booleans())
 def test_settled_comes_to_rest_where_the_offline_computation_does(
-    classes: Classes, data: st.DataObject, instances: int, repeats: Repeats
+    classes: Classes, data: st.DataObject, instances: int, repeats: Repeats, is_fenced: bool
 ) -> None:
-    project = Project("settled", classes, repeats, prior=GOOD_CROWD)
+    project = Project("settled", classes, repeats, prior=GOOD_CROWD, is_fenced=is_fenced)
     check(project, instances, data.draw(schedules(classes)))
 
 
-FAST, SETTLED = Project("fast-sbic"), Project("settled", FOUR, prior=GOOD_CROWD)
+FAST = Project("fast-sbic", is_fenced=False)
+SETTLED = Project("settled", FOUR, prior=GOOD_CROWD, is_fenced=False)
 WENT_WRONG: dict[str, tuple[Project, int, list[tuple[Any, ...]]]] = {
     "a task moves to where its label was taken while it was elsewhere": (
         FAST,
@@ -440,6 +457,33 @@ WENT_WRONG: dict[str, tuple[Project, int, list[tuple[Any, ...]]]] = {
             ("label", "t1", "gus", "dog"),
             ("stall", 457, False, [5, 2, 5, 0]),
             ("take", 5, 869, 3),
+        ],
+    ),
+    "a label is taken twice, and the evidence has the vote that its owner does not count": (
+        Project("fast-sbic"),
+        2,
+        [
+            ("move", [0, 0, 0, 0]),
+            ("label", "t2", "ann", 1),
+            ("take", 0, 2, 1),
+            ("wait",),
+            ("commit", 0),
+            ("label", "t1", "ann", 1),
+            ("take", 0, 2, 1),
+            ("stall", 0, False, [0, 0, 0, 0]),
+            ("label", "t2", "eve", 1),
+            ("take", 0, 0, 1),  # ann is worth more then
+            ("take", 0, 2, 3),
+            ("publish", 0, 0, 1),
+            *[("publish", 1, 0, 1)] * 2,  # late
+            ("publish", 0, 0, 1),
+            ("count", 0, 3, 3),
+            ("wait",),
+            ("label", "t8", "ann", 1),
+            ("take", 0, 2, 1),
+            ("wait",),
+            ("count", 0, 3, 1),
+            ("join", [0, 0, 0, 1]),
         ],
     ),
 }
