@@ -28,11 +28,11 @@ lint: $(READY) ## formatting, lint and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 
-check: compiled ## lint, types and all tests that need no Kafka: a minute
+check: compiled ## lint, types and the tests without Kafka, on fewer examples: a minute
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint pure
 
 pure: $(READY)
-	@$(BIN)/pytest --quiet --numprocesses 2 --dist worksteal -m "not broker and not long"
+	@$(BIN)/pytest --quiet --numprocesses 2 --dist worksteal -m "not broker and not figures and not long"
 
 test: .venv/tools ## lint, types and all tests but those that take long
 	@$(MAKE) --no-print-directory --jobs 2 compiled lint

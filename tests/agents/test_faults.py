@@ -59,17 +59,15 @@ async def test_one_of_two_is_killed_and_later_a_third_joins(broker: EmbeddedBrok
         await stream.has_sent(500)
         with instance(broker.url, prefix) as third:
             await asyncio.to_thread(third.wait_ready)
-            assert not sending.done(), "no label was under way when the third joined"
+            assert not sending.done(), "no label was in flight when the third joined"
             await stream.has_sent(500)
             stream.triples = triples = triples[: stream.sent + 500]
             await sending
             await here.until_counted(len(triples), deadline=90)
-
-            async def caught_up() -> bool:
-                dead = await here.read(here.topics.dead_letters.name)
-                return {record.value for record in dead} >= set(stream.bad)
-
-            await until(caught_up)
+            bad = set(stream.bad)
+            await here.until_read(
+                here.topics.dead_letters.name, lambda dead: {one.value for one in dead} >= bad
+            )
             assert third.terminate() == 0
         assert first.terminate() == 0
     await agree_with_a_recount(here, triples)

@@ -123,6 +123,7 @@ def cells(name: str) -> dict[str, Cell]:
     return {cell.algorithm: cell for cell in summary(cases, results)}
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize("name", EXACT)
 def test_the_real_crowds_give_the_numbers_of_the_paper(name: str) -> None:
     found = cells(name)

@@ -224,11 +224,7 @@ async def test_without_an_instance_a_recount_says_so_and_a_reset_empties_the_lab
     assert await here.posteriors() == {}
     with instance(broker.url, prefix) as running:
         running.wait_ready()
-
-        async def is_as_before() -> bool:
-            return await here.posteriors() == before
-
-        await until(is_as_before)
+        await here.until_posteriors(lambda found: found == before)
         asked = sbic(here.settings, "project", "reset", stdin="n\n")
         assert asked.returncode == 130
         assert "1,000 labels" in asked.stderr

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.stages.simulated_kafka import TOPICS, Cluster, Instance, Log, Project, Write
 
 PARTITIONS = 2
@@ -60,7 +61,7 @@ def missing(log: Log, when: str, labels: int) -> int:
 
 
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_whatever_anybody_writes_nothing_stops_and_labels_count(
     algorithm: Any, data: st.DataObject

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.classes import RETRACT, SIGNS, SKIP, Classes
@@ -24,6 +24,7 @@ from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.records.labels import label_parser
 from pipeline.records.many_votes import parse_votes
 from pipeline.records.tasks import ParsedDescription, task_parser
+from tests.examples import examples
 from tests.stages.simulated_kafka import PRIOR, Cluster, Instance, Log, OneInstance, Project, Write
 
 PARTITIONS = 4
@@ -385,7 +386,7 @@ def check(project: Project, instances: int, events: Sequence[tuple[Any, ...]]) -
 REPEATS = st.sampled_from(["first", "last"])
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(schedules(SIGNS), st.integers(1, 3), REPEATS, st.booleans())
 def test_fast_sbic_counts_each_label_that_stands_once(
     events: list[tuple[Any, ...]], instances: int, repeats: Repeats, is_fenced: bool
@@ -394,7 +395,7 @@ def test_fast_sbic_counts_each_label_that_stands_once(
 
 
 @pytest.mark.parametrize("classes", [SIGNS, FOUR], ids=["2", "4"])
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data(), instances=st.integers(1, 3), repeats=REPEATS, is_fenced=st.booleans())
 def test_settled_comes_to_rest_where_the_offline_computation_does(
     classes: Classes, data: st.DataObject, instances: int, repeats: Repeats, is_fenced: bool
