@@ -34,9 +34,10 @@ check: compiled ## lint, types and the tests without Kafka, on fewer examples: a
 pure: $(READY)
 	@$(BIN)/pytest --quiet --numprocesses 2 --dist worksteal -m "not broker and not figures and not long"
 
+# Three processes keep two cores busy: much of the time a test waits for Kafka.
 test: .venv/tools ## lint, types and all tests but those that take long
 	@$(MAKE) --no-print-directory --jobs 2 compiled lint
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not long"
+	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not long"
 
 long: compiled .venv/tools ## the tests that take long: three brokers, the paper's figures, each right
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m long

@@ -14,7 +14,7 @@ from tests.projects import made, new_project
 # Fixtures that start Kafka or a browser. A test that depends on one is marked `broker`; a test that
 # starts Kafka in its body has the mark itself.
 STARTING = {"broker", "own_broker", "cluster", "browser"}
-TIMEOUTS = {"broker": 300, "long": 600}  # seconds, where a test has no `timeout` of its own
+TIMEOUTS = {"broker": 300, "long": 600}  # seconds, where a test has no `timeout` mark
 # Java ends at once with a message that has this option in it.
 REFUSE_JAVA = "--this-test-starts-Kafka-and-needs-the-mark-broker"
 

@@ -1,4 +1,4 @@
-"""Promise 3: bad input harms nobody. Each bad record among good ones, on one instance."""
+"""Bad input does no harm: each bad record among good ones, on one instance."""
 
 from collections import Counter
 from dataclasses import dataclass

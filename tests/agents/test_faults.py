@@ -16,7 +16,7 @@ from tests.instances import Instance, instance
 
 
 class Stream:
-    """Labels that flow until told to stop, with a bad record of its own among every hundred."""
+    """Labels sent at a steady rate, with a bad record after every hundred."""
 
     def __init__(self, here: Project, triples: Sequence[Triple]) -> None:
         self.here = here

@@ -1,4 +1,4 @@
-"""What anybody with write access can put on the topics harms nobody: each poison on a real broker.
+"""Records that anyone with write access can publish do no harm: each of them on a real broker.
 
 It comes while an instance runs, and is read again by the next ones. Labels before and after it
 count, each once, and what cannot be ours is among the dead letters.

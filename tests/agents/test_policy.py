@@ -1,4 +1,4 @@
-"""Who answers what next, on the real broker: as in memory, never twice, and nobody waits."""
+"""Assignments on the real broker: as in memory, no task twice to a worker, no request waits."""
 
 import asyncio
 import random

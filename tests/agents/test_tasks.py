@@ -122,7 +122,7 @@ async def test_gold_tells_who_is_good_and_a_restart_does_not_forget(
         assert ann["accuracy"] == pytest.approx(a / (a + b))
         labels = await here.read(here.topics.labels.name)
         assert ann["last_seen"] == max(r.timestamp for r in labels if r.key == b"ann")
-        # withdrawn, it is what the votes say: two strangers, of whom one said the opposite
+        # without gold, the votes decide: two unknown workers who disagree
         await say(here, {"task": "g0", "gold": None})
         withdrawn = await until_so(here, "g0", gold=None)
         assert withdrawn["log_odds"] == pytest.approx(0.0, abs=1e-12)

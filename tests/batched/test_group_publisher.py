@@ -15,7 +15,7 @@ class Group:
 
 
 class SlowKafka:
-    """Acknowledges when told to; remembers what was published, request by request."""
+    """Acknowledges when the test says so; keeps what was published, request by request."""
 
     def __init__(self) -> None:
         self.requests: list[list[str]] = []

@@ -183,7 +183,7 @@ async def test_a_project_that_the_gateway_does_not_serve_is_not_an_unknown_task(
 
 
 @pytest.mark.parametrize("scheme", ["http", "kafka"])
-async def test_nobody_at_the_address_is_told_in_one_line(scheme: str) -> None:
+async def test_an_address_where_no_gateway_listens_is_one_line(scheme: str) -> None:
     async with AsyncClient(f"{scheme}://127.0.0.1:{free_port()}", timeout=1) as client:
         with pytest.raises(Unreachable) as raised:
             await client.send(label("t", "ann"))

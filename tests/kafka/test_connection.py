@@ -12,7 +12,7 @@ from pipeline.settings import Settings
 
 
 class Client:
-    """One that starts and stops as told; the real ones are in the other tests."""
+    """A client that starts and stops as the test chooses; other tests use real ones."""
 
     def __init__(self, *, starts: bool = True, stops: bool = True) -> None:
         self.starts = starts

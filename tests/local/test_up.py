@@ -1,4 +1,4 @@
-"""`sbic up`: everything on one machine, mended when it breaks, and gone when told to stop."""
+"""`sbic up`: everything on one machine, restarted when it fails, and ended by a signal."""
 
 import os
 import shlex
@@ -73,7 +73,7 @@ def processes_below(pid: int) -> dict[int, str]:
 
 
 def all_gone(pids: dict[int, str]) -> bool:
-    """Whether none of them runs; one that nobody has asked for its status yet does not."""
+    """Whether none of the processes runs; zombies do not."""
     numbers = ",".join(map(str, pids))
     found = subprocess.run(["ps", "-o", "stat=", "-p", numbers], capture_output=True, text=True)
     return all(state.startswith("Z") for state in found.stdout.split())

@@ -13,7 +13,9 @@ from pipeline.records.tasks import Description
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
 from pipeline.stages.leases import Leases
 from pipeline.stages.worker_stage import labels_in
-from tests.stages.simulated_kafka import PRIOR, Log, OneInstance, Record
+from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.one_instance import OneInstance
+from tests.stages.simulated.project import PRIOR
 
 
 class Desk:

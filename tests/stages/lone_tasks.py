@@ -16,7 +16,7 @@ from pipeline.stages.crowd import Crowd
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import NO_RULES, TaskStage
-from tests.stages.simulated_kafka import PRIOR
+from tests.stages.simulated.project import PRIOR
 
 Event = float | Description
 """A vote on t1, or what a user says of it."""

@@ -5,7 +5,9 @@ from pipeline.records.origin import Header, Origin
 from pipeline.stages.assignment_stage import Rules
 from pipeline.stages.worker_stage import Outcome
 from tests.stages.desk import Desk
-from tests.stages.simulated_kafka import Log, OneInstance, Project, Record
+from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.one_instance import OneInstance
+from tests.stages.simulated.project import Project
 
 LAST = Project(repeats="last")
 FROM = Origin("labels", 0, 42)
