@@ -45,7 +45,7 @@ class Instance:
         except (ConnectionError, TimeoutError) as error:  # it is starting, or was killed
             return 0, str(error)
 
-    def wait_ready(self, deadline: float = 30) -> None:
+    def wait_ready(self, deadline: float = 60) -> None:
         """Wait until `/readyz` answers 200; fail if the instance exits or the deadline passes."""
         last = time.monotonic() + deadline
         while (answer := self.get("/readyz"))[0] != 200:

@@ -1,4 +1,4 @@
-"""A topic that is read on from where the last look at it ended: each record is fetched once."""
+"""Follows a topic: each look fetches only the records that are new."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

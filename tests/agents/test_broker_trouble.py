@@ -1,4 +1,4 @@
-"""No broker, topics that are wrong, a broker that is lost: clear words, and nothing is lost."""
+"""No broker, wrong topics, a broker that is lost: clear errors, and no label is lost."""
 
 import asyncio
 import socket

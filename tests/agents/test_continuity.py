@@ -1,4 +1,4 @@
-"""A project of which the answers are missing is refused: its labels would not count."""
+"""A project without its answers topic is refused: its labels would not count."""
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 

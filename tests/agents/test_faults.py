@@ -1,4 +1,4 @@
-"""Promise 2: every label counts once, under SIGKILL, rebalances, restarts and repeated input."""
+"""Every label counts once, under SIGKILL, rebalances, restarts and repeated input."""
 
 import asyncio
 from collections.abc import Sequence

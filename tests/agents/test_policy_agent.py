@@ -1,4 +1,4 @@
-"""One that has lost its place takes back the assignments that it had not published."""
+"""An instance outside the group takes back the assignments that it had not published."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Promise 2: the same labels come to rest at the same answer, whatever happens on the way."""
+"""The same labels settle at the same answer, whatever happens on the way."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The groups: groups in order, votes after their answers, batches finished after all of it."""
+"""Groups are published in order, votes after their answers; then their batches are finished."""
 
 import asyncio
 from typing import Any

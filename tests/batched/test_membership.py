@@ -1,4 +1,4 @@
-"""Heartbeats go on while partitions are taken over; being put out of the group is said, and why."""
+"""Heartbeats go on during recovery; removal from the group is logged with its reason."""
 
 import asyncio
 import logging

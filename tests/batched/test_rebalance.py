@@ -1,4 +1,4 @@
-"""Whatever happens around a rebalance: each record is handed out once, in order, or again."""
+"""Around a rebalance each record is delivered in order, once or again, and none is skipped."""
 
 import asyncio
 from collections.abc import Iterator

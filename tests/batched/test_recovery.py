@@ -1,4 +1,4 @@
-"""Recovery ends when all is recovered or with the assignment, and never without a word."""
+"""Recovery runs until caught up or revoked, and never ends silently."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

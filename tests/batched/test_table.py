@@ -1,4 +1,4 @@
-"""Which partitions a table begins anew, and which it keeps, when the group changes."""
+"""Which partitions a table restores from the start, and which it keeps, after a rebalance."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A gateway that runs in this process, and a client of it that believes no answer unchecked."""
+"""A gateway in this process, and a client that checks every response against the contract."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`POST /hooks/label-studio`: what Label Studio says stands in the topic when it is answered."""
+"""`POST /hooks/label-studio`: an annotation is on the topic before the response is sent."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Each online form says after its labels what its offline form says of them."""
+"""Each online algorithm gives the result of its offline form on the same labels."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What goes wrong between a tool and Kafka is said in one line, and never keeps it from ending."""
+"""A connection error of a command is one line, and the command always ends."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What is published on the assignments topic is valid, and comes back as it was."""
+"""Assignments are published as valid records, and parse back unchanged."""
 
 import json
 from pathlib import Path

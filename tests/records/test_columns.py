@@ -1,4 +1,4 @@
-"""What instances tell each other comes back; what they cannot have written is refused."""
+"""Records between instances parse back unchanged; impossible ones are refused."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whatever keeps a client from connecting is said in one line, which says what to do."""
+"""Every reason why a client cannot connect is one line that says what to do."""
 
 import socket
 import ssl

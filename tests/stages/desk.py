@@ -1,4 +1,4 @@
-"""One instance that gives out tasks, with lists in the place of topics."""
+"""One instance that assigns tasks, on simulated topics."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

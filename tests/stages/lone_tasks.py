@@ -1,4 +1,4 @@
-"""A task stage on its own: votes come from workers elsewhere, and evidence is a list."""
+"""A task stage without a worker stage: votes come from other instances."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a crash forwards twice counts once; a forged origin stands for nothing but itself."""
+"""A label that is forwarded twice counts once; a forged origin affects no other label."""
 
 from pipeline.records.labels import encode_label
 from pipeline.records.origin import Header, Origin

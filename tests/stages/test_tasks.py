@@ -1,4 +1,4 @@
-"""What users say of tasks, and the rules that close them: exactly as said, and after a restart."""
+"""Task descriptions and stop rules apply exactly, also after a restart."""
 
 from math import log
 from typing import Literal
