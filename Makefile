@@ -7,7 +7,7 @@ READY := .venv/ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check pure test long compiled demo bench scale soak lint lock audit sbom clean
+.PHONY: help setup check pure test long compiled demo docs bench scale soak lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -60,6 +60,9 @@ compiled: $(READY)
 
 demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crowd
 	@$(BIN)/sbic demo
+
+docs: $(READY) ## write docs/reference from the code
+	@$(BIN)/python -m tests.docs.generate
 
 bench: $(READY) ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.benchmarks

@@ -1,4 +1,4 @@
-"""The classes of a project: -1 and 1, or names of its own."""
+"""The classes of a project: -1 and 1, or names."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,12 +7,12 @@ from typing import Self
 SIGN_NAMES = ("-1", "1")
 MOST_CLASSES = 1000
 NAME_MAX_BYTES = 64
-SUM_TOLERANCE = 1e-6  # by which the probabilities of all classes may miss 1
+SUM_TOLERANCE = 1e-6  # tolerated difference of a sum of probabilities from 1
 
 SKIP = -2
 """In place of a class number: the worker skipped the task."""
 RETRACT = -1
-"""In place of a class number: the worker takes the answer back, as the engine has it."""
+"""In place of a class number: the worker takes the answer back; the engine uses the same number."""
 
 LISTED_NAMES = 10
 LISTED_CHARACTERS = 160
@@ -50,7 +50,7 @@ class Classes:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Classes as a setting has them, with commas between; the order of -1 and 1 is fixed.
+        """Classes from a setting, separated by commas; the order of -1 and 1 is fixed.
 
         >>> Classes.parse("1,-1") == SIGNS
         True
@@ -71,20 +71,20 @@ class Classes:
 
     @cached_property
     def labels(self) -> tuple[int | str, ...]:
-        """The classes in order, as they are on the wire."""
+        """The classes in order, in their wire form."""
         return (-1, 1) if self.is_signs else self.names
 
     @cached_property
     def numbers(self) -> dict[int | str, int]:
-        """The number of each class, as it is on the wire; `number_of` checks types as well."""
+        """The number of each class, by its wire form; `number_of` also checks types."""
         return {label: number for number, label in enumerate(self.labels)}
 
     def label_of(self, number: int) -> int | str:
-        """The class of this number as it is on the wire."""
+        """The wire form of the class with this number."""
         return self.labels[number]
 
     def number_of(self, label: object) -> int | None:
-        """The number of a class as it is on the wire, or None if it is no class.
+        """The number of a class in its wire form, or None if it is not a class.
 
         >>> [SIGNS.number_of(label) for label in (1, True, 1.0, "1", None)]
         [1, None, None, None, None]
@@ -94,7 +94,7 @@ class Classes:
         return self.numbers.get(label)
 
     def listed(self) -> str:
-        """The classes for a message: all of them if they are few, otherwise the first.
+        """The classes for a message: all if they are few, otherwise the first ones.
 
         >>> Classes(tuple("abcdefghijklm")).listed()
         "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', ..."
@@ -111,7 +111,7 @@ def _check_name(name: str) -> None:
     if not name.strip():
         raise ValueError("a class has no name")
     if name != name.strip() or "," in name:
-        raise ValueError(f"the class {name!r:.40} must have no comma, nor blanks around it")
+        raise ValueError(f"the class {name!r:.40} must not contain a comma, or blanks around it")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Commands that a person can type next, for the same project on the same broker."""
+"""Commands to suggest to the user, for the same project on the same broker."""
 
 from shlex import quote
 
@@ -8,7 +8,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def command(settings: Settings, words: str) -> str:
-    """`sbic` with these words, and the flags without which it would mean another project.
+    """An `sbic` command with the flags that select this project.
 
     >>> command(Settings(), "run")
     'sbic run'
@@ -24,7 +24,7 @@ def command(settings: Settings, words: str) -> str:
 
 
 def start_broker(settings: Settings) -> str | None:
-    """What starts a broker at this address, if it is one of this machine.
+    """The command that starts a broker at this address, if that is on this machine.
 
     >>> start_broker(Settings()), start_broker(Settings(broker="kafka://localhost:19092"))
     ('sbic broker', 'sbic broker --port 19092')

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the murmur2 of Kafka's Java client, and of most others."""
+"""The partition of a key: murmur2, as in Kafka's Java client and most others."""
 
 from struct import unpack_from
 
@@ -25,7 +25,7 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of `key`, as Kafka clients choose it by default for a record with a key.
+    """The partition that Kafka clients choose by default for a record with this key.
 
     >>> partition_of(b"w1", 8)
     7

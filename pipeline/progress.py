@@ -1,4 +1,4 @@
-"""A progress bar on standard error, for whatever may take longer than a person likes to wait."""
+"""A progress bar on standard error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,18 +17,18 @@ from rich.progress import (
 
 
 class Advance(Protocol):
-    """Called when a step, or several, are done."""
+    """Called when one or more steps are done."""
 
     def __call__(self, steps: int = 1) -> None:
-        """Move the bar on."""
+        """Advance the bar."""
 
 
 @contextmanager
 def progress(title: str, total: int | None = None, completed: int = 0) -> Iterator[Advance]:
-    """Show a bar while the block runs, and give it a function to call at every step done.
+    """Show a bar while the block runs; yields a function to call at every step.
 
-    Without a total the bar only shows that something is going on. It vanishes at the end, and
-    never appears where standard error is not a terminal.
+    Without a total the bar only shows that work is in progress. It disappears at the end, and is
+    never shown if standard error is not a terminal.
     """
     console = Console(stderr=True)
     columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]

@@ -1,7 +1,7 @@
-"""Every topic, described once: creation, checks, the AsyncAPI document and the tests read this.
+"""Every topic, described once: for creation, checks, the AsyncAPI document and the tests.
 
-All topics have the same number of partitions, so that partition p of all of them goes to one
-instance; only that of the project itself has one. Every name carries the project's prefix.
+All topics have the same number of partitions, so that one instance owns partition p of all of them;
+only the project topic has a single partition. Every name starts with the project's prefix.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,20 +17,20 @@ HOUR_MS = 3_600_000
 DAY_HOURS = 24
 MIB = 1 << 20
 
-ROOM = 64 * 1024  # for keys, headers and what Kafka adds
-LABELS_MAX_BYTES = labels.MAX_BYTES + ROOM  # a good label fits again when it is forwarded
+ROOM = 64 * 1024  # for keys, headers and Kafka's own overhead
+LABELS_MAX_BYTES = labels.MAX_BYTES + ROOM  # a valid label still fits when it is forwarded
 TASKS_MAX_BYTES = tasks.MAX_BYTES + ROOM
 DEAD_LETTERS_MAX_BYTES = dead_letters.MAX_BYTES + ROOM
-# an old label's vote is not old: retention counts from when the record was written
+# retention counts from when a record was written: the vote of an old label is new
 BY_TIME_OF_WRITING = {"message.timestamp.type": "LogAppendTime"}
-BATCH_MAX_BYTES = 8 * MIB  # what a batch of thousands of labels with long ids comes to
+BATCH_MAX_BYTES = 8 * MIB  # enough for thousands of labels with long ids
 
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic: what it is called, what its records are keyed by, and how they are kept.
+    """One topic: its name, the key of its records, and how they are kept.
 
-    `config` must be so; `tuning` is what a new topic gets, and an operator may change it.
+    `config` is required; `tuning` is set for a new topic, and operators may change it.
     """
 
     name: str
@@ -80,26 +80,26 @@ class Topics:
 
     @cached_property
     def labels(self) -> Topic:
-        """The users' labels: people were paid for them."""
+        """The users' labels, which cannot be recomputed."""
         config = _kept(self.settings.labels_retention_hours)
         config["max.message.bytes"] = str(LABELS_MAX_BYTES)
         return self._topic("labels", "worker", config)
 
     @cached_property
     def tasks(self) -> Topic:
-        """What users say of tasks: priors, gold, and whether they are open."""
+        """Descriptions of tasks by users: priors, gold, and whether they are open."""
         config = _compacted()
         config["max.message.bytes"] = str(TASKS_MAX_BYTES)
         return self._topic("tasks", "task", config, tuning=_small_segments())
 
     @cached_property
     def requests(self) -> Topic:
-        """Workers who ask what to answer next; nobody waits for an answer for a day."""
+        """Requests of workers for their next task; kept for a day."""
         return self._topic("requests", "worker", _kept(DAY_HOURS) | BY_TIME_OF_WRITING)
 
     @cached_property
     def assignments(self) -> Topic:
-        """Which worker is to answer which task, for at least as long as that holds."""
+        """Assignments of tasks to workers, kept for at least two leases."""
         config = _kept(DAY_HOURS) | BY_TIME_OF_WRITING
         two_leases = ceil(2000 * self.settings.lease_seconds)
         config["retention.ms"] = str(max(DAY_HOURS * HOUR_MS, two_leases))
@@ -114,9 +114,10 @@ class Topics:
 
     @cached_property
     def votes(self) -> Topic:
-        """What labels add to tasks, a record per batch of labels and partition of tasks.
+        """Votes of labels for tasks, a record per batch of labels and partition of tasks.
 
-        Kept as long as labels: one that expires before a project goes on is a label lost.
+        Kept as long as labels: if a vote expired while the project is stopped, its label would be
+        lost.
         """
         config = _kept(self.settings.labels_retention_hours) | BY_TIME_OF_WRITING
         config["max.message.bytes"] = str(BATCH_MAX_BYTES)
@@ -124,38 +125,38 @@ class Topics:
 
     @cached_property
     def evidence(self) -> Topic:
-        """Changelog of the task agent's table: the votes that were counted, and facts."""
+        """Changelog of the task agent's table: counted votes, and facts."""
         config = _kept(FOREVER)
         config["max.message.bytes"] = str(BATCH_MAX_BYTES)
         return self._topic("evidence", "none", config, public=False)
 
     @cached_property
     def estimates(self) -> Topic:
-        """What instances tell each other of tasks and workers: all of it after every rebalance."""
+        """Estimates that instances publish to each other: all of them after every rebalance."""
         config = _kept(DAY_HOURS) | BY_TIME_OF_WRITING
         config["max.message.bytes"] = str(BATCH_MAX_BYTES)
         return self._topic("estimates", "none", config, public=False)
 
     @cached_property
     def posteriors(self) -> Topic:
-        """What is known of each task."""
+        """The posterior of each task."""
         return self._topic("posteriors", "task", _compacted(), tuning=_small_segments())
 
     @cached_property
     def workers(self) -> Topic:
-        """What is known of each worker."""
+        """The estimate of each worker."""
         return self._topic("workers", "worker", _compacted(), tuning=_small_segments())
 
     @cached_property
     def dead_letters(self) -> Topic:
-        """Records that could not be used, as they came, with the reason in headers."""
+        """Records that could not be used, unchanged, with the reason in headers."""
         config = _kept(self.settings.retention_hours) | BY_TIME_OF_WRITING
         config["max.message.bytes"] = str(DEAD_LETTERS_MAX_BYTES)
         return self._topic("dead-letters", "as it came", config)
 
     @cached_property
     def project(self) -> Topic:
-        """What the project is: a record for each revision of its settings and topics."""
+        """The project itself: a record for each revision of its settings and topics."""
         return self._topic("project", "none", _kept(FOREVER), public=False, partitions=1)
 
     def _topic(
@@ -169,7 +170,7 @@ class Topics:
         partitions: int | None = None,
     ) -> Topic:
         replication = self.settings.replication
-        # acks=all means two copies at least, yet one broker may be away
+        # acks=all requires two copies, and one broker may be unavailable
         config["min.insync.replicas"] = str(min(2, max(1, replication - 1)))
         return Topic(
             name=f"{self.settings.prefix}.{name}",
@@ -196,5 +197,5 @@ def _compacted() -> dict[str, str]:
 
 
 def _small_segments() -> dict[str, str]:
-    # the last segment is never compacted, and every start reads it: 1 GiB would be too much
+    # the active segment is never compacted, and every start reads it: 1 GiB would be too much
     return {"segment.bytes": str(32 * MIB), "min.cleanable.dirty.ratio": "0.2"}

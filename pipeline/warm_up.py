@@ -1,4 +1,4 @@
-"""Compiles all there is to compile ahead of its first use: run once where the package is installed.
+"""Compiles all kernels before their first use: run once where the package is installed.
 
 python -m pipeline.warm_up
 """
@@ -9,7 +9,7 @@ from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.labels import Labels
-from pipeline.inference.online.forms import ONLINE_FORMS, online_form
+from pipeline.inference.online.online import CrowdSize
 from pipeline.inference.registry import ALGORITHMS
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.progress import WORTH
@@ -21,20 +21,20 @@ from pipeline.stages.judge import Ends, Judge
 
 
 def warm_up() -> None:
-    """Run every compiled function once, on very little."""
+    """Run every compiled function once, on minimal input."""
     warm_up_inference()
     warm_up_policies()
     warm_up_judging()
 
 
 def warm_up_inference() -> None:
-    """The algorithms and the engine."""
+    """Compile the algorithms and the engine."""
     labels = Labels.of([("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1)])
     rng = np.random.default_rng(0)
     for entry in ALGORITHMS.values():
         entry.load()(labels, Prior(), rng)
-    for name in ONLINE_FORMS:
-        online_form(name, 2, 2, 2, Prior(4, 3), rng).observe(0, 0, 1)
+        if entry.online:
+            entry.load_online()(CrowdSize(2, 2, 2), Prior(4, 3), rng).observe(0, 0, 1)
     engine = Engine("settled")
     engine.take_one(0, 0, 1)
     engine.set_gold(0, 1)
@@ -47,25 +47,25 @@ def warm_up_inference() -> None:
     engine.has_answered(1, 0)
     engine.first_unanswered(1, np.array([0]))
     engine.overview(np.array([0]))
-    for give_up, take_on in (
-        (engine.leave_tasks, engine.enter_tasks),
-        (engine.leave_workers, engine.enter_workers),
+    for release, acquire in (
+        (engine.release_tasks, engine.acquire_tasks),
+        (engine.release_workers, engine.acquire_workers),
     ):
-        give_up([0])
-        take_on([0])
-    engine.hear_of_tasks([0], [[0.0, 0.0]])
-    engine.hear_of_workers([0], [[0.0, 0.0, 0.0, 0.0]])
-    engine.hear_of_crowd([engine.sums])
+        release([0])
+        acquire([0])
+    engine.receive_tasks([0], [[0.0, 0.0]])
+    engine.receive_workers([0], [[0.0, 0.0, 0.0, 0.0]])
+    engine.receive_sums([engine.sums])
 
 
 def warm_up_policies() -> None:
-    """The choice of tasks."""
+    """Compile the choice of tasks."""
     tasks = 2 * WORTH
     policy = Uniform(range(tasks))
     numbers, nothing = np.arange(tasks), np.zeros(tasks, np.int64)
     policy.follow(numbers, nothing == 0, nothing, np.zeros(tasks), nothing)
     policy.update(0, 1, 0.0)
-    for _ in range(3):  # the first passes over all, the others begin there
+    for _ in range(3):  # the first scans all tasks, the others continue there
         policy.choose(AnswerSet(numbers.tolist()), "ann")
         policy.update(1, 1, 0.0)
     policy.remove(0)
@@ -73,7 +73,7 @@ def warm_up_policies() -> None:
 
 
 def warm_up_judging() -> None:
-    """What is done to records of votes."""
+    """Compile the checks of records of votes."""
     judge = Judge(Crowd(Engine("fast-sbic"), SIGNS, partitions=1), Ends(1))
     judge.problems_of(VotesReader(len(SIGNS)).read(), *np.zeros((2, 0), np.int64))
 

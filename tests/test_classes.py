@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.classes import MOST_CLASSES, RETRACT, SIGNS, SKIP, Classes
-from pipeline.inference.engine import steps
+from pipeline.inference.engine import taking
 from pipeline.inference.labels import SIGNS as SIGNS_OF_THE_ENGINE
 
 PETS = Classes(("cat", "dog", "bird"))
@@ -102,7 +102,7 @@ def test_nothing_but_the_names_is_one_of_the_names(label: object) -> None:
 
 def test_the_numbers_are_those_of_the_engine() -> None:
     assert SIGNS.names == SIGNS_OF_THE_ENGINE
-    assert RETRACT == steps.RETRACT
+    assert RETRACT == taking.RETRACT
     assert SKIP < RETRACT
 
 

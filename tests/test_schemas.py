@@ -15,13 +15,10 @@ from jsonschema import Draft202012Validator
 from pipeline.classes import NAME_MAX_BYTES, RETRACT, SIGNS, SKIP, Classes
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord
 from pipeline.records.labels import encode_label, label_parser
-from pipeline.records.named_posteriors import (
-    by_name,
-    named_posterior_of,
-    parse_any_posterior,
-)
-from pipeline.records.posteriors import encode_posterior, parse_posterior, posterior_of
+from pipeline.records.named_posteriors import parse_any_posterior
+from pipeline.records.posteriors import parse_posterior
 from pipeline.records.workers import encode_worker
+from tests.records.made import by_name, encode_posterior, named_posterior_of, posterior_of
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 FILES = sorted(FOLDER.glob("*.schema.json"))

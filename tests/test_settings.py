@@ -1,5 +1,8 @@
 """Every setting is a variable and a flag, and a bad one is refused before anything runs."""
 
+import subprocess
+import sys
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -157,12 +160,11 @@ def test_a_bad_variable_is_named(name: str, text: str) -> None:
         ),
         (
             {"class_prior": "uniform"},
-            "SBIC_CLASS_PRIOR must be left out, not 'uniform': "
-            "it is for settled, and fast-sbic has SBIC_PRIOR in its place",
+            "SBIC_CLASS_PRIOR must be left out, not 'uniform': fast-sbic takes SBIC_PRIOR instead",
         ),
         (
             {"algorithm": "settled", "prior": "0.3"},
-            "SBIC_PRIOR must be left out, not 0.3: settled has SBIC_CLASS_PRIOR in its place",
+            "SBIC_PRIOR must be left out, not 0.3: settled takes SBIC_CLASS_PRIOR instead",
         ),
     ],
 )
@@ -224,3 +226,9 @@ def test_what_an_instance_is_given_is_what_was_set() -> None:
 )
 def test_a_broker_is_an_address_or_several(broker: str, servers: list[str]) -> None:
     assert Settings(broker=broker).bootstrap_servers == servers
+
+
+def test_the_settings_and_the_table_of_algorithms_load_without_numpy() -> None:
+    code = "import sys, pipeline.settings; print({'numpy', 'numba'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

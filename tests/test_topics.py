@@ -144,7 +144,7 @@ def test_the_command_creates_then_confirms_then_names_a_mismatch(settings: Setti
     assert third.stdout == ""
     lines = third.stderr.splitlines()
     assert lines[0].startswith(f"partitions is 3 in the project {settings.prefix}, not 4")
-    assert "the project is left as it is" in lines[-1]
+    assert "the project was not changed" in lines[-1]
 
 
 def test_the_command_without_a_broker_says_so_in_one_line(unused_port: int) -> None:

@@ -1,1 +1,1 @@
-"""The Faust app: agents that read batches, ask the stages what to make of them, and publish it."""
+"""The Faust app: agents that read batches, pass them to the stages, and publish the results."""

@@ -1,6 +1,5 @@
 """Reads the whole assignments topic into the leases: every instance knows who has which task."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from time import time
@@ -11,8 +10,8 @@ from aiokafka.errors import KafkaError
 
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.follower import Follower
-from pipeline.agents.patience import patiently
 from pipeline.agents.rejects import Rejects
+from pipeline.agents.retry import retry
 from pipeline.records.assignments import Assignment, parse_assignment, place_of
 from pipeline.records.bad import BadRecord
 from pipeline.settings import Settings
@@ -23,10 +22,9 @@ from pipeline.topics import Topics
 
 
 class AssignmentsFollower(Follower):
-    """Follows the assignments of all partitions.
+    """Follows the assignments of all partitions, including those of this instance.
 
-    The instance's own come as well. The policy agent has put them into the leases when it made
-    them, and what is learned twice changes nothing.
+    The policy agent has added its own to the leases already; adding them again changes nothing.
     """
 
     def __init__(
@@ -44,11 +42,9 @@ class AssignmentsFollower(Follower):
         self.asker = asker
         self.rejects = rejects
         self.answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
-        self.advanced = asyncio.Event()
-        self.learned = self.advanced.set
 
     async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Put assignments and the ends of leases into the leases."""
+        """Add assignments and the ends of leases to the leases."""
         now = int(time() * 1000)
         sure = False
         for record in records:
@@ -60,7 +56,7 @@ class AssignmentsFollower(Follower):
                     if sure:
                         raise
                     await self.asker.ask()
-                    sure = True  # all of these records were read before
+                    sure = True  # the ends are newer than all of these records
                     self.judge.check_assignment(partition, assignment)
                 if not assignment.ended and not self.is_published(assignment):
                     self.leases.give_way(assignment)
@@ -75,16 +71,16 @@ class AssignmentsFollower(Follower):
         self.answered[source, place].add(offset, assignment.worker, out)
 
     def is_published(self, assignment: Assignment) -> bool:
-        """Whether the topic has an assignment of this id, or of a later number, by whomever."""
+        """Whether any instance has published an assignment of this id, or of a later number."""
         source, place, offset, number = place_of(assignment.id)
         out = self.answered[source, place].numbers_out(offset, assignment.worker, number + 1)
         return out > number
 
     async def catch_up(self, partitions: Iterable[int]) -> None:
-        """Wait until all is known that these partitions have now."""
+        """Wait until everything up to the current ends of these partitions is read."""
         places = [self.partitions[partition] for partition in partitions]
-        ends: dict[TopicPartition, int] = await patiently(
-            lambda: self.consumer.end_offsets(places), away=KafkaError
+        ends: dict[TopicPartition, int] = await retry(
+            lambda: self.consumer.end_offsets(places), on=KafkaError
         )
         while any(self.positions[tp.partition] < end for tp, end in ends.items()):
             self.advanced.clear()

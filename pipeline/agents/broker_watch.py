@@ -1,35 +1,36 @@
-"""Says when Kafka does not answer any more, and when it does again; clients reconnect silently."""
+"""Logs when Kafka stops answering, and when it answers again; clients reconnect silently."""
 
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
 from mode import Service
+
+from pipeline.batched.connections import Connections
 
 log = logging.getLogger("sbic")
 
 
-class Connection(Service):
-    """Watches the connections of the group's consumer: its heartbeats keep them in use.
+class BrokerWatch(Service):
+    """Watches the connections of the group's consumer, which its heartbeats keep in use.
 
-    `why_denied` finds out what else than silence keeps clients from connecting, if anything.
+    `why_denied` returns why Kafka refuses this client, or None if it just does not answer.
     """
 
     def __init__(
         self,
         servers: str,
-        consumer: Callable[[], AIOKafkaConsumer | None],
+        connections: Callable[[], Connections | None],
         why_denied: Callable[[], Awaitable[str | None]],
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.servers = servers
-        self.consumer = consumer
+        self.connections = connections
         self.why_denied = why_denied
-        self.said: str | None = None
-        self.lost = False
-        self.made = False
+        self.logged: str | None = None
+        self.is_lost = False
+        self.was_connected = False
 
     @Service.task
     async def _watch(self) -> None:
@@ -40,22 +41,22 @@ class Connection(Service):
                 await self.explain()
 
     async def explain(self) -> None:
-        """Say once why clients cannot connect, unless Kafka is only away."""
-        why = await self.why_denied() if self.lost else None
-        if why is not None and why != self.said:
+        """Log once why Kafka refuses this client, if it does."""
+        why = await self.why_denied() if self.is_lost else None
+        if why is not None and why != self.logged:
             log.warning("%s; trying again until that is mended", why)
-        self.said = why
+        self.logged = why
 
     def look(self) -> None:
-        """See whether a consumer that was connected, or it would have no partitions, still is."""
-        consumer = self.consumer()
-        if consumer is None or consumer._closed:
+        """Log a lost or regained connection; a consumer with partitions was connected before."""
+        connections = self.connections()
+        if connections is None:
             return
-        connected = any(c.connected() for c in consumer._client._conns.values())
-        self.made = self.made or connected or bool(consumer.assignment())
-        lost = self.made and not connected
-        if lost and not self.lost:
+        is_connected, has_partitions = connections
+        self.was_connected = self.was_connected or is_connected or has_partitions
+        is_lost = self.was_connected and not is_connected
+        if is_lost and not self.is_lost:
             log.warning("Kafka at %s does not answer; trying again until it does", self.servers)
-        elif self.lost and not lost:
+        elif self.is_lost and not is_lost:
             log.info("Kafka answers again")
-        self.lost = lost
+        self.is_lost = is_lost

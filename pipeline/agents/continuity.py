@@ -1,27 +1,30 @@
-"""Refuses a project whose answers do not have all labels that were taken.
+"""Refuses to start if the answers topic lacks labels that were taken.
 
-They are missing when another version of sbic has written them in its own format, or when somebody
-has deleted the internal topics. To go on would count the labels to come as if those before had
-never been.
+Answers are missing when another version of sbic has written them in its own format, or when
+somebody has deleted the internal topics. Without them, later labels would be counted as if there
+had been no earlier ones.
 """
 
 from pipeline.agents.errors import CannotStart
-from pipeline.agents.patience import patiently
-from pipeline.kafka.admin import committed_offsets
+from pipeline.agents.retry import retry
 from pipeline.kafka.errors import ClusterError
+from pipeline.kafka.groups import committed_offsets
 from pipeline.settings import Settings
 from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
 
 
 async def check_continuity(settings: Settings, stage: WorkerStage, partitions: set[int]) -> None:
-    """Compare what is restored with what was committed."""
+    """Compare the restored answers of new partitions with the committed offsets.
+
+    Raises `CannotStart` if committed labels have no answers.
+    """
     new = {partition for partition in partitions if not stage.partitions[partition].is_ready}
     if not new:
         return
     topic = Topics(settings).labels.name
-    committed = await patiently(
-        lambda: committed_offsets(settings, settings.prefix, topic), away=ClusterError
+    committed = await retry(
+        lambda: committed_offsets(settings, settings.prefix, topic), on=ClusterError
     )
     for partition in sorted(new):
         taken, before = stage.partitions[partition].taken, committed.get(partition, 0)

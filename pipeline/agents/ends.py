@@ -1,4 +1,7 @@
-"""Asks Kafka where the topics end that users write to: what refers beyond that cannot be ours."""
+"""Asks Kafka for the ends of the topics that users write to.
+
+A record of sbic never refers to an offset beyond them.
+"""
 
 from typing import Any
 
@@ -7,7 +10,7 @@ from aiokafka.errors import KafkaError
 from mode import Service
 from numpy.typing import NDArray
 
-from pipeline.agents.patience import patiently
+from pipeline.agents.retry import retry
 from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.stages.judge import Ends
@@ -15,9 +18,9 @@ from pipeline.topics import Topics
 
 
 class EndsAsker(Service):
-    """Keeps `ends` as they are known, and asks when somebody has to know better.
+    """Updates `ends` when the known ones are not enough to judge a record.
 
-    It has a connection of its own: behind a fetch that waits for records, an answer would wait too.
+    It has its own connection: on another, its requests would wait behind a fetch.
     """
 
     def __init__(self, settings: Settings, ends: Ends, **kwargs: Any) -> None:
@@ -41,15 +44,15 @@ class EndsAsker(Service):
         await self.consumer.start()
 
     async def on_stop(self) -> None:
-        """Leave."""
+        """Stop the client."""
         await self.consumer.stop()
 
     async def ask(self) -> None:
-        """Know the ends as they are now; if the broker goes away, as they are once it is back."""
+        """Update the ends; while no broker is available, keep trying."""
         partitions = range(self.settings.partitions)
         places = [TopicPartition(topic, number) for topic in self.known for number in partitions]
-        ends: dict[TopicPartition, int] = await patiently(
-            lambda: self.consumer.end_offsets(places), away=KafkaError
+        ends: dict[TopicPartition, int] = await retry(
+            lambda: self.consumer.end_offsets(places), on=KafkaError
         )
         for (topic, partition), end in ends.items():
             self.known[topic][partition] = end

@@ -4,4 +4,4 @@ from pipeline.batched.stop import CannotGoOn
 
 
 class CannotStart(CannotGoOn):
-    """Nothing is wrong with the instance itself: it ends with status 1 and without a traceback."""
+    """The process ends with status 1 and without a traceback: something else has to be fixed."""

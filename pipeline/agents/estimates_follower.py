@@ -1,7 +1,6 @@
-"""Follows the estimates of the other instances: every instance knows of every task and worker."""
+"""Follows the estimates of the other instances: every instance knows every task and worker."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from time import monotonic
@@ -11,22 +10,23 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from mode import Service
 
 from pipeline.agents.own_estimates import OwnEstimates
+from pipeline.agents.publisher import Publisher
 from pipeline.agents.rejects import Rejects
 from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.stages.exchange import Exchange
 from pipeline.topics import Topics
 
-RECORDS_AT_ONCE = 200  # so that much news leaves time for the agents
-ASK_SECONDS = 2.0  # without having heard of all: the others tell by themselves after a rebalance
-ANSWER_SECONDS = 1.5  # at least, between two answers, whoever asks
+RECORDS_AT_ONCE = 200  # so that agents run while many estimates are read
+ASK_SECONDS = 2.0  # before asking: after a rebalance all owners publish everything unasked
+ANSWER_SECONDS = 1.5  # at least, between two answers, whichever instances ask
 
 
 class EstimatesFollower(Service):
-    """Reads the estimates of all partitions but its instance's own, from its start on.
+    """Reads the estimates of the partitions of other instances, beginning at its start.
 
-    What was told before that is told again: all owners tell everything after a rebalance, and this
-    instance joins the group only when it is listening.
+    Earlier estimates need not be read: all owners publish everything after a rebalance, and this
+    instance joins the group only after it has started to read.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class EstimatesFollower(Service):
         settings: Settings,
         exchange: Exchange,
         own: OwnEstimates,
+        publisher: Publisher,
         rejects: Rejects,
         **kwargs: Any,
     ) -> None:
@@ -41,17 +42,17 @@ class EstimatesFollower(Service):
         self.settings = settings
         self.exchange = exchange
         self.own = own
+        self.publisher = publisher
         self.rejects = rejects
         topic = Topics(settings).estimates.name
         self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
         self.positions = [0] * settings.partitions
-        self.is_listening = False
-        self.heard = asyncio.Event()
-        self.listeners: list[Callable[[], None]] = []
+        self.is_reading = False
+        self.received = asyncio.Event()
         self.answered_at = -inf
 
     async def on_start(self) -> None:
-        """Begin at the end that the topic has now."""
+        """Seek to the current end of the topic."""
         self.consumer = AIOKafkaConsumer(
             **client_options(self.settings),
             client_id=f"{self.settings.prefix}-estimates",
@@ -63,10 +64,10 @@ class EstimatesFollower(Service):
         await self.consumer.seek_to_end(*self.partitions)
         for tp in self.partitions:
             self.positions[tp.partition] = await self.consumer.position(tp)
-        self.is_listening = True
+        self.is_reading = True
 
     async def on_stop(self) -> None:
-        """Leave."""
+        """Stop the client."""
         await self.consumer.stop()
 
     @Service.task
@@ -74,47 +75,53 @@ class EstimatesFollower(Service):
         while not self.should_stop:
             fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
             for tp, records in fetched.items():
-                self._hear(tp.partition, records)
+                self.receive(tp.partition, records)
                 self.positions[tp.partition] = records[-1].offset + 1
-                await asyncio.sleep(0)  # others get a turn
+                await asyncio.sleep(0)  # let other tasks run
             self.own.check()
             self._answer()
             if fetched:
-                self.heard.set()
-                for listener in self.listeners:
-                    listener()
+                self.received.set()
+                self.publisher.check_budget()
 
-    def _hear(self, partition: int, records: list[ConsumerRecord]) -> None:
+    def receive(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Apply the estimates of another instance, or check those of an own partition."""
         if self.exchange.crowd.has_tasks_of[partition]:
-            self.own.read(partition, records)
+            self.own.read(records)
             return
         for record in records:
-            bad = self.exchange.hear(partition, record.value)
+            bad = self.exchange.receive(partition, record.value)
             if bad is not None:
                 self.rejects.add(record, bad)
 
-    def _answer(self) -> None:
-        """Tell everything again, if somebody has asked for it and this was not done just now."""
-        if self.exchange.is_asked and monotonic() > self.answered_at + ANSWER_SECONDS:
-            self.exchange.is_asked = False
-            self.answered_at = monotonic()
-            self.own.publisher.tell_anew()
+    def receive_from_next_owner(self, partition: int) -> None:
+        """Apply the estimates that the next owner has published before this instance released it.
 
-    async def hear_of_all(self) -> None:
-        """Wait until all partitions have been heard of that are elsewhere; ask for what is not."""
+        An owner publishes everything only once. If this instance was stalled, that may be long ago.
+        """
+        self.receive(partition, self.own.take(partition))
+
+    def _answer(self) -> None:
+        """Publish everything if another instance has asked for it, but not too often."""
+        if monotonic() > self.answered_at + ANSWER_SECONDS and self.exchange.take_request():
+            self.answered_at = monotonic()
+            self.publisher.publish_all_estimates()
+
+    async def receive_all(self) -> None:
+        """Wait until the estimates of all other partitions are known; ask for missing ones."""
         ask_at = monotonic() + ASK_SECONDS
         while self.exchange.missing:
-            self.heard.clear()
+            self.received.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
-                    await self.heard.wait()
+                    await self.received.wait()
             if self.exchange.missing and monotonic() > ask_at:
-                self.own.publisher.tell(self.exchange.ask())
+                self.publisher.publish_estimates(self.exchange.request())
                 ask_at = monotonic() + ASK_SECONDS
 
     def lag(self) -> int:
-        """How many records of other instances are not yet heard."""
-        if not self.is_listening:
+        """Return how many records of other instances are not read yet."""
+        if not self.is_reading:
             return 0
         ends = (self.consumer.highwater(tp) or 0 for tp in self.partitions)
         lags = (max(0, end - here) for end, here in zip(ends, self.positions, strict=True))

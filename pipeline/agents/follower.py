@@ -1,8 +1,7 @@
-"""Reads a whole topic, whoever owns its partitions: what every instance has to know."""
+"""Reads all partitions of a topic, so that every instance knows the whole of it."""
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -14,13 +13,13 @@ from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 from pipeline.topics import Topic
 
-RECORDS_AT_ONCE = 2000  # so that reading a long topic leaves time for the agents
+RECORDS_AT_ONCE = 2000  # so that agents run while a long topic is read
 
 
 class Follower(Service):
-    """Follows all partitions of a topic; started, it has read all that was there.
+    """Follows all partitions of a topic; starting takes until it has caught up.
 
-    A subclass says what there is to learn from the records.
+    A subclass learns from the records. `advanced` is set after each read.
     """
 
     def __init__(self, settings: Settings, topic: Topic, reader: str, **kwargs: Any) -> None:
@@ -30,15 +29,15 @@ class Follower(Service):
         self.partitions = [TopicPartition(topic.name, p) for p in range(settings.partitions)]
         self.positions = [0] * settings.partitions
         self.caught_up = False
+        self.advanced = asyncio.Event()
         self.progress = NOTHING_TO_READ
-        self.learned: Callable[[], None] = lambda: None  # called after each read
 
     @abstractmethod
     async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Take the next records of a partition."""
 
     async def on_start(self) -> None:
-        """Read everything up to the end that the topic has now."""
+        """Read everything up to the current end of the topic."""
         self.consumer = AIOKafkaConsumer(
             **client_options(self.settings),
             client_id=self.client_id,
@@ -54,7 +53,7 @@ class Follower(Service):
             while await self.consumer.position(tp) < ends[tp]:
                 await self._read()
                 self.progress = self._progress(begins, ends, monotonic() - begun)
-            # of the last offsets there may be no records left to read
+            # the last offsets may have no records, for example after compaction
             self.positions[tp.partition] = max(self.positions[tp.partition], ends[tp])
         self.caught_up = True
 
@@ -68,7 +67,7 @@ class Follower(Service):
         return at_this_rate(read, sum(ends.values()) - sum(begins.values()), seconds)
 
     async def on_stop(self) -> None:
-        """Leave."""
+        """Stop the client."""
         await self.consumer.stop()
 
     @Service.task
@@ -81,6 +80,6 @@ class Follower(Service):
         for tp, records in fetched.items():
             await self.learn(tp.partition, records)
             self.positions[tp.partition] = records[-1].offset + 1
-        if fetched and self.caught_up:
-            self.learned()
-        await asyncio.sleep(0)  # what is fetched already comes without waiting: others get a turn
+        if fetched:
+            self.advanced.set()
+        await asyncio.sleep(0)  # fetched records come without waiting: let other tasks run

@@ -3,47 +3,41 @@
 import gc
 import logging
 import os
-import signal
 from typing import NoReturn
 
 import faust
 from aiokafka.errors import KafkaError
-from mode.utils.futures import maybe_cancel
 
 from pipeline.agents.app import PipelineApp
 from pipeline.agents.errors import CannotStart
 from pipeline.agents.telemetry.logs import log_start
-from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, abort, begin_anew, end
+from pipeline.batched.stop import RECOVERS, SOFTWARE_ERROR, abort, end, restart
+from pipeline.batched.worker import STOP_SECONDS, BatchedWorker
 from pipeline.kafka.access.rights import Operation
 from pipeline.kafka.connection import in_our_words
 from pipeline.project.opening import Opened
 
 log = logging.getLogger("sbic")
 
-# The answers that an instance holds are many and have no cycles: Python's default, to look for
-# some after every 700 new objects, costs a sixth of the time of a label, and pauses all.
+# An instance holds many answers, and they contain no reference cycles. Python's default, which
+# looks for cycles after every 700 new objects, takes a sixth of the time of a label.
 GARBAGE_THRESHOLDS = 100_000, 20, 50
 
-STOP_SECONDS = 9  # supervisors commonly kill after 10
 
+class Instance(BatchedWorker):
+    """Runs the app until SIGTERM, SIGINT, or a change of the project.
 
-class Instance(faust.Worker):
-    """Faust's worker without its banner and spinner; SIGTERM and SIGINT stop it in good order.
-
-    When the project changes it stops in the same order, and starts the same command anew.
+    After a change of the project the process runs the same command again.
     """
 
     app: PipelineApp
 
     def __init__(self, app: PipelineApp) -> None:
-        super().__init__(
-            app, quiet=True, override_logging=False, redirect_stdouts=False, loglevel="WARN"
-        )
-        self.spinner = None
-        self.begins_anew = False
+        super().__init__(app)
+        self.restarts = False
 
     async def start(self) -> None:
-        """Run until stopped; an error before all services run is like any other."""
+        """Run until stopped; an error while services start ends the process like any other."""
         try:
             await super().start()
         except CannotStart as error:
@@ -56,49 +50,41 @@ class Instance(faust.Worker):
     @faust.Service.task
     async def _follow_project(self) -> None:
         await self.app.project_watch.changed.wait()
-        if not self._signal_stop_time:
-            self.begins_anew = self.app.project_watch.why_end is None
-            self._schedule_shutdown(signal.SIGTERM)
+        if not self.is_stopping:
+            self.restarts = self.app.project_watch.why_end is None
+            self.stop_soon()
 
-    def _on_sigterm(self) -> None:
-        self.begins_anew = False
-        super()._on_sigterm()
+    def signalled(self) -> None:
+        """Do not restart: somebody wants this process to end."""
+        self.restarts = False
 
-    def _on_sigint(self) -> None:
-        self.begins_anew = False
-        super()._on_sigint()
+    def stopping(self) -> None:
+        """Log that the instance stops or restarts."""
+        log.info("the project has changed: restarting" if self.restarts else "stopping")
 
-    def _schedule_shutdown(self, received: signal.Signals) -> None:
-        if not self._signal_stop_time:
-            log.info("the project has changed: starting anew" if self.begins_anew else "stopping")
-            self.loop.call_later(STOP_SECONDS, self._give_up)
-        super()._schedule_shutdown(received)
-
-    async def _stop_on_signal(self, _received: signal.Signals) -> None:
-        maybe_cancel(self._starting_fut)  # start nothing more
-        try:
-            await self.app.leave()
-        except Exception as error:
-            if not self.app.project_watch.changed.is_set():
-                abort(error)  # otherwise topics may be gone; nothing is lost, as by a kill
+    def stopped(self, error: Exception | None) -> NoReturn:
+        """End or restart the process; Faust would stop service by service, and sleep."""
+        if error is not None and not self.app.project_watch.changed.is_set():
+            abort(error)  # after a change, topics may be gone; as with a kill, nothing is lost
         self._stop_for_the_project()
-        os._exit(0)  # Faust would stop one service after the other, and sleep for two seconds
+        os._exit(0)
+
+    def stopped_late(self) -> NoReturn:
+        """End or restart the process, though not all results are published and committed."""
+        self._stop_for_the_project()
+        late = f"not everything was published and committed after {STOP_SECONDS} s: is Kafka up?"
+        end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
 
     def _stop_for_the_project(self) -> None:
-        """End or begin anew, if it is the project that has changed."""
+        """End or restart the process if a change of the project is what stopped it."""
         if why_end := self.app.project_watch.why_end:
             end(why_end, 1)
-        if self.begins_anew:
-            begin_anew()
-
-    def _give_up(self) -> None:
-        self._stop_for_the_project()
-        late = f"not all was published and committed after {STOP_SECONDS} s: is Kafka there?"
-        end(f"{late} {RECOVERS}", SOFTWARE_ERROR)
+        if self.restarts:
+            restart()
 
 
 def run(opened: Opened) -> NoReturn:
-    """Run until SIGTERM or SIGINT, then exit 0; an unexpected error exits 70."""
+    """Run until SIGTERM or SIGINT, then exit with 0; an unexpected error exits with 70."""
     log_start(opened.settings)
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     try:

@@ -1,7 +1,7 @@
-"""Notices what others write in the name of this instance to its partitions of estimates.
+"""Detects estimates that somebody else has written to the partitions of this instance.
 
-The other instances believe it. So it is told to the dead letters, and everything is told anew, in
-an epoch that is not below the one that was forged.
+The other instances believe such records. So they become dead letters, and this instance publishes
+all its estimates again, in an epoch that is not below the forged one.
 """
 
 from collections.abc import Callable
@@ -15,61 +15,84 @@ from pipeline.batched.producer import Offsets, Outbox
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.estimates import parse_estimates
 from pipeline.stages.offsets import CountedOffsets
+from pipeline.topics import Topics
 
 MOST_EPOCH = (1 << 61) - 1
 
 
-class OwnEstimates:
-    """Compares what is on the own partitions with what was written."""
+class WrittenEstimates:
+    """The offsets of all estimates that this instance has written, by partition."""
 
-    def __init__(
-        self, publisher: Publisher, rejects: Rejects, is_owner_now: Callable[[], bool]
-    ) -> None:
-        self.publisher = publisher
-        self.rejects = rejects
-        self.is_owner_now = is_owner_now
-        self.topic = publisher.topics.estimates.name
-        self.written = [CountedOffsets() for _ in range(publisher.crowd.partitions)]
-        self.others: list[ConsumerRecord] = []  # read, and not known to be written here
+    def __init__(self, topics: Topics) -> None:
+        self.topic = topics.estimates.name
+        self.offsets = [CountedOffsets() for _ in range(topics.settings.partitions)]
 
     def wrote(self, outbox: Outbox, offsets: Offsets) -> None:
-        """This instance has written this, up to these offsets."""
+        """Note what this instance has published, up to these offsets."""
         for (topic, partition), last in offsets.items():
             if topic == self.topic:
                 rows = len(outbox[topic, partition])
-                self.written[partition].add(np.arange(last - rows + 1, last + 1))
+                self.offsets[partition].add(np.arange(last - rows + 1, last + 1))
 
-    def read(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """These are on an own partition."""
-        written = self.written[partition]
-        self.others += [record for record in records if record.offset not in written]
+    def has(self, record: ConsumerRecord) -> bool:
+        """Whether this instance has written the record."""
+        return record.offset in self.offsets[record.partition]
+
+
+class OwnEstimates:
+    """Compares the records of the own partitions with those that this instance has written.
+
+    `is_sole_owner` returns whether no other instance can own the partitions.
+    """
+
+    def __init__(
+        self,
+        written: WrittenEstimates,
+        publisher: Publisher,
+        rejects: Rejects,
+        is_sole_owner: Callable[[], bool],
+    ) -> None:
+        self.written = written
+        self.publisher = publisher
+        self.rejects = rejects
+        self.is_sole_owner = is_sole_owner
+        self.unknown: list[ConsumerRecord] = []  # not known to be written by this instance
+
+    def read(self, records: list[ConsumerRecord]) -> None:
+        """Take records of an own partition."""
+        self.unknown += [record for record in records if not self.written.has(record)]
+
+    def take(self, partition: int) -> list[ConsumerRecord]:
+        """Remove and return the unknown records of a partition that is no longer an own one."""
+        found = [record for record in self.unknown if record.partition == partition]
+        self.unknown = [record for record in self.unknown if record.partition != partition]
+        return found
 
     def check(self) -> None:
-        """Tell anew what others have told, once it is certain that it is not from here.
+        """Publish everything again if somebody else has written estimates.
 
-        Nothing is while records are on their way to Kafka, or while another instance may be the
-        owner already.
+        This is unknown while records are in flight, and while another instance may be the owner.
         """
-        if not self.others or self.publisher.groups.producer.in_flight:
+        if not self.unknown or self.publisher.groups.producer.in_flight:
             return
-        if not self.is_owner_now():
+        if not self.is_sole_owner():
             return
-        others, self.others = self.others, []
-        if any([self._is_strange(record) for record in others]):  # noqa: C419  # of every one
-            self.publisher.tell_anew()
+        unknown, self.unknown = self.unknown, []
+        if any([self._is_forged(record) for record in unknown]):  # noqa: C419  # check every one
+            self.publisher.publish_all_estimates()
 
-    def _is_strange(self, record: ConsumerRecord) -> bool:
-        """Whether somebody else has told it, who is no former owner; it is a dead letter then."""
-        state = self.publisher.stage.partitions.get(record.partition)
-        if state is None or record.offset in self.written[record.partition]:
+    def _is_forged(self, record: ConsumerRecord) -> bool:
+        """Whether neither this instance nor a former owner wrote it; then it is a dead letter."""
+        stage = self.publisher.stage
+        state = stage.partitions.get(record.partition)
+        if state is None or self.written.has(record):
             return False
         try:
-            epoch, _ = parse_estimates(record.value, len(self.publisher.crowd.classes))
+            epoch, _ = parse_estimates(record.value, len(stage.crowd.classes))
             if epoch < state.epoch:
                 return False
-            state.epoch = min(epoch, MOST_EPOCH)
-            self.publisher.stage.unwritten.setdefault(record.partition, {})  # the epoch is to stay
-            raise BadRecord(Reason.NOT_OURS, "not a record of sbic: the owner did not write it")
+            stage.raise_epoch(record.partition, min(epoch, MOST_EPOCH))
+            raise BadRecord(Reason.NOT_OURS, "not an sbic record: the owner did not write it")
         except BadRecord as bad:
             self.rejects.add(record, bad)
         return True

@@ -1,4 +1,4 @@
-"""Requests to assignments: reads who is free, publishes which task each of them gets."""
+"""Requests to assignments: publishes which task each worker gets who asks for one."""
 
 import asyncio
 from time import time
@@ -11,30 +11,32 @@ from pipeline.agents.redirector import Redirector
 from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.batched.batch import Batch
 from pipeline.batched.group_publisher import GroupPublisher, Publication
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.batched.producer import BatchProducer, Offsets, Outbox, Row
 from pipeline.records.assignments import parse_assignment
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Given
 from pipeline.stages.rows import Rows
 from pipeline.topics import Topics
 
-REQUESTS_AT_ONCE = 100  # each may be for 100 tasks: others get a turn in between
+REQUESTS_AT_ONCE = 100  # each may be for 100 tasks: other tasks of the loop run in between
 ASSIGNMENTS_AT_ONCE = 5000
 TASKS_AT_ONCE = 10_000
 
 
 class RequestGroup(Answered[ConsumerRecord]):
-    """What requests of several partitions came to, to be published together."""
+    """Answers to requests of several partitions that are published together."""
 
-    is_full = False
+    @property
+    def is_full(self) -> bool:
+        """Whether the agent has to wait for the next group."""
+        return len(self.timestamps) >= ASSIGNMENTS_AT_ONCE
 
 
 class PolicyAgent:
-    """The loop around `AssignmentStage`; hears from the worker agent which labels were taken.
+    """The loop around `AssignmentStage`; the worker agent notifies it of the labels taken.
 
-    An assignment is known here as soon as it is made, and to the others once it is published; the
-    one who owns a worker's partition is the only one who gives tasks to that worker. So the
-    producer has a fence: an instance that was stalled, and put out of the group, publishes none of
-    those that it had made before.
+    This instance knows an assignment as soon as it is made, the others once it is published. Only
+    the owner of a worker's partition assigns tasks to that worker. So the producer has a fence: an
+    instance that was stalled, and removed from the group, publishes no assignment made before.
     """
 
     name = "policy"
@@ -53,10 +55,10 @@ class PolicyAgent:
         self.topics = topics
         self.metrics = metrics
         self.redirector = redirector
-        self.groups = GroupPublisher(producer, RequestGroup, self.pack, drop=self.drop)
+        self.groups = GroupPublisher(producer, RequestGroup, self.pack, self.drop)
 
     async def take_over(self, partitions: set[int]) -> None:
-        """Know all leases before the first choice, and finish what the last owner left."""
+        """Read all leases before the first choice, and complete what the last owner began."""
         await self.follower.catch_up(partitions)
         while self.stage.refresh(now(), limit=TASKS_AT_ONCE):  # noqa: ASYNC110  # no event to await
             await asyncio.sleep(0)
@@ -64,7 +66,7 @@ class PolicyAgent:
         self.groups.notify()
 
     def labels_taken(self, partition: int, rows: Rows) -> None:
-        """These labels of one partition were taken."""
+        """Assign further tasks to the workers who gave these labels, if the rules say so."""
         if self.stage.heeds_labels:
             labels = self.stage.workers.labels_of(rows)
             self.stage.labels_taken(partition, labels, now(), self.groups.filling)
@@ -77,24 +79,20 @@ class PolicyAgent:
                 for start in range(0, len(records), REQUESTS_AT_ONCE):
                     piece = records[start : start + REQUESTS_AT_ONCE]
                     if any(record.headers for record in piece):
-                        await self.follower.asker.ask()  # where it may have been forwarded from
+                        await self.follower.asker.ask()  # to check where it was forwarded from
                     group = await self.groups.acquire()
                     self.stage.answer(tp.partition, piece, now(), group)
-                    group.is_full = len(group.timestamps) >= ASSIGNMENTS_AT_ONCE
                     self.groups.notify()
             self.groups.notify(batch)
 
     def pack(self, group: RequestGroup) -> Publication:
-        """The assignments, the ends of leases, dead letters and forwarded requests."""
+        """Turn a group into assignments, ends of leases, dead letters and forwarded requests."""
         outbox = Outbox()
         for partition, given in group.given.items():
             if given:
-                rows = [(worker.encode(), value, None, NO_HEADERS) for worker, value in given]
+                rows = [Row(worker.encode(), value) for worker, value in given]
                 outbox.add(self.topics.assignments.name, partition, *rows)
-        for record, why in group.rejected:
-            self.redirector.reject(outbox, record, why)
-        for record, worker, home in group.forwarded:
-            self.redirector.forward(outbox, record, worker, home)
+        self.redirector.add(outbox, group)
 
         def published(_offsets: Offsets, seconds: float) -> None:
             self.metrics.took(self.name, group.requests, seconds)
@@ -103,19 +101,19 @@ class PolicyAgent:
         return Publication(outbox, published)
 
     def drop(self, outbox: Outbox) -> None:
-        """Take back what was not published, since this instance has lost its place.
+        """Undo assignments that were not published because Kafka removed this instance.
 
-        Whoever owns the partitions next reads the requests again. Leases that have ended are told
-        of later; it is true whoever says so.
+        The next owner of the partitions reads the requests again. The ends of leases are published
+        later: they are true whichever instance publishes them.
         """
         for (topic, partition), rows in outbox.items():
             if topic != self.topics.assignments.name:
                 continue
-            for _, value, *_ in rows:
-                assignment = parse_assignment(value)
+            for row in rows:
+                assignment = parse_assignment(row.value)
                 if assignment.ended:
                     ended = self.groups.filling.given.setdefault(partition, [])
-                    ended.append(Given(assignment.worker, value or b""))
+                    ended.append(Given(assignment.worker, row.value or b""))
                 else:
                     self.metrics.withheld.labels("assignments").inc()
                     if not self.follower.is_published(assignment):
@@ -123,5 +121,5 @@ class PolicyAgent:
 
 
 def now() -> int:
-    """The time in milliseconds, as records have it."""
+    """Return the time in milliseconds, as in the timestamps of records."""
     return int(time() * 1000)

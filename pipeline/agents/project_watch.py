@@ -1,4 +1,4 @@
-"""Notices when the project is not any more what this instance was started with."""
+"""Notices when the project changes after this instance was started."""
 
 import asyncio
 from typing import Any
@@ -18,14 +18,14 @@ from pipeline.topics import Topics
 
 REVISION_SECONDS = 1.0
 TOPICS_SECONDS = 3.0
-MISSES = 3  # in a row: a broker that has just come back may not know its topics yet
+MISSES = 3  # in a row: a broker that has just restarted may not know its topics yet
 
 
 class ProjectWatch(Service):
     """Follows the project topic and the ids of all topics.
 
-    `changed` is set by a new revision, and by topics that somebody has deleted or replaced without
-    one. Then the instance has to stop: for good if `why_end` says why, otherwise to start anew.
+    `changed` is set when there is a new revision, or when somebody has deleted or replaced topics
+    without one. Then the instance has to stop; if `why_end` is None, it restarts.
     """
 
     def __init__(self, settings: Settings, revision: Revision, **kwargs: Any) -> None:
@@ -34,22 +34,22 @@ class ProjectWatch(Service):
         self.revision = revision
         self.changed = asyncio.Event()
         self._place = TopicPartition(Topics(settings).project.name, 0)
-        self._last: Revision | None = None  # of those read by this consumer
+        self._last: Revision | None = None  # that this consumer has read
         self._replaced: ReplacedTopics | None = None
 
     async def on_start(self) -> None:
-        """Look once more, before this instance joins the group."""
+        """Read the project topic once more, before this instance joins the group."""
         self._consumer = log_consumer(self.settings)
         await self._consumer.start()
         await self._look()
 
     async def on_stop(self) -> None:
-        """Leave."""
+        """Stop the client."""
         await self._consumer.stop()
 
     @property
     def why_end(self) -> str | None:
-        """Why an instance cannot start anew either; nothing if it can."""
+        """Why an instance cannot restart; None if it can."""
         if self._last is not None and self._last.state == "deleting":
             return f"the project {self.settings.prefix} is deleted"
         return None if self._replaced is None else str(self._replaced)
@@ -66,9 +66,9 @@ class ProjectWatch(Service):
             try:
                 await self._look()
             except NOT_ALLOWED:
-                raise  # by which the instance ends, and waits until it may again
+                raise  # restarts the instance, which waits until it is authorized
             except KafkaError:
-                continue  # it is away: `Connection` tells
+                continue  # not available: `BrokerWatch` logs it
 
     @Service.task
     async def _check_topics(self) -> None:
@@ -80,14 +80,14 @@ class ProjectWatch(Service):
                 misses = 0
             except ReplacedTopics as replaced:
                 misses += 1
-                if (misses == MISSES or replaced.other) and not await self._is_meant():
+                if (misses == MISSES or replaced.other) and not await self._is_intended():
                     self._replaced = replaced
                     self.changed.set()
             except ClusterError:
                 continue
 
-    async def _is_meant(self) -> bool:
-        """Whether it is sbic that makes the topics again; `_follow` sees that as well."""
+    async def _is_intended(self) -> bool:
+        """Whether a command of sbic recreates the topics; `_follow` sees its revision too."""
         try:
             last = await read_project(self.settings)
         except ClusterError:

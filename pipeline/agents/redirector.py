@@ -1,14 +1,29 @@
-"""Records that do not stay where they came: to another partition, or to the dead letters."""
+"""Records that do not belong where they are: to another partition, or to the dead letters."""
+
+from collections.abc import Sequence
+from typing import Protocol
 
 from aiokafka import ConsumerRecord
 
 from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
 from pipeline.agents.telemetry.metrics import Metrics
-from pipeline.batched.producer import Outbox
-from pipeline.records.bad import BadRecord
+from pipeline.batched.producer import Outbox, Row
 from pipeline.records.dead_letters import dead_letter
-from pipeline.records.origin import Header, Origin, forwarded_headers, origin_of
+from pipeline.records.origin import Origin, forwarded_headers, origin_of
+from pipeline.stages.taken import Forwarded, Rejected
 from pipeline.topics import Topics
+
+
+class Redirected(Protocol):
+    """Results of a stage, with the records that it rejects and forwards."""
+
+    @property
+    def rejected(self) -> Sequence[Rejected[ConsumerRecord]]:
+        """Records for the dead letters."""
+
+    @property
+    def forwarded(self) -> Sequence[Forwarded[ConsumerRecord]]:
+        """Good records for other partitions of their topic."""
 
 
 class Redirector:
@@ -20,23 +35,32 @@ class Redirector:
         self.metrics = metrics
         self.log = log
 
-    def reject(self, outbox: Outbox, record: ConsumerRecord, why: BadRecord) -> None:
+    def add(self, outbox: Outbox, results: Redirected) -> None:
+        """Add the records that a stage rejects, then those that it forwards."""
+        for rejected in results.rejected:
+            self._reject(outbox, rejected)
+        for forwarded in results.forwarded:
+            self._forward(outbox, forwarded)
+
+    def _reject(self, outbox: Outbox, rejected: Rejected[ConsumerRecord]) -> None:
         """Add a record to the dead letters, in the partition of the same number.
 
-        The place in it is the first that the record had.
+        The dead letter names the topic, partition and offset that the record was first written to.
         """
-        told = origin_of(record.headers, record.topic, self.partitions)
-        origin = told or Origin(record.topic, record.partition, record.offset)
+        record, why = rejected
+        first = origin_of(record.headers, record.topic, self.partitions)
+        origin = first or Origin(record.topic, record.partition, record.offset)
         letter = dead_letter(origin, record.key, record.value, why)
-        headers: list[Header] = [*letter.headers]
-        row = (letter.key, letter.value, None, headers)
+        row = Row(letter.key, letter.value, headers=[*letter.headers])
         outbox.add(self.topic, record.partition, row)
         self.metrics.dead_letters.labels(why.reason).inc()
         self.log.add(origin, why)
 
-    def forward(self, outbox: Outbox, record: ConsumerRecord, key: str, partition: int) -> None:
-        """Add a good record to the partition of its key, without the headers that do not fit."""
+    def _forward(self, outbox: Outbox, forwarded: Forwarded[ConsumerRecord]) -> None:
+        """Add a good record to the partition of its key, without headers that are too large."""
+        record, key, partition = forwarded
         here = Origin(record.topic, record.partition, record.offset)
         headers = forwarded_headers(record.headers, here)
-        row = (key.encode(), record.value, record.timestamp, headers)
-        outbox.add(record.topic, partition, row)
+        outbox.add(
+            record.topic, partition, Row(key.encode(), record.value, record.timestamp, headers)
+        )

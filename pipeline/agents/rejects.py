@@ -1,4 +1,6 @@
-"""Records on topics between instances that cannot be ours: they go to the dead letters."""
+"""Publishes dead letters from the topics between instances, apart from the results of agents."""
+
+from collections.abc import Sequence
 
 from aiokafka import ConsumerRecord
 
@@ -6,19 +8,24 @@ from pipeline.agents.redirector import Redirector
 from pipeline.batched.group_publisher import GroupPublisher, Publication
 from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.records.bad import BadRecord
+from pipeline.stages.taken import Forwarded, Rejected
 
 
 class RejectedRecords:
     """Records to publish together."""
 
     is_full = False
+    forwarded: Sequence[Forwarded[ConsumerRecord]] = ()
 
     def __init__(self) -> None:
-        self.records: list[tuple[ConsumerRecord, BadRecord]] = []
+        self.rejected: list[Rejected[ConsumerRecord]] = []
 
 
 class Rejects:
-    """Publishes them by themselves: what agents make must not go out in the midst of a recovery."""
+    """Publishes records that sbic did not write as dead letters.
+
+    They are found during recoveries too, when results of agents must not be published.
+    """
 
     def __init__(self, redirector: Redirector, producer: BatchProducer) -> None:
         self.redirector = redirector
@@ -26,12 +33,11 @@ class Rejects:
 
     def add(self, record: ConsumerRecord, why: BadRecord) -> None:
         """Publish a record as a dead letter."""
-        self.groups.filling.records.append((record, why))
+        self.groups.filling.rejected.append(Rejected(record, why))
         self.groups.notify()
 
     def pack(self, group: RejectedRecords) -> Publication:
-        """The dead letters."""
+        """Turn the records into dead letters."""
         outbox = Outbox()
-        for record, why in group.records:
-            self.redirector.reject(outbox, record, why)
+        self.redirector.add(outbox, group)
         return Publication(outbox, lambda _offsets, _seconds: None)

@@ -11,11 +11,11 @@ from pipeline.agents.publisher import Publisher
 from pipeline.agents.telemetry.settled_log import SettledLog
 from pipeline.batched.stop import abort
 
-LABELS_AT_ONCE = 2_000  # weighed anew in one turn: about a millisecond
-BUSY_SECONDS = 0.1  # for which an instance is busy after a label
-SHARE = 0.1  # of the time while it is busy, with what it takes to publish
-PUBLISHING_SECONDS = 6e-6  # a task
-AT_LEAST_SECONDS = 0.1  # of work before it waits for its turn again
+LABELS_AT_ONCE = 2_000  # weighed again in one step: about a millisecond
+BUSY_SECONDS = 0.1  # for which an instance counts as busy after a label
+SHARE = 0.1  # of the time while it is busy, publishing included
+PUBLISHING_SECONDS = 6e-6  # for each task
+AT_LEAST_SECONDS = 0.1  # of work before it waits
 IDLE_SECONDS = 0.05
 SECONDS_BETWEEN_REPORTS = 2.0
 
@@ -23,8 +23,8 @@ SECONDS_BETWEEN_REPORTS = 2.0
 class Settler(Service):
     """Lets the engine come to rest; new labels always go first.
 
-    Now and then it tells in the estimates topic whether it is at rest: that is how `sbic status`
-    knows. `is_caught_up` says whether all is read that others have written.
+    Every few seconds it publishes in the estimates topic whether the engine is at rest, for
+    `sbic status`. `is_caught_up` returns whether this instance has no lag.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class Settler(Service):
     async def _run(self) -> None:
         try:
             while not self.should_stop:
-                await self._turn()
+                await self._refresh()
                 self._report(monotonic())
         except Exception as error:
             abort(error)
 
-    async def _turn(self) -> None:
-        """Refresh what is due; while labels come in, a part of it, and then leave time for them.
+    async def _refresh(self) -> None:
+        """Refresh due tasks; while labels arrive, only some of them, and then wait.
 
-        What is due more than once meanwhile is refreshed once.
+        A task that becomes due several times meanwhile is refreshed once.
         """
         spent, moved = 0.0, self.engine.tasks_moved
         self.is_at_rest = False
@@ -75,8 +75,8 @@ class Settler(Service):
         self.report_due = now + SECONDS_BETWEEN_REPORTS
         rests = self.is_at_rest and not self.engine.has_news and self.is_caught_up()
         self.settled_log.look(rests, self.engine.due, now)
-        if told := self.publisher.exchange.tell_rest(rests):
-            self.publisher.tell(told)
+        if estimates := self.publisher.exchange.rest(rests):
+            self.publisher.publish_estimates(estimates)
 
     @property
     def _is_busy(self) -> bool:

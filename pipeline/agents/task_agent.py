@@ -1,4 +1,4 @@
-"""Votes to beliefs: counts votes, and heeds what users say of tasks."""
+"""Votes to beliefs: counts votes, and applies the descriptions of tasks."""
 
 import asyncio
 
@@ -7,17 +7,18 @@ from faust.types import StreamT
 
 from pipeline.agents.ends import EndsAsker
 from pipeline.agents.estimates_follower import EstimatesFollower
-from pipeline.agents.publisher import Group, Publisher
+from pipeline.agents.group import Group
+from pipeline.agents.publisher import Publisher
 from pipeline.agents.rejects import Rejects
 from pipeline.batched.batch import Batch
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.records.traces import traced_tasks
+from pipeline.stages.taken import Forwarded
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import Forwarded
 
-LABELS_AT_ONCE = 20_000  # weighed anew before others get a turn
-RECORDS_AT_ONCE = 16  # of votes or descriptions; one of votes has up to some thousand
+LABELS_AT_ONCE = 20_000  # refreshed before other tasks of the loop run
+RECORDS_AT_ONCE = 16  # of votes or descriptions; a record of votes has up to some thousand
 
 
 class TaskAgent:
@@ -41,16 +42,17 @@ class TaskAgent:
         self.parse = task_parser(stage.crowd.classes)
 
     def open(self, partition: int) -> None:
-        """Begin a partition with nothing in it."""
+        """Begin a partition with empty state."""
         self.stage.open(partition)
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
-        self.follower.exchange.left(partition)
+        self.follower.exchange.release(partition)
         self.stage.close(partition)
+        self.follower.receive_from_next_owner(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
-        """Apply records of the evidence topic; those that are not ours go to the dead letters."""
+        """Apply records of the evidence topic; those that sbic did not write are dead letters."""
         values = [(record.timestamp, record.value) for record in records]
         restored = self.stage.restore(partition, values, sure=sure)
         for place, why in restored.rejected.items():
@@ -58,24 +60,23 @@ class TaskAgent:
         return restored.records
 
     async def ready(self, partitions: set[int], generation: int) -> None:
-        """Tell everybody of these partitions, and hear of the others.
+        """Publish the estimates of these partitions, and wait for those of all others.
 
-        Posteriors that a crash can have kept from their topic are published again, and those of
-        tasks that a stop rule closes which the last owner did not have.
+        Also publishes posteriors that a crash may have kept from their topic, and those of tasks
+        that a stop rule closes which the last owner did not have.
         """
-        groups = self.publisher.groups
-        await self._rest()
-        groups.filling.tasks.update(self.stage.ready(partitions, generation).tolist())
-        self.stage.spent = self.stage.rules.is_spent(self.stage.crowd.labels)
+        await self._refresh()
+        self.publisher.publish_tasks(self.stage.ready(partitions, generation))
+        self.publisher.publish_tasks(self.publisher.withheld_tasks.take())
+        self.stage.check_budget()
         self.publisher.apply_rules_to(partitions)
-        self.follower.exchange.hear_of_crowd()
-        groups.filling.tells_all = True
-        groups.notify()
+        self.follower.exchange.update_sums()
+        self.publisher.publish_all_estimates()
         if partitions:
-            await self.follower.hear_of_all()
+            await self.follower.receive_all()
 
-    async def _rest(self) -> None:
-        """Weigh anew what was restored, as far as it is known now; others get a turn."""
+    async def _refresh(self) -> None:
+        """Refresh the restored tasks with the workers known so far; other tasks run meanwhile."""
         engine = self.stage.crowd.engine
         more = engine.is_settled
         while more:
@@ -83,7 +84,7 @@ class TaskAgent:
             await asyncio.sleep(0)
 
     async def run(self, stream: StreamT[Batch]) -> None:
-        """Take the records of each batch, and publish the posteriors in groups."""
+        """Apply the records of each batch, and publish the posteriors in groups."""
         groups = self.publisher.groups
         tasks = self.publisher.topics.tasks.name
         async for batch in stream:
@@ -100,7 +101,7 @@ class TaskAgent:
             groups.notify(batch)
 
     async def _count_all(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Count records of votes; asks where labels end if they tell of labels beyond that."""
+        """Count records of votes; ask for end offsets if votes are of labels beyond the known."""
         sure = False
         while records:
             group = await self.publisher.groups.acquire()
@@ -116,15 +117,10 @@ class TaskAgent:
     ) -> int:
         values = [record.value for record in records]
         counted = self.stage.count(partition, values, sure=sure)
-        group.took(votes=counted.votes)
-        group.fenced_votes += counted.fenced
-        group.rejected += [(records[place], bad) for place, bad in counted.outcome.rejected.items()]
-        group.evidence += [(partition, records[place].value) for place in counted.new]
+        group.took_votes(partition, records, counted)
         for place in counted.new:
             if records[place].headers:
                 self._follow_traces(records[place])
-        group.timestamps.append(counted.timestamps)
-        group.tasks.update(counted.tasks.tolist())
         return counted.outcome.records
 
     def _follow_traces(self, record: ConsumerRecord) -> None:
@@ -136,11 +132,11 @@ class TaskAgent:
                 self.publisher.traces.follow(number, traceparent)
 
     def _describe(self, record: ConsumerRecord, group: Group) -> None:
-        group.took()
+        group.took_description()
         try:
             description = self.parse(record.key, record.value)
         except BadRecord as bad:
-            group.rejected.append((record, bad))
+            group.reject(record, bad)
             return
         task = description["task"]
         home = self.stage.crowd.home_of(task)

@@ -1,4 +1,4 @@
-"""Waits, not ready, while topics are made again, or while Kafka does not let an instance go on."""
+"""Waits, not ready, while a command recreates topics or while this client is not authorized."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.5
 
 
 async def opened_when_ready(given: Given) -> Opened:
-    """Open the project for an instance that has all rights, once no command makes its topics again.
+    """Check the rights of an instance, and open the project once no command recreates its topics.
 
     Raises what `open_project` does, `NotAllowed`, and `Unfinished` if the project is being deleted.
     """
@@ -39,13 +39,13 @@ async def opened_when_ready(given: Given) -> Opened:
 
 
 async def opened_when_allowed(given: Given) -> Opened:
-    """The same for an instance that was running before: it waits until it is allowed again."""
+    """Open the project for an instance that was running before; wait until it is authorized."""
     while True:
         try:
             return await opened_when_ready(given)
         except (Denied, NotAllowed) as refused:
             log.warning("%s; waiting until that is mended", refused)
-            async with _telling(given.settings, str(refused)):
+            async with _reporting(given.settings, str(refused)):
                 await _until_allowed(given.settings)
 
 
@@ -58,20 +58,20 @@ async def _until_allowed(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _telling(settings: Settings, why_not: str) -> AsyncIterator[None]:
-    """Say on the web port and in the log why an instance is not ready."""
+async def _reporting(settings: Settings, why_not: str) -> AsyncIterator[None]:
+    """Report on the web port and in the log why this instance is not ready."""
     web = Web(settings.web_host, settings.web_port, CollectorRegistry(), lambda: why_not)
     async with web, ReadinessLog(lambda: why_not):
         yield
 
 
 async def _wait(settings: Settings, why_not: str) -> None:
-    """Wait for the next revision, and say on the web port and in the log why."""
+    """Wait until the command has finished, and report why on the web port and in the log."""
     log.info("not ready: %s", why_not)
-    async with _telling(settings, why_not):
+    async with _reporting(settings, why_not):
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with suppress(ClusterError):  # Kafka may be away for a while
+            with suppress(ClusterError):  # Kafka may be unavailable for a while
                 revision = await read_project(settings)
                 if revision is None or revision.state not in ("recounting", "resetting"):
                     return

@@ -1,7 +1,6 @@
-"""Labels to votes: takes label batches into the engine."""
+"""Labels to votes: takes batches of labels into the engine."""
 
 from collections.abc import Iterator
-from time import monotonic
 from typing import Protocol
 
 from aiokafka import ConsumerRecord
@@ -20,13 +19,13 @@ from pipeline.stages.worker_stage import WorkerStage
 
 
 class LabelsListener(Protocol):
-    """Who wants to know which labels were taken."""
+    """Is notified of the labels that are taken."""
 
     async def take_over(self, partitions: set[int]) -> None:
-        """The answers of these partitions are recovered; labels come next."""
+        """Called when the answers of these partitions are recovered, before any label is taken."""
 
     def labels_taken(self, partition: int, rows: Rows) -> None:
-        """These labels of one partition were taken."""
+        """Called when these labels of one partition were taken."""
 
 
 class WorkerAgent:
@@ -51,7 +50,7 @@ class WorkerAgent:
         self.listener = listener
 
     def open(self, partition: int) -> None:
-        """Begin a partition with nothing in it."""
+        """Begin a partition with empty state."""
         self.stage.open(partition)
 
     def close(self, partition: int) -> None:
@@ -59,7 +58,7 @@ class WorkerAgent:
         self.stage.close(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
-        """Apply records of the answers topic; those that are not ours go to the dead letters."""
+        """Apply records of the answers topic; those that sbic did not write are dead letters."""
         values = [record.value for record in records]
         restored = self.stage.restore(partition, values, sure=sure)
         for place, why in restored.rejected.items():
@@ -67,32 +66,32 @@ class WorkerAgent:
         return restored.records
 
     async def ready(self, partitions: set[int], _generation: int) -> None:
-        """Send the last votes of each partition again, and its workers of the last seconds."""
+        """Publish the last votes of each partition again, and its workers of the last seconds."""
         await check_continuity(self.settings, self.stage, partitions)
         for partition in partitions:
             self.stage.ready(partition)
         await self.listener.take_over(partitions)
-        groups = self.publisher.groups
+        workers: list[str] = []
         for partition in partitions:
             state = self.stage.partitions[partition]
             again = Outbox()
             for answers in state.last_answers:
                 self.publisher.add_votes(again, answers.votes)
-            await groups.producer.publish(again)
+            await self.publisher.groups.producer.publish(again)
             state.last.clear()
-            names = state.restored.take()
-            groups.filling.workers.update(self.stage.crowd.number_workers(names).tolist())
-        groups.notify()
+            workers += state.restored.take()
+        self.publisher.publish_workers(self.stage.crowd.number_workers(workers))
+        self.publisher.publish_workers(self.publisher.withheld_workers.take())
 
     async def run(self, stream: StreamT[Batch]) -> None:
-        """Take the labels of each batch, a piece at a time, and publish them in groups."""
+        """Take the labels of each batch, a piece at a time, and publish the results in groups."""
         groups, crowd = self.publisher.groups, self.stage.crowd
         async for batch in stream:
             for partition, piece in _pieces(batch, self.stage.labels_at_once):
                 group = await groups.acquire()
                 rows = self.stage.take(partition, piece, group.taken[partition])
-                group.took(labels=len(piece))
-                self.publisher.took_labels_at = monotonic()
+                group.took_labels(len(piece))
+                self.publisher.took_labels()
                 if rows is not None:
                     is_counted = crowd.is_own_task(rows.tasks) & (rows.answers != SKIP)
                     group.timestamps.append(rows.timestamps[is_counted])
@@ -103,7 +102,7 @@ class WorkerAgent:
 
 
 def _pieces(batch: Batch, size: int) -> Iterator[tuple[int, list[ConsumerRecord]]]:
-    """Some labels of each partition in turn."""
+    """Return up to `size` labels of each partition in turn, until none is left."""
     longest = max(map(len, batch.parts.values()))
     for start in range(0, longest, size):
         for tp, records in batch.parts.items():

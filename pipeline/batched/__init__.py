@@ -1,5 +1,5 @@
-"""Faust a batch at a time: what faust-streaming 0.15.3 needs to be fast here, and to lose nothing.
+"""Faust on batches: changes to faust-streaming 0.15.3 that make it fast, and lose no records.
 
-Each file works around one part of Faust, says which behaviour, and has a test that fails when it
-is no longer needed. Agents and tables stay Faust's; what flows through them are batches.
+Each file works around one part of Faust or aiokafka, describes its behaviour, and has a test that
+fails when the workaround is no longer needed. Agents and tables are Faust's, but get batches.
 """

@@ -1,26 +1,31 @@
-"""An app that any unexpected error ends at once, with nothing acked.
+"""An app that ends the process on any unexpected error, without committing what failed.
 
-Faust 0.15.3 restarts an agent that raised, after acking what it raised on; and a service that
-crashed takes the rest down in an order in which offsets may still be committed.
+Faust 0.15.3 restarts an agent that raised, after acking the event that it raised on. When a service
+crashes, it stops the others in an order in which offsets may still be committed.
 """
 
 from asyncio import CancelledError
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import faust
 from faust.types import AgentT
 
+from pipeline.batched.connections import Connections
+from pipeline.batched.consumer import BatchConsumer, PartitionLag
 from pipeline.batched.fence import Fence
 from pipeline.batched.group_publisher import GroupPublisher
-from pipeline.batched.recovery import BatchTableManager
+from pipeline.batched.producer import Offsets, Outbox
+from pipeline.batched.recovery import BatchRecovery, BatchTableManager
 from pipeline.batched.stop import abort
+from pipeline.batched.table import BatchTable
 from pipeline.batched.transport import BatchTopic
 
 REQUEST_SECONDS = 60.0
 
 
 class BatchedApp(faust.App):
-    """A Faust app on batches, whose errors end the process with status 70."""
+    """A Faust app on batches; an unexpected error ends its process with status 70."""
 
     def __init__(self, app_id: str, session_seconds: float = 10.0, **options: Any) -> None:
         super().__init__(
@@ -28,24 +33,28 @@ class BatchedApp(faust.App):
             Topic=BatchTopic,
             TableManager=BatchTableManager,
             store="memory://",
-            web_enabled=False,  # its pages show tables and routes, and `/` always says OK
+            web_enabled=False,  # Faust's pages show tables and routes, and `/` always says OK
             topic_allow_declare=False,
             topic_disable_leader=True,
-            table_standby_replicas=0,  # a memory store replays all on start anyway
+            table_standby_replicas=0,  # a memory store replays the whole changelog anyway
             consumer_auto_offset_reset="earliest",
-            stream_wait_empty=True,  # on stop and on revoke, batches under way are finished
+            stream_wait_empty=True,  # finish the batches in flight on stop and on revoke
             stream_buffer_maxsize=4,  # batches, not records
-            broker_max_poll_records=4000,  # of a batch
+            broker_max_poll_records=4000,  # in a batch
             broker_commit_interval=1.0,
             broker_session_timeout=session_seconds,
             broker_heartbeat_interval=2.0,
-            broker_request_timeout=max(REQUEST_SECONDS, session_seconds),  # Faust insists
-            # a broker that has just come back may not know its topics yet: look again soon
+            broker_request_timeout=max(REQUEST_SECONDS, session_seconds),  # Faust requires it
+            # a broker that has just restarted may not know its topics yet: ask again soon
             consumer_metadata_max_age_ms=5_000,
             **options,
         )
         self.publishers: list[GroupPublisher[Any]] = []
         self.fence = Fence(session_seconds)
+
+    def add_publisher(self, publisher: GroupPublisher[Any]) -> None:
+        """Start this publisher with the app, and flush it before each commit on revoke and stop."""
+        self.publishers.append(publisher)
 
     async def on_first_start(self) -> None:
         """Start the publishers."""
@@ -54,29 +63,67 @@ class BatchedApp(faust.App):
             await self.add_runtime_dependency(publisher)
 
     async def wait_idle(self) -> None:
-        """Wait until all that agents have made of their batches is published."""
+        """Wait until the results of all batches that agents have taken are published."""
         for publisher in self.publishers:
             await publisher.wait_idle()
 
-    async def leave(self) -> None:
-        """Finish, publish and commit the batches under way, then leave the group.
+    def wrote(self, outbox: Outbox, offsets: Offsets) -> None:
+        """Note in the tables what this instance has written to their changelogs."""
+        for table in self.tables.values():
+            if isinstance(table, BatchTable):
+                table.wrote(outbox, offsets)
 
-        Nothing else is worth waiting for: whatever still runs has nothing to lose. Of an app that
-        has not joined the group nothing is under way.
+    def mark_stale(self) -> None:
+        """Discard the state of all tables when this instance joins the group again."""
+        cast(BatchTableManager, self.tables).mark_stale()
+
+    async def leave(self) -> None:
+        """Finish, publish and commit the batches in flight, then leave the group.
+
+        Other services need not stop in order: they hold nothing that could be lost. Before joining,
+        nothing is in flight.
         """
         self._stopped.set()
         if self._consumer is not None and self._consumer.started:
             await self._stop_consumer()
             await self._consumer.stop()
 
+    @property
+    def recovery(self) -> BatchRecovery:
+        """The recovery of the tables."""
+        return cast(BatchTableManager, self.tables).recovery
+
+    @property
+    def is_sole_owner(self) -> bool:
+        """Whether this instance, and certainly no other, owns its partitions."""
+        return not (self.rebalancing or self.fence.is_overdue) and self.tables.actives_ready
+
+    @property
+    def expulsions(self) -> int:
+        """How often Kafka has removed this instance from the group."""
+        return 0 if self._batch_consumer is None else self._batch_consumer.expulsions
+
+    def lags(self) -> Iterator[PartitionLag]:
+        """Return the lag of each partition that agents read."""
+        if self._batch_consumer is not None:
+            yield from self._batch_consumer.lags()
+
+    def connections(self) -> Connections | None:
+        """Return the state of the consumer's connections; None before start and after stop."""
+        return None if self._batch_consumer is None else self._batch_consumer.connections()
+
+    @property
+    def _batch_consumer(self) -> BatchConsumer | None:
+        return cast(BatchConsumer | None, self._consumer)  # Faust creates it when it is first used
+
     def _create_directories(self) -> None:
-        """None: Faust 0.15.3 makes folders for tables even where they are in memory."""
+        """Create none: Faust 0.15.3 creates folders even for tables in memory."""
 
     async def _on_agent_error(self, agent: AgentT[Any], exc: BaseException) -> None:
         abort(exc)
 
     def _crash(self, reason: BaseException) -> None:
-        if isinstance(reason, CancelledError):  # how Faust restarts its fetcher on a rebalance
+        if isinstance(reason, CancelledError):  # Faust restarts its fetcher so on a rebalance
             super()._crash(reason)
         else:
             abort(reason)

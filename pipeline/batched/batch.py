@@ -1,4 +1,4 @@
-"""What an agent iterates over: the records of one topic that were fetched together."""
+"""Batches, which agents iterate over: the records of one topic that were fetched together."""
 
 from typing import Protocol, cast
 
@@ -7,10 +7,10 @@ from faust.types import TP, ConsumerMessage, Message
 
 
 class Finisher(Protocol):
-    """Whoever fetched the batch."""
+    """The consumer that fetched a batch."""
 
     def finish(self, batch: "Batch") -> None:
-        """All of the batch is published: its end can be committed."""
+        """Let the end of the batch be committed: all its results are published."""
 
 
 class Batch:
@@ -26,17 +26,17 @@ class Batch:
         self.consumer = consumer
 
     def finish(self) -> None:
-        """All that came of the batch is published and acknowledged."""
+        """Let the batch be committed: all its results are published and acknowledged."""
         self.consumer.finish(self)
 
 
 def batch_of(message: Message) -> Batch:
-    """The batch that a message of Faust carries."""
+    """Return the batch that a message of Faust carries."""
     return cast(Batch, message.value)
 
 
 def message_of(batch: Batch, generation_id: int) -> ConsumerMessage:
-    """The batch as one message of Faust, in the name of its first partition."""
+    """Wrap the batch in one message of Faust, with the topic and partition of its first records."""
     tp, records = next(iter(batch.parts.items()))
     last = records[-1]
     return ConsumerMessage(

@@ -1,23 +1,23 @@
-"""Hands an agent one event per fetch, each record once and in order, and commits what is done.
+"""Gives an agent one event per fetch, each record once and in order, and commits finished batches.
 
-All partitions of a topic that a fetch has brought come as one event: with an event for each, at a
-low rate most of the time would go into events, and groups to publish would be smaller.
+All partitions of a topic in a fetch are one event: with an event for each, at a low rate most of
+the time would be spent on events, and groups to publish would be smaller.
 
 Faust 0.15.3 creates two asyncio tasks per event and finds the offset to commit in a list of all
-acked offsets, in which a gap can mark a record as acked too early. It acks an event when it leaves
-the agent, also when an exception or a cancellation takes it out: what was not published would be
-committed, and lost. Here an agent says itself when a batch is finished, and since the batches of a
-partition come in order, the offset to commit is the end of the last one.
+acked offsets, in which a gap can mark a record as acked too early. It acks an event when the agent
+drops it, even by an exception or a cancellation: records whose results are not published would be
+committed, and lost. Here an agent finishes a batch explicitly. The batches of a partition come in
+order, so the offset to commit is the end of the last finished one.
 
-Around a rebalance Faust fetches before it has sought the committed offsets, and while; it drops
-what it has fetched at the wrong moment, though the position has moved on; and it empties the
-agents' queues once more after that seek. Here two sets of facts decide: `next_offset` says what
-follows in a partition, from the moment on at which it can be handed out, and nothing else is;
-`left_out` says which partitions have moved on without that, and the next fetch goes back.
+Around a rebalance, Faust fetches before and while it seeks the committed offsets; it drops records
+that were fetched at the wrong moment, although the position has moved on; and it empties the
+agents' queues once more after the seek. Here, a partition's records are handed out only from
+`next_offset` on, which is set once agents can take them. `left_out` has the partitions whose
+position has moved past records that were not handed out; the next fetch seeks back.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aiokafka import ConsumerRecord
 from faust.transport.consumer import ensure_TP
@@ -25,27 +25,48 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP, ConsumerMessage
 
 from pipeline.batched.batch import Batch, message_of
+from pipeline.batched.connections import Connections, connections_of
 from pipeline.batched.in_loop_consumer import InLoopConsumer
 
 if TYPE_CHECKING:
     from pipeline.batched.app import BatchedApp
 
 
-WHILE_BEHIND_SECONDS = 0.01
+WHILE_LAGGING_SECONDS = 0.01
+
+
+class PartitionLag(NamedTuple):
+    """How many records of a partition are not finished, and since when.
+
+    `since` is the timestamp of the first of them if it is handed out, else that of the last record
+    finished before it; None if neither is known.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    since: int | None
+
+
+class Gap(NamedTuple):
+    """Offsets that are missing between two batches of a partition."""
+
+    expected: int
+    found: int
 
 
 class BatchConsumer(Consumer):
-    """Faust's consumer on aiokafka, a batch at a time."""
+    """Faust's consumer on aiokafka, which hands out batches."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.finished: dict[TP, int] = {}  # the offset after the last batch done
-        # the timestamp of the first record that waits, or of the last done before it
+        self.finished: dict[TP, int] = {}  # the offset after the last finished batch
+        # the timestamp of the first unfinished record, or of the last finished one before it
         self.waiting: dict[TP, int] = {}
         self.next_offset: dict[TP, int] = {}  # after the last batch handed out
-        self.sought: dict[TP, int] = {}  # where to begin once the flow is resumed
-        self.left_out: set[TP] = set()  # fetched and not handed out
-        self.gap: dict[TP, tuple[int, int]] = {}  # the offset expected, and the one that came
-        self.read_to: dict[TP, int] = {}  # in recovery: all changelog records below are handed out
+        self.sought: dict[TP, int] = {}  # the committed offsets, until the flow is resumed
+        self.left_out: set[TP] = set()  # with records that were fetched and not handed out
+        self.gaps: dict[TP, Gap] = {}
+        self.read_to: dict[TP, int] = {}  # in recovery: changelog records below it are handed out
         self.rebalances = 0
         self.joined = False
         super().__init__(*args, **kwargs)
@@ -55,21 +76,21 @@ class BatchConsumer(Consumer):
 
     @property
     def expulsions(self) -> int:
-        """How often Kafka has put this instance out of the group."""
+        """How often Kafka has removed this instance from the group."""
         membership = cast(InLoopConsumer, self._thread).membership
         return 0 if membership is None else membership.expulsions
 
     async def getmany(
         self,
-        timeout: float,  # noqa: ASYNC109  # Faust calls it so
+        timeout: float,  # noqa: ASYNC109  # Faust's name
     ) -> AsyncIterator[tuple[TP, ConsumerMessage]]:
-        """Fetch, and yield one message for each topic that has records.
+        """Fetch, and yield one message for each topic with records.
 
-        While an agent is behind, Faust fetches without its partitions, and if there is nothing else
-        it waits for as long as it may, though the agent may have caught up.
+        While an agent lags, Faust fetches without its partitions. If there is nothing else, it
+        waits for the whole timeout, although the agent may have caught up.
         """
         if self._buffered_partitions:
-            timeout = min(timeout, WHILE_BEHIND_SECONDS)
+            timeout = min(timeout, WHILE_LAGGING_SECONDS)
         self._go_back()
         if self.app.in_recovery:
             self._note_positions()
@@ -86,18 +107,18 @@ class BatchConsumer(Consumer):
                 self.waiting.setdefault(tp, fetched[0].timestamp)
             self.left_out.difference_update(batch.parts)
             message = message_of(batch, self.app.consumer_generation_id)
-            self._read_offset[message.tp] = None  # else Faust drops what is fetched again
+            self._read_offset[message.tp] = None  # otherwise Faust drops records fetched again
             yield message.tp, message
 
     def _go_back(self) -> None:
-        """Fetch again what was left out, of the partitions of which that is allowed by now."""
+        """Seek back to records that were not handed out, where they may be handed out now."""
         if self.left_out:
             for tp in self.left_out & self.next_offset.keys() & self.assignment():
                 self._thread.seek(tp, self.next_offset[tp])
                 self.left_out.discard(tp)
 
     def _note_positions(self) -> None:
-        """All that was fetched before is handed out or left out by now.
+        """Note the positions in the changelogs: all records below them are handed out.
 
         A position also passes offsets without a record, such as a transaction's marker.
         """
@@ -111,7 +132,7 @@ class BatchConsumer(Consumer):
     def _batches(
         self, records: Mapping[Any, list[ConsumerRecord]], active: set[TP] | None
     ) -> Iterable[Batch]:
-        """One batch for each topic; of a changelog one for each partition, as recovery counts."""
+        """Return a batch for each topic, and for each partition of a changelog, as Faust needs."""
         batches: dict[str | TP, Batch] = {}
         for partition, fetched in records.items():
             tp = ensure_TP(partition)
@@ -123,25 +144,26 @@ class BatchConsumer(Consumer):
         return batches.values()
 
     def _in_order(self, tp: TP, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """The records that follow on those handed out before; none if some are missing between.
+        """Return the records that follow those handed out; none if there is a gap before them.
 
-        If the same are missing when they are fetched again, the gap is Kafka's own: a
-        transaction's marker, or expired records.
+        A gap that is still there when the records are fetched again is Kafka's own: a transaction's
+        marker, or expired records.
         """
         expected = self.next_offset.get(tp)
         if expected is None:
             return []
         first = records[0].offset
         if first <= expected:
-            self.gap.pop(tp, None)
+            self.gaps.pop(tp, None)
             return records if first == expected else [r for r in records if r.offset >= expected]
-        if self.gap.pop(tp, None) == (expected, first):
+        gap = Gap(expected, first)
+        if self.gaps.pop(tp, None) == gap:
             return records
-        self.gap[tp] = expected, first
+        self.gaps[tp] = gap
         return []
 
     async def perform_seek(self) -> None:
-        """Seek to the committed offsets, to begin there once Faust has resumed the flow."""
+        """Seek to the committed offsets, and begin there once Faust resumes the flow."""
         begun = self.rebalances
         await super().perform_seek()
         if self.joined and self.rebalances == begun:
@@ -152,19 +174,19 @@ class BatchConsumer(Consumer):
             }
 
     def resume_flow(self) -> None:
-        """From here on what is handed out stays in the agents' queues."""
+        """Hand out records from now on: they stay in the agents' queues."""
         super().resume_flow()
         self.next_offset.update(self.sought)
         self.sought.clear()
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Seek where a table's recovery begins, and expect the records from there on."""
+        """Seek to where a table's recovery begins, and hand out the records from there on."""
         self.next_offset.update(partitions)
         self.read_to.clear()
         await super().seek_wait(partitions)
 
     def finish(self, batch: Batch) -> None:
-        """All of the batch is published: its end can be committed."""
+        """Let the end of the batch be committed: all its results are published."""
         for tp, records in batch.parts.items():
             end = self.finished[tp] = records[-1].offset + 1
             if self.next_offset.get(tp) == end:
@@ -181,12 +203,12 @@ class BatchConsumer(Consumer):
         return self.finished.get(tp)
 
     def on_buffer_full(self, tp: TP) -> None:
-        """An agent is behind: fetch no more of its topic until it has caught up."""
+        """Fetch no more of a topic whose agent lags."""
         for partition in self._partitions_of(tp.topic):
             super().on_buffer_full(partition)
 
     def on_buffer_drop(self, tp: TP) -> None:
-        """The agent has caught up."""
+        """Fetch a topic again whose agent has caught up."""
         for partition in self._partitions_of(tp.topic):
             super().on_buffer_drop(partition)
 
@@ -194,22 +216,22 @@ class BatchConsumer(Consumer):
         return [tp for tp in self.assignment() if tp.topic == topic]
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Faust would complain of partitions that are never first in a batch."""
+        """Do nothing: Faust would complain of partitions that are never first in a batch."""
 
     async def wait_empty(self) -> None:
-        """Before a rebalance or the end: all that was taken is published, then committed."""
+        """Publish the results of all batches, then commit, before a rebalance or a stop."""
         await super().wait_empty()
         await cast("BatchedApp", self.app).wait_idle()
-        await self.maybe_wait_for_commit_to_finish()  # else Faust takes that one for this
+        await self.maybe_wait_for_commit_to_finish()  # otherwise Faust skips this one
         await self.commit()
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Offsets between batches do not matter: there is no list of acked offsets."""
+        """Do nothing: there is no list of acked offsets that could have gaps."""
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Let Faust finish and commit the batches under way, then forget the partitions.
+        """Let Faust finish and commit the batches in flight, then forget the partitions.
 
-        Faust 0.15.3 drops what is acked and not committed before it commits; `finished` stays.
+        Before it commits, Faust 0.15.3 drops its acked offsets; `finished` is kept.
         """
         self._forget(joined=False)
         await super().on_partitions_revoked(revoked)
@@ -218,7 +240,7 @@ class BatchConsumer(Consumer):
             self.waiting.pop(tp, None)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Let Faust recover; what an earlier recovery that is still at work has found is void."""
+        """Let Faust recover; ignore the offsets of an earlier recovery that is still running."""
         self._forget(joined=True)
         await super().on_partitions_assigned(assigned, generation_id)
 
@@ -228,27 +250,32 @@ class BatchConsumer(Consumer):
         self.rebalances += 1
         self.next_offset.clear()
         self.sought.clear()
-        self.gap.clear()
+        self.gaps.clear()
         self.read_to.clear()
 
-    def lag(self) -> Iterator[tuple[str, int, int, int | None]]:
-        """Of each partition that agents read: how many records wait, and since when the first does.
+    def connections(self) -> Connections | None:
+        """Return the state of the connections; None before start and after stop."""
+        kafka = self._thread._consumer
+        return None if kafka is None else connections_of(kafka)
 
-        Nothing is known of a partition before its first fetch. Where all that was handed out is
-        done, what was fetched is done as well: offsets without a record, as transactions leave
-        them, do not wait.
+    def lags(self) -> Iterator[PartitionLag]:
+        """Return the lag of each partition that agents read.
+
+        A partition's lag is unknown before its first fetch. Offsets without a record, such as a
+        transaction's marker, do not count: once all that was handed out is finished, everything
+        below the position is finished too.
         """
         kafka = self._thread._consumer
         if kafka is None:
-            return  # it is starting
+            return  # not started yet
         for tp in self.assignment():
             fetched = kafka._subscription.subscription.assignment.state_value(tp)
-            end = fetched.lso  # behind it a transaction is open, of which nothing can be read yet
+            end = fetched.lso  # records of open transactions, which follow it, cannot be read yet
             if end is None or self._is_changelog_tp(tp):
                 continue
             if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
                 done = self.finished.get(tp) or self._committed_offset[tp] or 0
             else:
                 done = fetched.position
-            waiting = max(0, end - done)
-            yield tp.topic, tp.partition, waiting, self.waiting.get(tp)
+            records = max(0, end - done)
+            yield PartitionLag(tp.topic, tp.partition, records, self.waiting.get(tp))

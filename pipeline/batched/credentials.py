@@ -1,4 +1,4 @@
-"""The options of aiokafka's clients as Faust wants them for its own."""
+"""Turns the options of aiokafka's clients into the credentials that Faust expects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +7,12 @@ from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCreden
 
 
 def credentials_of(options: Mapping[str, Any]) -> Credentials | None:
-    """What Faust's consumer connects with; None for a connection in plain text.
+    """Return the credentials of Faust's consumer; None for a connection in plain text.
 
     >>> credentials_of({"security_protocol": "PLAINTEXT"}) is None
     True
     """
-    context = options.get("ssl_context")  # Faust 0.15.3 cannot make one by itself
+    context = options.get("ssl_context")  # Faust 0.15.3 cannot create one
     if "sasl_oauth_token_provider" in options:
         provider = options["sasl_oauth_token_provider"]
         return OAuthCredentials(oauth_cb=provider, ssl_context=context)

@@ -1,12 +1,12 @@
-"""Whether this instance still has its place in the group: else it may publish nothing in its name.
+"""Stops a producer once this instance may no longer be a member of the group.
 
-Kafka gives a member's partitions to others when it has heard nothing of it for a session. A member
-that was stalled does not know that yet when it goes on, and what it had handed to its producer
-before would go out beside what its successor has published meanwhile. So a producer asks here at
-the last moment, before a request is written to the socket.
+Kafka assigns a member's partitions to others when it has received no heartbeat for a session. A
+member that was stalled does not know that yet when it continues: without a fence, the records in
+its producer would be published beside those of its successor. So the producer checks the fence at
+the last moment, before it writes a request to the socket.
 
-The clock also counts the time in which the process is stopped or the machine sleeps. What is left
-is the moment between the question and the system call: some microseconds.
+The clock also counts the time in which the process is stopped or the machine sleeps. What remains
+are the microseconds between the check and the system call.
 """
 
 import time
@@ -18,88 +18,88 @@ from aiokafka.producer.transaction_manager import NO_PRODUCER_EPOCH, NO_PRODUCER
 
 MARGIN_SECONDS = 1.0  # for a request to reach its broker
 PRODUCE = b"\x00\x00"  # the API key of a produce request
-API_KEY = slice(4, 6)  # where it is, after the size
+API_KEY = slice(4, 6)  # of a request, after its size
 
 
 class Overdue(KafkaError):  # type: ignore[misc]
-    """Kafka may have given the place to another: aiokafka tries again until that is known."""
+    """The session may be over: aiokafka retries until that is certain."""
 
     retriable = True
 
 
-class PutOut(KafkaError):  # type: ignore[misc]
-    """The place was lost since: what was to be published is for the next owner to do."""
+class RemovedFromGroup(KafkaError):  # type: ignore[misc]
+    """This instance is no longer a member: the next owners publish the results."""
 
     retriable = False
 
 
 def now() -> float:
-    """A clock that goes on while the machine sleeps, where there is one."""
+    """Read a clock that continues while the machine sleeps, if the system has one."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 class Fence:
-    """For how long the place in the group is certain.
+    """Knows until when the membership in the group is certain.
 
     >>> fence = Fence(session_seconds=10)
-    >>> fence.heard(now())
+    >>> fence.heartbeat_taken(now())
     >>> fence.begin()
     >>> fence.check(fence.term)
-    >>> fence.heard(now() - 12)
+    >>> fence.heartbeat_taken(now() - 12)
     >>> fence.is_overdue
     True
     >>> fence.lose()
     >>> fence.check(term=1)
     Traceback (most recent call last):
-    pipeline.batched.fence.PutOut: ...
+    pipeline.batched.fence.RemovedFromGroup: ...
     """
 
     def __init__(self, session_seconds: float) -> None:
         self.session_seconds = session_seconds
-        self.heard_of = now()  # when the last request that Kafka took for a sign of life was sent
-        self.term = 0  # changes with every place that is gained or lost, not with a rebalance
+        self.heartbeat_sent = (
+            now()
+        )  # when the last heartbeat, or SyncGroup, that Kafka took was sent
+        self.term = 0  # of membership: changes when it begins and ends, not with a rebalance
         self.is_lost = False
 
-    def heard(self, sent: float) -> None:
-        """Kafka took a sign of life that was sent then; its answer may have come late."""
-        self.heard_of = sent
+    def heartbeat_taken(self, sent: float) -> None:
+        """Note that Kafka took a heartbeat that was sent then; its response may have come late."""
+        self.heartbeat_sent = sent
 
     def begin(self) -> None:
-        """A place was gained, or kept in a rebalance."""
+        """Note that this instance is a member, newly or after a rebalance."""
         if self.is_lost or not self.term:
             self.term += 1
         self.is_lost = False
 
     def lose(self) -> None:
-        """The place was lost."""
+        """Note that this instance is no longer a member."""
         self.term += 1
         self.is_lost = True
 
     @property
     def silent_seconds(self) -> float:
-        """For how long Kafka has certainly heard nothing."""
-        return now() - self.heard_of
+        """The longest time for which Kafka may have received no heartbeat."""
+        return now() - self.heartbeat_sent
 
     @property
     def is_overdue(self) -> bool:
-        """Whether another may have taken the place."""
+        """Whether another instance may own the partitions."""
         if self.term == 0:
-            return False  # it has never had one
+            return False  # it has never been a member
         return self.is_lost or self.silent_seconds > self.session_seconds - MARGIN_SECONDS
 
     def check(self, term: int) -> None:
-        """Raise unless the place of that term is still held, for certain."""
+        """Raise unless the membership of that term is still certain."""
         if self.is_lost or term != self.term:
-            raise PutOut("put out of the group")
+            raise RemovedFromGroup("removed from the group")
         if self.is_overdue:
-            raise Overdue(
-                f"Kafka has heard nothing of this instance for {self.silent_seconds:.1f} s"
-            )
+            raise Overdue(f"Kafka has received no heartbeat for {self.silent_seconds:.1f} s")
 
 
 class FencedProducer:
-    """Makes an aiokafka producer ask before each produce request, also one that is sent again."""
+    """Makes an aiokafka producer check a fence before each produce request and each retry."""
 
     def __init__(self, kafka: AIOKafkaProducer, fence: Fence) -> None:
         self.kafka = kafka
@@ -109,16 +109,20 @@ class FencedProducer:
         kafka.client._get_conn = self._fenced_conn
 
     def begin(self) -> None:
-        """What is published from now on belongs to the place of now; raises if there is none.
+        """Publish in the current term of membership from now on; raise if there is none.
 
-        Also where nothing is to be published: no batch may be finished after one that was dropped.
+        Also raises if there is nothing to publish: after a batch that was dropped, no later one may
+        be finished.
         """
         self.term = self.fence.term
         if self.fence.is_lost:
-            raise PutOut("put out of the group")
+            raise RemovedFromGroup("removed from the group")
 
     def forget(self) -> None:
-        """Begin anew with Kafka, once nothing is under way: it waits for what was not sent."""
+        """Get a new producer id, once nothing is in flight.
+
+        With the old one, Kafka would expect the sequence numbers that were not sent.
+        """
         manager = self.kafka._txn_manager
         manager._pid_and_epoch = PidAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         manager._pid_waiter = self.kafka._loop.create_future()

@@ -1,41 +1,46 @@
-"""Publishes in groups: while one group is on its way to Kafka, the next one fills.
+"""Publishes results in groups: while one group is in flight, the next one fills.
 
-At a low rate every label is published at once; at a high one, or on a slow broker, groups grow.
-An agent that waited for each of its batches would wait once for every partition.
+At a low rate every label is published at once; at a high rate, or on a slow broker, groups grow.
+An agent that published each of its batches separately would wait once for every partition.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mode import Service
 
 from pipeline.batched.batch import Batch
-from pipeline.batched.fence import PutOut
+from pipeline.batched.fence import RemovedFromGroup
 from pipeline.batched.producer import BatchProducer, Offsets, Outbox
 from pipeline.batched.stop import abort
 
 TURN_SECONDS = 0.005
 NOTHING = Outbox()
 
+Writer = Callable[[Outbox, Offsets], None]
+"""Called with records that were published, and with the last offset in each partition."""
 
-def _leave_it(_outbox: Outbox) -> None:
-    """Nothing is to be done with it."""
+
+def _ignore(_outbox: Outbox) -> None:
+    """Do nothing."""
 
 
 class Group(Protocol):
-    """What an agent gathers until it is published."""
+    """Results that agents gather until they are published together."""
 
-    is_full: bool
+    @property
+    def is_full(self) -> bool:
+        """Whether agents have to wait for the next group."""
 
 
 class Publication(NamedTuple):
     """A group, ready to be published.
 
     `changelog` is sent once `before` is acknowledged, and `outputs` once `changelog` is, together
-    with the `changelog` of the next publication. At the end `published` is called with the offsets
-    and the seconds since the group's first record was taken.
+    with the `changelog` of the next publication. Then `published` is called with the offsets and
+    the seconds since the first record of the group was taken.
     """
 
     changelog: Outbox
@@ -44,31 +49,50 @@ class Publication(NamedTuple):
     outputs: Outbox = NOTHING
 
 
+class Unfinished(NamedTuple):
+    """A publication whose outputs are not acknowledged, and the batches that it results from."""
+
+    publication: Publication
+    batches: list[Batch]
+    begun: float
+
+    def finish(self, offsets: Offsets) -> None:
+        """Let the batches be committed: all is published."""
+        self.publication.published(offsets, monotonic() - self.begun)
+        for batch in self.batches:
+            batch.finish()
+
+
 G = TypeVar("G", bound=Group)
 
 
 class GroupPublisher(Service, Generic[G]):
-    """Publishes one group after the other, and then says that their batches are finished."""
+    """Publishes one group after the other, and then finishes their batches.
+
+    `drop` is called with an outbox that a fenced producer did not publish, `writers` with each that
+    was published.
+    """
 
     def __init__(
         self,
         producer: BatchProducer,
         new_group: Callable[[], G],
         pack: Callable[[G], Publication],
-        drop: Callable[[Outbox], None] = _leave_it,
+        drop: Callable[[Outbox], None] = _ignore,
+        writers: Sequence[Writer] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.producer = producer
         self.new_group = new_group
         self.pack = pack
-        self.drop = drop  # takes what a fenced producer has not published
-        self.writers: list[Callable[[Outbox, Offsets], None]] = []
+        self.drop = drop
+        self.writers = writers
         self.filling = new_group()
         self.batches: list[Batch] = []
         self.begun: float | None = None  # when the first record of the group was taken
-        self.owed: tuple[Publication, list[Batch], float] | None = None
-        self.in_a_hurry = False  # what could go out later has to go out now
+        self.unfinished: Unfinished | None = None
+        self.is_flushing = False  # nothing may be kept for a later group
         self.turn_ends = 0.0
         self.notified = asyncio.Event()
         self.emptied = asyncio.Event()
@@ -80,9 +104,10 @@ class GroupPublisher(Service, Generic[G]):
         await self.add_runtime_dependency(self.producer)
 
     async def acquire(self) -> G:
-        """The group that is being filled, once it has room; others get a turn now and then.
+        """Return the group to add results to; wait while it is full.
 
-        Not at every call: then a group would go out with the first partition of a batch alone.
+        Other tasks run at times, but not at every call: otherwise a group would be published with
+        only the first partition of a batch.
         """
         if monotonic() > self.turn_ends:
             await asyncio.sleep(0)
@@ -95,20 +120,20 @@ class GroupPublisher(Service, Generic[G]):
         return self.filling
 
     def notify(self, batch: Batch | None = None) -> None:
-        """Something is in the group; with a batch: all of that has been loaded."""
+        """Publish the group soon; with a batch: all its results are in the group or before it."""
         if batch is not None:
             self.batches.append(batch)
         self.idle.clear()
         self.notified.set()
 
     async def wait_idle(self) -> None:
-        """Publish all there is, and wait until it is acknowledged."""
+        """Flush: publish all results, and wait until they are acknowledged."""
         if self.should_stop:
             return  # it was idle when it stopped
-        self.in_a_hurry = True
+        self.is_flushing = True
         self.notify()
         await self.idle.wait()
-        self.in_a_hurry = False
+        self.is_flushing = False
 
     @Service.task
     async def _run(self) -> None:
@@ -119,45 +144,43 @@ class GroupPublisher(Service, Generic[G]):
             abort(error)
 
     async def _publish_next(self) -> None:
-        if self.owed is None:
+        if self.unfinished is None:
             await self.notified.wait()
+        this = self._take()
+        publication = this.publication
+        outbox = Outbox()
+        last, self.unfinished = self.unfinished, None
+        if last:
+            outbox.add_all(last.publication.outputs)  # older: first in each partition
+        outbox.add_all(publication.changelog)
+        try:
+            if publication.before:
+                await self.producer.publish(publication.before)
+            offsets = await self.producer.publish(outbox)
+        except RemovedFromGroup:  # the batches stay unfinished: the next owner reads them again
+            self.drop(outbox)
+            self._rest()
+            return
+        for wrote in self.writers:
+            wrote(outbox, offsets)
+        if last:
+            last.finish(offsets)
+        if publication.outputs:
+            self.unfinished = this
+        else:
+            this.finish(offsets)
+            self._rest()
+
+    def _take(self) -> Unfinished:
+        """Pack the group that was filled, and begin the next one."""
         self.notified.clear()
         group, self.filling = self.filling, self.new_group()
         batches, self.batches = self.batches, []
         begun = monotonic() if self.begun is None else self.begun
         self.begun = None
         self.emptied.set()
-        publication = self.pack(group)
-        outbox = Outbox()
-        owed, self.owed = self.owed, None
-        if owed:
-            outbox.add_all(owed[0].outputs)  # it is older: in each partition it comes before
-        outbox.add_all(publication.changelog)
-        try:
-            if publication.before:
-                await self.producer.publish(publication.before)
-            offsets = await self.producer.publish(outbox)
-        except PutOut:  # nothing is finished: the next owner reads the batches again
-            self.drop(outbox)
-            self._rest()
-            return
-        for wrote in self.writers:
-            wrote(outbox, offsets)
-        if owed:
-            self._finish(*owed, offsets)
-        if publication.outputs:
-            self.owed = publication, batches, begun
-        else:
-            self._finish(publication, batches, begun, offsets)
-            self._rest()
+        return Unfinished(self.pack(group), batches, begun)
 
     def _rest(self) -> None:
         if not self.notified.is_set():
             self.idle.set()
-
-    def _finish(
-        self, publication: Publication, batches: list[Batch], begun: float, offsets: Offsets
-    ) -> None:
-        publication.published(offsets, monotonic() - begun)
-        for batch in batches:
-            batch.finish()

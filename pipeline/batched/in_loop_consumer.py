@@ -1,11 +1,11 @@
-"""Faust's consumer thread without the thread: it fetches on the loop of the agents.
+"""Runs Faust's consumer on the loop of the agents instead of in a thread.
 
 In Faust 0.15.3 every fetch goes to another thread and back through queues. While the agents are
-busy each of these steps may wait 5 ms for the interpreter's lock.
+busy, each of these steps may wait 5 ms for the interpreter's lock.
 
-And when a rebalance begins while the app stops, Faust closes the connection at once, under the
-hands of whoever commits, and does not leave the group; while aiokafka 0.14, before it leaves,
-waits for the end of a rebalance, in which Kafka may be waiting for somebody else.
+And when a rebalance begins while the app stops, Faust closes the connection at once, even during a
+commit, and does not leave the group. aiokafka 0.14 waits for the end of the rebalance before it
+leaves, and Kafka may be waiting for another member.
 """
 
 import asyncio
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from pipeline.batched.app import BatchedApp
     from pipeline.batched.consumer import BatchConsumer
 
-LEAVING = "leaving"  # a connection of its own, as aiokafka has others for groups and for records
+LEAVING = "leaving"  # a separate connection, beside aiokafka's for the group and for fetches
 
 
 class InLoopConsumer(AIOKafkaConsumerThread):
-    """Runs what Faust would run in a thread."""
+    """Faust's consumer thread without the thread."""
 
     consumer: "BatchConsumer"
 
     def __init__(self, consumer: "BatchConsumer", **kwargs: Any) -> None:
         super().__init__(consumer, thread_loop=consumer.loop, **kwargs)
-        self.membership: Membership | None = None  # once it is connected
+        self.membership: Membership | None = None  # once connected
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
-        """A consumer that does not read what a transaction has aborted.
+        """Create a consumer that does not read records of aborted transactions.
 
-        Faust 0.15.3 reads only what is committed if it writes in transactions itself.
+        Faust 0.15.3 sets `read_committed` only if it writes in transactions itself.
         """
         kafka = super()._create_worker_consumer(transport)
         kafka._isolation_level = "read_committed"
         return kafka
 
     async def _highwaters(self, partitions: list[TP]) -> dict[TP, int]:
-        """Where partitions end, whether a transaction is open there or not.
+        """Return the end offsets of partitions, records of open transactions included.
 
-        What an instance itself wrote to a changelog behind somebody's open transaction is to be
-        restored too, though that has to wait for its end.
+        Records that an instance wrote to a changelog after somebody's open transaction have to be
+        restored too, although that waits for the end of the transaction.
         """
         return await ends_of_all(self._ensure_consumer(), partitions)
 
@@ -88,26 +88,26 @@ class InLoopConsumer(AIOKafkaConsumerThread):
         return await maybe_async(fun(*args, **kwargs))
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Tell the consumer; whoever is about to leave has more to commit, and does not rejoin."""
+        """Notify the consumer; while the app stops, wait instead, as it still has to commit."""
         if self.app.should_stop:
             await asyncio.Event().wait()  # until `_leave_group`
         await self.consumer.on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Tell the consumer, unless it is about to leave."""
+        """Notify the consumer, unless the app stops."""
         if not self.app.should_stop and self.membership is not None:
             self.membership.begin()
             await self.consumer.on_partitions_assigned(assigned, generation_id)
 
     async def _leave_group(self, kafka: AIOKafkaConsumer) -> None:
-        """Leave in the midst of a rebalance too: the others then need not wait for this one."""
+        """Leave the group, also during a rebalance, so that the other members need not wait."""
         coordinator = kafka._coordinator
         if coordinator is None:
-            return  # it has not been started
+            return  # not started
         coordinator._coordination_task.cancel()
         await asyncio.wait([coordinator._coordination_task])
         if self.app.conf.consumer_group_instance_id is not None:
-            return  # whoever starts under this name within the session has its place
+            return  # a static member keeps its partitions until the session times out
         while coordinator.member_id:
             await coordinator.ensure_coordinator_known()
             request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
@@ -116,4 +116,4 @@ class InLoopConsumer(AIOKafkaConsumerThread):
             except KafkaError:
                 coordinator.coordinator_dead()
             else:
-                coordinator.reset_generation()  # else aiokafka would leave once more
+                coordinator.reset_generation()  # otherwise aiokafka would leave again

@@ -1,6 +1,6 @@
-"""Counts what goes wrong between this instance and Kafka, though the clients get over it.
+"""Counts the errors of Kafka's clients from which they recover by themselves.
 
-aiokafka 0.14 tries again by itself, and tells of an error only in its log.
+aiokafka 0.14 retries, and reports such an error only in its log.
 """
 
 import logging
@@ -9,7 +9,7 @@ CLIENTS = ("consumer", "producer", "connection")
 
 
 class KafkaErrors(logging.Handler):
-    """Counts the warnings and errors of aiokafka by the part that has them.
+    """Counts the warnings and errors that aiokafka logs, by the part that logs them.
 
     >>> errors = KafkaErrors()
     >>> _ = errors.handle(logging.makeLogRecord({"name": "aiokafka.producer.sender"}))

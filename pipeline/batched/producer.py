@@ -1,8 +1,8 @@
-"""Publishes whole batches and waits until Kafka has all of them.
+"""Publishes whole batches and waits until Kafka has acknowledged all of them.
 
 Faust 0.15.3's producer gives up flushing after 100 ms without progress and only logs a failed
 send, so the commit that follows can lose data; and it sends records one by one. An aiokafka
-producer has one request under way for each broker, so agents that share one wait for each other.
+producer has one request in flight per broker, so agents that share one wait for each other.
 """
 
 import asyncio
@@ -12,23 +12,31 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 from mode import Service
 
-from pipeline.batched.fence import Fence, FencedProducer, PutOut
+from pipeline.batched.fence import Fence, FencedProducer, RemovedFromGroup
 
 MAX_BATCH_BYTES = 1 << 20
-REQUEST_TIMEOUT_MS = 120_000  # as long as a broker may be away
+REQUEST_TIMEOUT_MS = 120_000  # how long a broker may be unavailable
 
 Header = tuple[str, bytes | None]
 NO_HEADERS: list[Header] = []
-Row = tuple[bytes | None, bytes | None, int | None, list[Header]]
-"""Key, value, timestamp (`None`: the time of publication) and headers of a record."""
 Offsets = dict[tuple[str, int], int]
 """The offset of the last record published, by topic and partition."""
 
 
-class Sent(NamedTuple):
-    """So many records for a partition, given to aiokafka."""
+class Row(NamedTuple):
+    """A record to publish; without a timestamp it gets the time of publication."""
 
-    place: tuple[str, int]
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: list[Header] = NO_HEADERS
+
+
+class Sent(NamedTuple):
+    """A number of records for a partition, given to aiokafka."""
+
+    topic: str
+    partition: int
     records: int
     acknowledgement: "asyncio.Future[Any]"
 
@@ -41,15 +49,15 @@ class Outbox(dict[tuple[str, int], list[Row]]):
         self.setdefault((topic, partition), []).extend(rows)
 
     def add_all(self, other: "Outbox") -> None:
-        """Add what another one has."""
+        """Add the records of another outbox."""
         for (topic, partition), rows in other.items():
             self.add(topic, partition, *rows)
 
 
 class BatchProducer(Service):
-    """An idempotent producer, for one agent; with a fence it publishes only behind that.
+    """An idempotent producer, for one agent; a fence stops it once the instance may be replaced.
 
-    `connection` has the options of every client.
+    `connection` has the options that all clients share.
     """
 
     def __init__(
@@ -62,8 +70,8 @@ class BatchProducer(Service):
         super().__init__(**kwargs)
         self.fence = fence
         self.fenced: FencedProducer | None = None
-        self.in_flight = 0  # outboxes of which not all is acknowledged
-        self.retries = 0  # batches that had to be sent again
+        self.in_flight = 0  # outboxes that are not yet fully acknowledged
+        self.retries = 0  # batches that were sent again
         self.options = {
             **connection,
             "client_id": client_id,
@@ -82,7 +90,7 @@ class BatchProducer(Service):
         await self.kafka.start()
 
     def _count_retries(self, accumulator: Any) -> None:
-        """Count what aiokafka 0.14 sends again, of which it says nothing but in its log."""
+        """Count the batches that aiokafka 0.14 sends again; it only logs them."""
         reenqueue = accumulator.reenqueue
 
         def count(batch: Any) -> None:
@@ -92,26 +100,27 @@ class BatchProducer(Service):
         accumulator.reenqueue = count
 
     async def on_stop(self) -> None:
-        """Leave."""
+        """Stop the client."""
         await self.kafka.stop()
 
     async def publish(self, outbox: Outbox) -> Offsets:
-        """Publish all and wait for all acknowledgements.
+        """Publish all records and wait for all acknowledgements.
 
-        Raises what Kafka raises: then nothing of the batch may be committed. `PutOut` is raised
-        when nothing is under way any more, and the next batch can be published.
+        Raises Kafka's errors: then the batch must not be committed. `RemovedFromGroup` is raised
+        once nothing is in flight, so that the next batch can be published.
         """
         sent: list[Sent] = []
         self.in_flight += 1
         try:
             if self.fenced is not None:
                 self.fenced.begin()
-            for place, rows in outbox.items():
-                await self._send(*place, rows, sent)
+            for (topic, partition), rows in outbox.items():
+                await self._send(topic, partition, rows, sent)
             return {
-                part.place: (await part.acknowledgement).offset + part.records - 1 for part in sent
+                (part.topic, part.partition): (await part.acknowledgement).offset + part.records - 1
+                for part in sent
             }
-        except PutOut:
+        except RemovedFromGroup:
             await asyncio.gather(*(part.acknowledgement for part in sent), return_exceptions=True)
             if self.fenced is not None:
                 self.fenced.forget()
@@ -128,10 +137,10 @@ class BatchProducer(Service):
                 again = builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
                 if again is None:
                     size = len(key or b"") + len(value or b"")
-                    raise ValueError(f"a record of {size:,} bytes for {topic} fits into no batch")
+                    raise ValueError(f"a record of {size:,} bytes is too large for {topic}")
         sent.append(await self._send_batch(builder, topic, partition))
 
     async def _send_batch(self, builder: Any, topic: str, partition: int) -> Sent:
         builder.close()
         acknowledgement = await self.kafka.send_batch(builder, topic, partition=partition)
-        return Sent((topic, partition), builder.record_count(), acknowledgement)
+        return Sent(topic, partition, builder.record_count(), acknowledgement)

@@ -1,17 +1,18 @@
-"""Recovery of the tables that goes on until all is restored, or the partitions are revoked.
+"""Recovers the tables; runs until caught up or revoked.
 
-Faust 0.15.3 collects a thousand events of a changelog before it applies them, all at once. Here an
-event is a batch, so this would be the whole changelog: for as long as that takes there would be no
-heartbeat, and Kafka would put the instance out of the group. Here records are applied as they come,
-and after some milliseconds the rest of the loop has its turn.
+Faust 0.15.3 collects a thousand events of a changelog and applies them at once. Here an event is a
+batch, so that would be the whole changelog: no heartbeat would be sent meanwhile, and Kafka would
+remove the instance from the group. Here records are applied as they come, and every few
+milliseconds the other tasks of the loop run.
 
-It waits for the record at the last offset of a changelog, which there may not be: a transaction
-ends with a marker. It takes a request that timed out for the end of the service: recovery stops
-without a word, and the instance waits for it for ever. It takes a rebalance while it reads a
-changelog for the end of that changelog, and tells the tables so. And it goes on with partitions
-that are revoked, until others are assigned; what the tables do when they hear of the end of it goes
-on even then. And it says that all is read for a moment only: whoever did not wait by then would
-wait for ever.
+Other behaviour of Faust 0.15.3 that this file changes:
+
+- It waits for a record at the last offset of a changelog, but a transaction ends with a marker.
+- It treats a request that timed out as the end of the service: recovery stops silently, and the
+  instance waits for it forever.
+- It treats a rebalance during recovery as the end of the changelog, and notifies the tables.
+- It continues with revoked partitions until others are assigned, and so do the tables' callbacks.
+- It signals the end of recovery only for a moment: a task that waits later waits forever.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from mode import Service
 
 from pipeline.batched.batch import batch_of
 from pipeline.batched.consumer import BatchConsumer
-from pipeline.batched.fence import PutOut
+from pipeline.batched.fence import RemovedFromGroup
 from pipeline.batched.progress import Progress, at_this_rate
 from pipeline.batched.stop import abort
 from pipeline.batched.table import BatchTable
@@ -36,23 +37,23 @@ from pipeline.batched.table import BatchTable
 if TYPE_CHECKING:
     from pipeline.batched.app import BatchedApp
 
-TURN_SECONDS = 0.02  # between two turns of the rest of the loop
-SILENCE_SECONDS = 0.2  # without a record, before the positions are looked at
+TURN_SECONDS = 0.02  # after which other tasks of the loop run
+SILENCE_SECONDS = 0.2  # without a record, before the positions are checked
 ENOUGH_TO_GUESS = 0.01  # of all records
 
 
 class Pace:
-    """How long the records of a topic take, and how many of them are applied at once.
+    """Chooses how many records of a topic to apply at once: as many as take about one turn.
 
-    As many as take about one turn: those of some topics are larger than those of others.
+    The records of some topics are larger than those of others.
     """
 
     def __init__(self) -> None:
         self.records = 1
-        self.seconds = 0.0  # that all took so far
+        self.seconds = 0.0  # spent on all records so far
 
     def pieces(self, records: list[ConsumerRecord]) -> Iterator[list[ConsumerRecord]]:
-        """The records in order, a piece at a time."""
+        """Split the records into pieces, in order."""
         start = 0
         while start < len(records):
             piece = records[start : start + self.records]
@@ -60,7 +61,7 @@ class Pace:
             yield piece
 
     def took(self, records: int, seconds: float) -> None:
-        """It took that long to apply so many records."""
+        """Adapt to the time that so many records took."""
         self.seconds += seconds
         if seconds > TURN_SECONDS:
             self.records = max(1, self.records // 2)
@@ -69,7 +70,7 @@ class Pace:
 
 
 class BatchRecovery(Recovery):
-    """Faust's recovery; what it reads is applied at once, and a revocation is the end of it."""
+    """Faust's recovery, which applies records as they are read and ends when they are revoked."""
 
     def __init__(self, app: AppT, tables: TableManagerT, **kwargs: Any) -> None:
         super().__init__(app, tables, **kwargs)
@@ -79,7 +80,7 @@ class BatchRecovery(Recovery):
         self.paces: dict[str, Pace] = {}  # by topic
 
     def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Stop where it is: a rebalance begins, or the end of the app."""
+        """Stop the recovery: a rebalance begins, or the app stops."""
         super().on_partitions_revoked(revoked)
         self.revoked.set()
 
@@ -90,7 +91,7 @@ class BatchRecovery(Recovery):
         newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
-        """Begin where the tables are."""
+        """Begin a recovery at the offsets of the tables."""
         self.revoked.clear()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
@@ -101,18 +102,18 @@ class BatchRecovery(Recovery):
     ) -> None:
         result = await self.wait_first(
             coro,
-            self.revoked,  # type: ignore[arg-type]  # it takes events of asyncio too
+            self.revoked,  # type: ignore[arg-type]  # it also takes events of asyncio
             self.signal_recovery_start,  # type: ignore[arg-type]
             timeout=timeout,
         )
         if result.stopped and self.should_stop:
             raise ServiceStopped
         if result.stopped:
-            raise TimeoutError("Kafka does not answer, and the tables are not recovered")
-        if self._is_void():
+            raise TimeoutError("Kafka does not answer: the tables cannot be recovered")
+        if self._is_superseded():
             raise RebalanceAgain
 
-    def _is_void(self) -> bool:
+    def _is_superseded(self) -> bool:
         return self.revoked.is_set() or self.signal_recovery_start.is_set()
 
     def _set_recovery_started(self) -> None:
@@ -134,7 +135,7 @@ class BatchRecovery(Recovery):
 
     @property
     def progress(self) -> Progress:
-        """How much is restored of what there was to restore when the last recovery began."""
+        """How much is restored of the records that the last recovery began with."""
         parts = [self._progress(topic, pace) for topic, pace in self.paces.items()]
         seconds = monotonic() - self.begun
         read, total = sum(part.read for part in parts), sum(part.total for part in parts)
@@ -142,12 +143,12 @@ class BatchRecovery(Recovery):
         to_go = [part.seconds_to_go for part in parts if part.seconds_to_go is not None]
         if applying and len(to_go) == len(parts):
             return Progress(read, total, sum(to_go) * seconds / applying)
-        if read > total * ENOUGH_TO_GUESS:  # what the records of some topic take is not known yet
+        if read > total * ENOUGH_TO_GUESS:  # for some topic, the time per record is not known yet
             return at_this_rate(read, total, seconds)
         return Progress(read, total, None)
 
     def _progress(self, topic: str, pace: Pace) -> Progress:
-        """How much of one topic, and how long it takes to apply the rest of that."""
+        """Return the progress of one topic, with the time it takes to apply the rest."""
         read = total = 0
         for tp, begin in self.begins.items():
             if tp.topic == topic:
@@ -158,12 +159,12 @@ class BatchRecovery(Recovery):
 
     @property
     def is_restored(self) -> bool:
-        """Whether all is read; what the tables do then may still be under way."""
-        return self.signal_recovery_end.is_set() and not self._is_void()
+        """Whether all records are applied; the tables may still be getting ready."""
+        return self.signal_recovery_end.is_set() and not self._is_superseded()
 
     @Service.task
     async def _slurp_changelogs(self) -> None:
-        """Apply what is fetched of the changelogs as it comes."""
+        """Apply the batches of the changelogs as they come."""
         queue = self.tables.changelog_queue
         try:
             while not self.should_stop:
@@ -171,7 +172,7 @@ class BatchRecovery(Recovery):
                     async with asyncio.timeout(SILENCE_SECONDS):
                         message = (await queue.get()).message
                 except TimeoutError:
-                    self._pass_what_is_no_record()
+                    self._pass_offsets_without_records()
                 else:
                     await self._restore(message)
                 if self.in_recovery and not self.need_recovery():
@@ -180,14 +181,14 @@ class BatchRecovery(Recovery):
             abort(error)
 
     async def _restore(self, message: Message) -> None:
-        """Apply a fetched batch a piece at a time, until a rebalance makes it void."""
+        """Apply a fetched batch, a piece at a time, unless a rebalance supersedes it."""
         for tp, records in batch_of(message).parts.items():
             table = cast(BatchTable, self.tables._changelogs[tp.topic])
             pace = self.paces[tp.topic]
             for piece in pace.pieces(records):
                 rest, sure = piece, False
                 while rest:
-                    if self._is_void() or message.generation_id != self._generation_id:
+                    if self._is_superseded() or message.generation_id != self._generation_id:
                         return
                     begun = monotonic()
                     rest = table.restore(tp.partition, rest, sure=sure)
@@ -198,9 +199,9 @@ class BatchRecovery(Recovery):
                 self.active_offsets[tp] = max(self.active_offsets[tp], piece[-1].offset)
                 await asyncio.sleep(0)
 
-    def _pass_what_is_no_record(self) -> None:
-        """All that was handed out is applied: what lies before the positions is no record."""
-        if self.in_recovery and not self._is_void():
+    def _pass_offsets_without_records(self) -> None:
+        """Pass offsets without a record: all records below the positions are applied."""
+        if self.in_recovery and not self._is_superseded():
             read_to = cast(BatchConsumer, self.app.consumer).read_to
             for tp, highwater in self.active_highwaters.items():
                 if self.active_offsets[tp] < highwater < read_to.get(tp, 0):
@@ -211,17 +212,17 @@ class BatchRecovery(Recovery):
 
     @Service.task
     async def _publish_stats(self) -> None:
-        """Nothing: Faust would warn of events that it has not seen; `progress` tells."""
+        """Do nothing: Faust would warn of events that it has not seen."""
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Tell the tables, unless it was a rebalance that ended the reading."""
-        if self._is_void():
+        """Make the tables ready, unless a rebalance has ended the recovery."""
+        if self._is_superseded():
             raise RebalanceAgain
         for table, partitions in self.actives_for_table.items():
             if isinstance(table, BatchTable):
                 try:
                     await table.ready(partitions)
-                except PutOut:
+                except RemovedFromGroup:
                     raise RebalanceAgain from None
         await super().on_recovery_completed(generation_id)
 
@@ -229,15 +230,21 @@ class BatchRecovery(Recovery):
 class BatchTableManager(TableManager):
     """Faust's table manager with that recovery.
 
-    `is_void` once something that follows from the tables was not published, since this instance has
-    lost its place: then what is known is not what the topics say, and all of it begins anew.
+    The state is stale if results were not published because Kafka removed this instance: then it is
+    not what the changelogs say, and all tables begin again from empty state.
     """
 
-    is_void = False
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.is_stale = False
+
+    def mark_stale(self) -> None:
+        """Discard the state of all tables at the next rebalance."""
+        self.is_stale = True
 
     @property
     def recovery(self) -> BatchRecovery:
-        """The recovery of all tables."""
+        """The recovery of all tables, created when it is first used."""
         if self._recovery is None:
             self._recovery = BatchRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
         return cast(BatchRecovery, self._recovery)
@@ -249,14 +256,14 @@ class BatchTableManager(TableManager):
         newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
-        """Forget everything if it is void; only then anything may be published again.
+        """Discard stale state, then lower the fence, so that results can be published again.
 
-        All tables forget before any begins: one of them would keep what the others still have.
+        All tables discard their state before any begins again: they share it with each other.
         """
-        if self.is_void:
+        if self.is_stale:
             for table in self.values():
                 if isinstance(table, BatchTable):
                     await table.forget(set(table.offsets))
-            self.is_void = False
+            self.is_stale = False
         cast("BatchedApp", self.app).fence.begin()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)

@@ -1,7 +1,7 @@
 """A table whose state is kept per partition and recovered many records at a time.
 
-Faust 0.15.3 recovers some 10,000 records a second, one at a time, reads again on every rebalance
-what the instance itself wrote, and only logs an error on the way.
+Faust 0.15.3 recovers some 10,000 records a second, one at a time. On every rebalance it reads again
+what the instance itself wrote. Errors during recovery are only logged.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from aiokafka import ConsumerRecord
 from faust import Table
 from faust.types import TP, AppT, TopicT
 
-from pipeline.batched.fence import PutOut
+from pipeline.batched.fence import RemovedFromGroup
 from pipeline.batched.producer import Offsets, Outbox
 from pipeline.batched.stop import abort
 
@@ -19,32 +19,32 @@ FROM_THE_START = -1
 
 
 class PartitionedState(Protocol):
-    """What a table keeps: one state for each partition that this instance owns."""
+    """The state behind a table, for each partition that this instance owns."""
 
     def open(self, partition: int) -> None:
-        """Begin a partition with nothing in it."""
+        """Begin a partition with empty state."""
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
-        """Apply records of the changelog, in order; how many.
+        """Apply records of the changelog, in order; return how many.
 
-        Fewer than all, unless it is `sure`, if more has to be known first to judge the next.
+        Unless `sure`, it may stop before a record that only `ask` makes it possible to judge.
         """
 
     async def ask(self) -> None:
-        """Get to know what there is to know now: then it is sure."""
+        """Get what is needed to judge all records read so far."""
 
     async def ready(self, partitions: set[int], generation: int) -> None:
-        """Called when these partitions are recovered, before their streams go on.
+        """Called when these partitions are recovered, before agents get their records.
 
         `generation` is that of the group; it grows with every rebalance.
         """
 
 
 class BatchTable(Table[Any, Any]):
-    """A Faust table on a changelog topic of its own, with its state in `states`."""
+    """A Faust table with a given changelog topic, and with its state in `states`."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class BatchTable(Table[Any, Any]):
         super().__init__(app, name=name, changelog_topic=changelog_topic, **kwargs)
         self.states = states
         self.offsets: dict[int, int] = {}  # of the last record applied or written, by partition
-        self.diverged: set[int] = set()  # partitions in which somebody else has written between
+        self.diverged: set[int] = set()  # partitions to which another instance has written too
         self.generation = 0
 
     def persisted_offset(self, tp: TP) -> int | None:
-        """Where recovery begins: after what was applied or written here."""
+        """Return the last offset applied or written here, after which recovery begins."""
         return self.offsets.get(tp.partition)
 
     def wrote(self, outbox: Outbox, offsets: Offsets) -> None:
-        """The owner published this, up to these offsets: it need not be read again.
+        """Note that this instance published these records, which need not be read again.
 
-        If it does not follow on the last, somebody else has written too: that is read later, and
-        the state is no longer what the changelog says up to an offset.
+        If they do not follow the last known offset, another instance has written too. Its records
+        are read later; until then the state matches the changelog at no offset.
         """
         for (topic, partition), offset in offsets.items():
             if topic == self.changelog_topic_name:
@@ -81,13 +81,13 @@ class BatchTable(Table[Any, Any]):
     def restore(
         self, partition: int, records: list[ConsumerRecord], *, sure: bool
     ) -> list[ConsumerRecord]:
-        """Apply records of the changelog, in order; those known already are left out.
+        """Apply records of the changelog, in order, except those applied before.
 
-        Returns the rest, if more has to be known first.
+        Returns the rest, which can be judged only after `ask`.
         """
         known = self.offsets.get(partition)
         if known is None:
-            return []  # fetched before a rebalance took the partition away
+            return []  # fetched before the partition was revoked
         if records[0].offset <= known:
             records = [record for record in records if record.offset > known]
         if not records:
@@ -98,7 +98,7 @@ class BatchTable(Table[Any, Any]):
         return records[done:]
 
     def passed(self, partition: int, offset: int) -> None:
-        """There is nothing to apply up to this offset."""
+        """Note that there are no records to apply up to this offset."""
         self.offsets[partition] = offset
 
     async def on_rebalance(
@@ -108,11 +108,10 @@ class BatchTable(Table[Any, Any]):
         newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
-        """Forget what went to others, begin what is new; keep what stays.
+        """Forget revoked partitions, begin new ones, and keep the state of the others.
 
-        Whoever was out of the group for a generation may have had a successor. What is known is
-        kept then too, and what the successor has written is read on top of it; only where both
-        have written at a time the partition begins anew.
+        An instance that missed a generation may have had a successor. It keeps its state and reads
+        what the successor has written; only if both have written, the partition begins again.
         """
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         mine = {tp.partition for tp in assigned if tp.topic == self.changelog_topic_name}
@@ -124,21 +123,22 @@ class BatchTable(Table[Any, Any]):
             self.states.open(partition)
 
     async def forget(self, partitions: set[int]) -> None:
-        """Forget partitions; if they are assigned again, they begin anew."""
+        """Forget partitions; if they are assigned again, they begin with empty state."""
         for partition in partitions:
             del self.offsets[partition]
             self.diverged.discard(partition)
             self.states.close(partition)
-            await asyncio.sleep(0)  # heartbeats go on, however much there is to forget
+            await asyncio.sleep(0)  # let heartbeats be sent, however much there is to forget
 
     async def ready(self, active: set[TP]) -> None:
-        """All of the changelog is applied; the recovery cancels this when it is void.
+        """Make the state ready: all of the changelog is applied.
 
-        Raises `PutOut` if this instance has lost its place meanwhile.
+        The recovery cancels this on a rebalance. Raises `RemovedFromGroup` if Kafka has removed
+        this instance meanwhile.
         """
         try:
             await self.states.ready({tp.partition for tp in active}, self.generation)
-        except PutOut:
+        except RemovedFromGroup:
             raise
         except Exception as error:
             abort(error)

@@ -10,17 +10,17 @@ from pipeline.batched.consumer import BatchConsumer
 
 
 class Transport(aiokafka.Transport):
-    """Faust's transport on aiokafka, a batch at a time."""
+    """Faust's transport on aiokafka, with a consumer of batches."""
 
     Consumer = BatchConsumer
 
 
 class BatchTopic(Topic):
-    """A topic whose events carry a batch: there is nothing to decode."""
+    """A topic whose events carry batches, which need no decoding."""
 
     def _compile_decode(self) -> None:
-        """Keep `decode` as it is: Faust would replace it by one that calls codecs."""
+        """Keep `decode`: Faust would replace it by a function that calls codecs."""
 
     async def decode(self, message: Message, *, propagate: bool = False) -> EventT[Any]:
-        """The event of a batch."""
+        """Return the event of a batch."""
         return self._create_event(None, message.value, None, message=message)

@@ -1,10 +1,10 @@
-"""`sbic bounds`: what the theory says of a crowd before it is asked."""
+"""`sbic bounds`: the paper's bounds on the error of a crowd."""
 
 import click
 
 from pipeline.cli.errors import BadInput
 
-MOST_LABELS = 5_000  # takes a second, and the bounds have long settled by then
+MOST_LABELS = 5_000  # takes a second; the bounds have converged long before
 
 
 @click.command(short_help="How fast the error falls with the labels per task.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--secure",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Demand TLS, passwords and ACLs: certificates, users and data are in this folder.",
+    help="Require TLS, passwords and ACLs; certificates, users and data are in this folder.",
 )
 @settings_options("prefix")
 def command(
@@ -31,12 +31,12 @@ def command(
 ) -> None:
     """Run a real Apache Kafka on this machine, for development, until Ctrl-C.
 
-    It listens on loopback only. The first run fetches Kafka, 45 MB, from Maven Central; later
-    runs need no network. It ends when this command ends, however that may be.
+    It listens on loopback only. The first run downloads Kafka, 45 MB, from Maven Central; later
+    runs need no network. Kafka stops when this command ends, even if it is killed.
 
-    With --secure clients need TLS, a password and rights, as on most clusters: DIR gets a CA, and
-    for each role (operator, pipeline, producer, reader, gateway) a user with exactly the rights
-    that it needs on the topics of --prefix, and a file NAME.env to source. See docs/security.md.
+    With --secure clients need TLS, a password and ACLs, as on most clusters: DIR gets a CA, and for
+    each role (operator, pipeline, producer, reader, gateway) a user with exactly the rights that it
+    needs on the topics of --prefix, and a file NAME.env to source. See docs/security.md.
 
     \b
     Examples:
@@ -54,22 +54,22 @@ def command(
     secured = secure_folder(secure) if secure else None
     with suppress(KeyboardInterrupt), own_broker(port, folder, secured) as broker:
         kept = what_is_kept(folder)
-        click.echo(f"Kafka {KAFKA_VERSION} is ready at {broker.url} ({kept}); Ctrl-C ends it.")
+        click.echo(f"Kafka {KAFKA_VERSION} is ready at {broker.url} ({kept}); Ctrl-C stops it.")
         if secured:
             grant(secured, broker, settings.prefix)
             shown = quote(str(secured.environment_file("operator")))
-            click.echo(f"It demands TLS and a password; the users and their files: {secured.path}")
+            click.echo(f"It requires TLS and a password; the users and their files: {secured.path}")
             click.echo(f"Next, in another terminal: . {shown} && sbic topics")
         else:
             topics = hints.command(Settings(broker=broker.url), "topics")
             click.echo(f"Next, in another terminal: {topics}")
         status = broker.wait()
         click.echo(broker.end_of_log(), err=True)
-        raise click.ClickException(f"Kafka ended by itself, with status {status}")
+        raise click.ClickException(f"Kafka stopped with status {status}")
 
 
 def secure_folder(path: Path) -> "SecureFolder":
-    """The folder of a broker that has a user for each role."""
+    """The folder of a broker with a user for each role."""
     from pipeline.kafka.access.rights import ROLES
     from pipeline.local.secure import SecureFolder
 
@@ -77,7 +77,7 @@ def secure_folder(path: Path) -> "SecureFolder":
 
 
 def grant(secured: "SecureFolder", broker: "EmbeddedBroker", prefix: str) -> None:
-    """Let each user do what its role needs, and nothing else."""
+    """Grant each user the rights of its role."""
     from pipeline.cli.connected import run_connected
     from pipeline.kafka.access.grants import grant_roles
     from pipeline.kafka.access.rights import ROLES

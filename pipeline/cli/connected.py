@@ -1,4 +1,4 @@
-"""Runs the part of a command that talks to Kafka; what is wrong with Kafka becomes one line."""
+"""Runs the part of a command that uses Kafka; errors of Kafka become one line."""
 
 import asyncio
 import logging
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 def run_connected(work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work; no Kafka, a missing topic and the like end with exit status 1."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the error below says it all
+    """Run the coroutine; errors of Kafka and of the project end the command with status 1."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the error below is enough
     try:
         return asyncio.run(work)
     except WrongTopics as wrong:
         for mismatch in wrong.mismatches:
             click.echo(mismatch, err=True)
         raise click.ClickException(
-            "nothing was changed; set what the topics were made with, choose another --prefix, "
-            "or alter the topics"
+            "nothing was changed; use the settings that the topics were created with, choose "
+            "another --prefix, or alter the topics"
         ) from None
     except Refusal as refusal:
         for line in refusal.lines:
@@ -38,7 +38,7 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
 
 
 def in_project(given: Given) -> Settings:
-    """The settings of a tool: those of the project; others that are given are refused."""
+    """The settings of a tool: those of the project; other values are refused."""
     from pipeline.project.opening import settings_in_project
 
     return run_connected(settings_in_project(given))

@@ -1,4 +1,4 @@
-"""`sbic dead-letters`: what could not be used, and sending it again."""
+"""`sbic dead-letters`: shows records that could not be used, and replays them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 VALUE_SHOWN = 300  # characters
 
 reason_option = click.option(
-    "--reason", "reasons", metavar="REASON", multiple=True, help="Only these; can be repeated."
+    "--reason", "reasons", metavar="REASON", multiple=True, help="Only this one; can be repeated."
 )
 
 
-@click.group("dead-letters", short_help="Show what could not be used; send it again.")
+@click.group("dead-letters", short_help="Show dead letters, and replay them.")
 def command() -> None:
-    """Show records that could not be used, and send them again once the reason is gone."""
+    """Show records that could not be used, and send them again after a fix."""
 
 
 @command.command("show", short_help="The newest, with reason and origin.")
@@ -38,10 +38,10 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each.")
 @given_options("broker", "prefix")
 def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Show dead letters, newest first: when, why, where they came from and what they say.
+    """Show dead letters, newest first: time, reason, origin and value.
 
-    One that a crash wrote twice is shown once. What stands behind the reason is its origin: topic,
-    partition and offset.
+    A letter that a crash wrote twice is shown once. The origin, after the reason, is the topic,
+    partition and offset of the record.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     choice = Choice(reasons, limit=limit)
     found = run_connected(overview(in_project(given), choice, values=True))
     for letter in found.newest:
-        is_replayed = letter.said.origin in found.replayed
+        is_replayed = letter.headers.origin in found.replayed
         if as_json:
             click.echo(dumps(as_object(letter, is_replayed)).decode())
         else:
@@ -71,16 +71,16 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
 
 
 def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
-    """A letter for a program."""
-    said = letter.said
+    """A letter as a JSON object."""
+    headers = letter.headers
     return {
         "at": letter.at,
-        "reason": said.reason,
-        "message": said.message,
-        "topic": said.origin.topic,
-        "partition": said.origin.partition,
-        "offset": said.origin.offset,
-        "truncated": said.is_truncated,
+        "reason": headers.reason,
+        "message": headers.message,
+        "topic": headers.origin.topic,
+        "partition": headers.origin.partition,
+        "offset": headers.origin.offset,
+        "truncated": headers.is_truncated,
         "replayed": is_replayed,
         "key": None if letter.key is None else letter.key.decode(errors="backslashreplace"),
         "value": None if letter.value is None else letter.value.decode(errors="backslashreplace"),
@@ -88,24 +88,24 @@ def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
 
 
 def lines(letter: "Letter", is_replayed: bool) -> list[str]:
-    """A letter for a person."""
+    """A letter as lines of text."""
     from datetime import datetime
 
-    said = letter.said
+    headers = letter.headers
     at = datetime.fromtimestamp(letter.at / 1000).astimezone()
-    state = "  replayed" * is_replayed + "  truncated" * said.is_truncated
+    state = "  replayed" * is_replayed + "  truncated" * headers.is_truncated
     text = "(no value)"
     if letter.value is not None:
         text = printable(letter.value[:VALUE_SHOWN]) + ("..." if letter.value[VALUE_SHOWN:] else "")
     return [
-        f"{at:%Y-%m-%d %H:%M:%S}  {said.reason}  {said.origin}{state}",
-        f"  {printable(said.message.encode())}",
+        f"{at:%Y-%m-%d %H:%M:%S}  {headers.reason}  {headers.origin}{state}",
+        f"  {printable(headers.message.encode())}",
         f"  {text}",
     ]
 
 
 def printable(content: bytes) -> str:
-    r"""The content as text that does nothing to a terminal.
+    r"""The content as text without control characters.
 
     >>> print(printable(b"a\tb\x1b[2J\xff"))
     a\tb\x1b[2J\xff
@@ -124,7 +124,7 @@ def printable(content: bytes) -> str:
     "label_map",
     metavar="FROM=TO",
     multiple=True,
-    help="Send labels FROM as TO, say yes=1; 0 is a skip. Can be repeated.",
+    help="Send labels FROM as TO, such as yes=1; 0 is a skip. Can be repeated.",
 )
 @given_options("broker", "prefix")
 def replay(
@@ -135,16 +135,16 @@ def replay(
     limit: int | None,
     label_map: tuple[str, ...],
 ) -> None:
-    """Send dead letters again to where they came from: labels, tasks and requests.
+    """Send dead letters again to the topics they came from: labels, tasks and requests.
 
-    ORIGIN is as `show` has it, such as sbic.labels/3/42. Each letter is sent once: what was
-    replayed is marked, and later runs pass over it. If this command is killed in the middle, the
-    next run may send up to some hundreds again that were sent and not yet marked; labels and tasks
-    that come twice count once.
+    ORIGIN is as in `show`, such as sbic.labels/3/42. Each letter is sent once: replayed letters are
+    marked, and later runs skip them. If this command is killed, the next run may send up to some
+    hundreds of letters again that were sent but not yet marked; labels and tasks that are sent
+    twice count once.
 
-    Letters that would be refused again are not sent, nor are truncated ones; what is left, and
-    why, is told. Other topics than labels, tasks and requests are sbic's own, and nothing is sent
-    there.
+    Letters that would be refused again and truncated ones are not sent; the command reports how
+    many, and why. Nothing is sent to topics other than labels, tasks and requests, which are
+    internal.
 
     \b
     Examples:
@@ -158,12 +158,12 @@ def replay(
     from pipeline.transfer.dead_letters_replay import replay_dead_letters
 
     if not (origins or reasons or everything):
-        raise click.UsageError("say which: origins as `show` has them, --reason, or --all")
+        raise click.UsageError("choose letters: by their origins as in `show`, --reason, or --all")
     settings = in_project(given)
     labels = dict(mapping_of(pair, settings.crowd_classes) for pair in label_map)
     choice = Choice(reasons, [origin_of(text) for text in origins], limit)
     outcome = run_connected(replay_dead_letters(settings, choice, labels))
-    for line in told(outcome):
+    for line in summary(outcome):
         click.echo(line, err=True)
     if outcome.unknown:
         names = ", ".join(map(str, outcome.unknown[:10]))
@@ -171,7 +171,7 @@ def replay(
 
 
 def origin_of(text: str) -> "Origin":
-    """The origin that an argument is."""
+    """Parse the origin in an argument."""
     from pipeline.records.origin import Origin
 
     try:
@@ -181,12 +181,12 @@ def origin_of(text: str) -> "Origin":
         raise BadInput(problem) from None
 
 
-def told(outcome: "Outcome") -> list[str]:
-    """What came of it, a line for each kind.
+def summary(outcome: "Outcome") -> list[str]:
+    """The outcome of a replay, in lines.
 
     >>> from collections import Counter
     >>> from pipeline.transfer.dead_letters_replay import Outcome
-    >>> told(Outcome(sent=2, before=1, left=Counter({"would be refused again: bad-label": 3})))
+    >>> summary(Outcome(sent=2, before=1, left=Counter({"would be refused again: bad-label": 3})))
     ['dead letters replayed: 2', 'replayed before: 1', 'not sent: 3 (would be refused again: \
 bad-label)']
     """

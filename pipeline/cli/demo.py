@@ -1,4 +1,4 @@
-"""`sbic demo`: the whole thing in a minute."""
+"""`sbic demo`: the whole pipeline in a minute."""
 
 import click
 
@@ -10,13 +10,13 @@ AT_ONCE = 100
 SPAMMERS = 0.2
 
 NEXT = """\
-Where to look next:
-  sbic up --open                  the same, kept running, and its page
+What to try next:
+  sbic up --open                  the same pipeline, kept running, and its page
   sbic replay labels.csv --wait   your own labels (columns task, worker, label)
   sbic simulate --policy compare  this crowd, under both policies
   sbic watch --from-start         posteriors as they change
   sbic export posteriors          the current state as CSV
-  curl localhost:6066/metrics     what Prometheus sees of sbic up
+  curl localhost:6066/metrics     the metrics of sbic up, for Prometheus
   sbic --help                     everything else"""
 
 
@@ -26,21 +26,21 @@ Where to look next:
     type=click.IntRange(1, 8),
     default=1,
     show_default=True,
-    help="How many instances share the work of each project.",
+    help="Instances of each project.",
 )
 @click.option(
     "--labels",
     type=click.IntRange(2000, 200_000),
     default=60_000,
     show_default=True,
-    help="How many labels the crowd gives.",
+    help="Labels that the crowd gives.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
     default=500,
     show_default=True,
-    help="Labels per second at first: the workers think as long as it takes.",
+    help="Labels per second in the first part; the workers pause to keep it.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @page_options
@@ -54,15 +54,15 @@ def command(
 ) -> None:
     """See the whole pipeline at work: Kafka, instances, and a simulated crowd.
 
-    1,000 tasks, 300 workers: four of five are right with a probability drawn from Beta(4, 3),
-    which is not often, and the others toss a coin. Every label goes to two projects, one under
-    Fast SBIC and one under settled, each with an instance of its own; majority vote is counted on
-    the same labels, and the errors of the three are shown as they fall.
+    1,000 tasks, 300 workers: four of five are right with a probability drawn from Beta(4, 3), which
+    is 57 % on average, and the others toss a coin. Every label goes to two projects, one with Fast
+    SBIC and one with settled, each with its own instance. Majority vote is computed on the same
+    labels, and the errors of the three are shown as they fall.
 
-    The workers ask for tasks and get those of which Fast SBIC is least certain (the uncertainty
-    policy), until a third of the labels is given; then the rest comes all at once, on random tasks.
-    Latency is that of the first part under Fast SBIC, without the first fifth of it: the warm-up.
-    The page shows both projects while this runs; it is gone when this ends. Nothing is kept.
+    The workers request tasks and get those that Fast SBIC is least certain of (the uncertainty
+    policy), until a third of the labels is given; then the rest is sent at once, on random tasks.
+    Latency is measured in the first part with Fast SBIC, without the first fifth as a warm-up. The
+    page shows both projects while the command runs. Nothing is kept.
 
     \b
     Examples:

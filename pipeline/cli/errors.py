@@ -1,9 +1,9 @@
-"""What a command raises when its input is bad: one line for the person, and the exit status."""
+"""The error of a command whose input is bad."""
 
 import click
 
 
 class BadInput(click.ClickException):
-    """Something the caller gave is wrong: says what and where; exit status 2."""
+    """The input is wrong; the message says what and where. Exit status 2."""
 
     exit_code = 2

@@ -1,14 +1,20 @@
-"""`sbic experiment`: the tables and figures of the paper, and others like them."""
+"""`sbic experiment`: reproduces the tables and figures of the paper, and others like them."""
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.cli.errors import BadInput
-from pipeline.cli.options import Function, in_order
+from pipeline.cli.experiment_options import (
+    AlgorithmNames,
+    check_crowd,
+    crowd_options,
+    data_option,
+    run_options,
+)
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 
 if TYPE_CHECKING:
     from pipeline.experiments.outcome import Outcome
@@ -18,103 +24,10 @@ if TYPE_CHECKING:
 def command() -> None:
     """Reproduce a table or a figure of the paper, or compare the algorithms on other crowds.
 
-    Each writes a CSV and a PNG to --out and prints the numbers, with the paper's beside them where
-    the paper has numbers. Results are saved as they come: a run that was stopped goes on where it
-    was when the same command is given again. The same --seed gives the same result, whatever
-    --jobs is.
+    Each experiment writes a CSV and a PNG to --out and prints the numbers, beside the paper's if it
+    has any. Intermediate results are saved: the same command continues a run that was
+    stopped. The same --seed gives the same result, independent of --jobs.
     """
-
-
-def run_options(jobs: int | None = None) -> Callable[[Function], Function]:
-    """The options that all experiments share: --out, --seed and --jobs (by default all cores)."""
-    return in_order(
-        click.option(
-            "--out",
-            type=click.Path(file_okay=False, path_type=Path),
-            default=Path("results"),
-            show_default=True,
-            help="Folder for the CSV, the PNG and the results so far.",
-        ),
-        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
-        click.option(
-            "--jobs",
-            type=click.IntRange(min=1),
-            default=jobs or os.cpu_count() or 1,
-            show_default=True if jobs else "one for each core",
-            help="Processes to run in.",
-        ),
-    )
-
-
-def data_option(files: str) -> Callable[[Function], Function]:
-    """The folder of the real crowds: --data."""
-    return click.option(
-        "--data",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        envvar="SBIC_DATA",
-        required=True,
-        help=f"Folder with {files}.  [env: SBIC_DATA]",
-    )
-
-
-class AlgorithmNames(click.ParamType):
-    """Names with commas between them, of those that `choices` gives when it is called."""
-
-    name = "names"
-
-    def __init__(self, choices: Callable[[], Iterable[str]]) -> None:
-        self._choices = choices
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """The names in the order given, or a usage error."""
-        choices = tuple(self._choices())
-        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        for name in names:
-            if name not in choices:
-                known = ", ".join(choices)
-                self.fail(f"there is no algorithm {name!r} here; choose from {known}", param, ctx)
-        return names
-
-
-def with_online_form() -> Iterable[str]:
-    """The algorithms that take one label after the other."""
-    from pipeline.inference.online.forms import ONLINE_FORMS
-
-    return ONLINE_FORMS
-
-
-def in_registry() -> Iterable[str]:
-    """All algorithms."""
-    from pipeline.inference.registry import ALGORITHMS
-
-    return ALGORITHMS
-
-
-def crowd_options(function: Function) -> Function:
-    """The options of the simulated crowds: --algorithms, --tasks and --labels-per-worker."""
-    return in_order(
-        click.option(
-            "--algorithms",
-            type=AlgorithmNames(with_online_form),
-            help="Comma-separated, of majority, em, amf, kos, mc, fast-sbic, sorted-sbic, settled "
-            "(at rest) and settled-live (as the labels arrive).",
-        ),
-        click.option("--tasks", type=click.IntRange(min=1), default=1000, show_default=True),
-        click.option(
-            "--labels-per-worker", type=click.IntRange(min=1), default=10, show_default=True
-        ),
-    )(function)
-
-
-def check_crowd(tasks: int, labels_per_worker: int) -> None:
-    """Refuse a crowd whose workers would run out of tasks."""
-    if labels_per_worker > tasks:
-        raise BadInput(
-            f"--labels-per-worker {labels_per_worker} is more than --tasks {tasks}: "
-            "a worker answers each task at most once"
-        )
 
 
 def present(make: Callable[[], "Outcome"], out: Path) -> None:
@@ -169,7 +82,7 @@ def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
 @data_option("NAME.labels.csv and NAME.truth.csv, of any names")
 @click.option(
     "--algorithms",
-    type=AlgorithmNames(in_registry),
+    type=AlgorithmNames(ALGORITHMS),
     help="Comma-separated; `sbic infer --help` lists them.  [default: all]",
 )
 @click.option(
@@ -190,8 +103,7 @@ def crowds(
 ) -> None:
     """The error of every algorithm on all crowds of a folder.
 
-    The crowds may be of any classes; an algorithm that needs -1 and 1 is left out where there are
-    others.
+    The crowds may have any classes; algorithms that need -1 and 1 are left out for other classes.
 
     \b
     Examples:
@@ -202,25 +114,25 @@ def crowds(
     def make() -> "Outcome":
         from pipeline.experiments.crowds import crowds
 
-        names = algorithms or tuple(in_registry())
+        names = algorithms or tuple(ALGORITHMS)
         return crowds(data, out, algorithms=names, seed=seed, jobs=jobs, shuffles=shuffles)
 
     present(make, out)
 
 
-@command.command(short_help="The error on simulated crowds as the labels come in.")
+@command.command(short_help="The error on simulated crowds as labels arrive.")
 @click.option(
     "--policy",
     type=click.Choice(["uniform", "uncertainty"]),
     required=True,
-    help="Every task as many labels, or the next label where we know least.",
+    help="The same number of labels for every task, or the next label for the least certain.",
 )
 @click.option(
     "--arrival",
     type=click.Choice(["blocks", "interleaved"]),
     default="blocks",
     show_default=True,
-    help="Each worker's labels in a row, or the workers in turns.",
+    help="All labels of a worker in a row, or the workers in turns.",
 )
 @crowd_options
 @click.option(
@@ -251,8 +163,8 @@ def figure1(
 ) -> None:
     """Figure 1: the error of every algorithm on simulated crowds.
 
-    With the defaults it takes about five minutes on two cores; under uncertainty most of that is
-    for em, amf, kos and mc.
+    With the defaults it takes about five minutes on two cores; with uncertainty most of that is
+    spent on em, amf, kos and mc.
 
     \b
     Examples:
@@ -265,10 +177,9 @@ def figure1(
     def make() -> "Outcome":
         from pipeline.experiments.figure1 import figure1
         from pipeline.experiments.figure1_table import Setting
-        from pipeline.inference.online.forms import ONLINE_FORMS
 
         setting = Setting(policy, arrival, tasks, labels_per_worker, max_labels)
-        names = algorithms or ONLINE_FORMS
+        names = algorithms or ONLINE
         return figure1(setting, out, algorithms=names, runs=runs, seed=seed, jobs=jobs)
 
     present(make, out)
@@ -277,7 +188,7 @@ def figure1(
 @command.command(short_help="The time of a run under the uncertainty policy.")
 @crowd_options
 @click.option(
-    "--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Of each algorithm."
+    "--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per algorithm."
 )
 @run_options(jobs=1)
 def figure3(
@@ -291,9 +202,8 @@ def figure3(
 ) -> None:
     """Figure 3: the time of a run under the uncertainty policy, and its ratio to MAJ's.
 
-    EM is left out unless named, for it is the same code as AMF. More than one of --jobs is faster,
-    but the jobs disturb each other's times: the default is 1. With the defaults it takes about
-    three minutes.
+    EM is left out unless given, since it is the same code as AMF. Several --jobs are faster, but
+    disturb each other's times: the default is 1. With the defaults it takes about three minutes.
 
     \b
     Example:
@@ -327,7 +237,7 @@ def figure3(
     multiple=True,
     default=(0.9, 0.95, 0.99, 0.999),
     show_default=True,
-    help="That closes a task; may be given several times.",
+    help="The confidence that closes a task; can be repeated.",
 )
 @click.option(
     "--runs",
@@ -348,8 +258,8 @@ def stopping(
 ) -> None:
     """How many labels a stop rule saves on a real crowd, and what it costs.
 
-    The labels come in random order, and none for tasks that are closed, as with
-    SBIC_STOP_CONFIDENCE. Beside it majority vote at the same cost: as many labels, evenly spread.
+    The labels arrive in random order, and closed tasks get no more, as with SBIC_STOP_CONFIDENCE.
+    For comparison, majority vote at the same cost: as many labels, evenly spread.
 
     \b
     Example:

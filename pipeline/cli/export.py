@@ -1,4 +1,4 @@
-"""`sbic export`: the labels that stand, the current posteriors or the workers, as a file."""
+"""`sbic export`: writes the labels that stand, the posteriors or the workers to a file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,25 +15,25 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 @click.command(short_help="Write the labels that stand, posteriors or workers.")
 @click.argument("what", type=click.Choice(("labels", "posteriors", "workers")))
-@click.option("-o", "--output", metavar="FILE", help="Write there, not to standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Output file.  [default: standard output]")
 @click.option(
     "--format",
     "file_format",
     type=click.Choice(("csv", "jsonl", "parquet")),
-    help="CSV, JSON Lines with the records as they are, or Parquet with the columns of CSV, which "
+    help="CSV, JSON Lines with the original records, or Parquet with the columns of CSV, which "
     "needs pip install 'sbic[parquet]'.  [default: by the name of FILE, or csv]",
 )
 @given_options("broker", "prefix")
 def command(given: Given, what: str, output: str | None, file_format: str | None) -> None:
     """Write the labels that stand, the current posteriors or the workers.
 
-    It is what the topics have at the moment; a file is written whole or not at all.
+    The file has the current content of the topics; it is written completely or not at all.
 
     \b
-    labels, a row for each that stands, as `sbic infer` and `sbic replay` read them:
+    labels, a row for each label that stands, as `sbic infer` and `sbic replay` read them:
       task, worker, label
-    Which of several answers stands is as the project has it; those that were taken back,
-    skips and bad labels are left out.
+    Of repeated answers one stands, by the project's setting; labels taken back, skips and
+    bad labels are left out.
 
     \b
     posteriors, sorted by task:
@@ -44,32 +44,32 @@ def command(given: Given, what: str, output: str | None, file_format: str | None
       labels       how many are counted
       status       open or closed
       reason       why it is closed
-      reopened     true where stop rules no longer apply
-      gold         true where the truth is known
-      evidence     of gold: the log-odds that it would have otherwise
-      prior        its own, if it has one
-      sources      offsets of the last label of each partition that is counted, as JSON
+      reopened     true if stop rules no longer apply
+      gold         true if the truth is known
+      evidence     for gold: the log-odds by its labels
+      prior        of this task, if it has one
+      sources      offset of the last counted label of each partition, as JSON
       updated_at   timestamp of the newest label counted, in milliseconds
 
     \b
-    where classes have names, in place of log_odds, probability and prediction:
-      prediction   the most probable class; nothing before any label, or for a tie
+    if classes have names, instead of log_odds, probability and prediction:
+      prediction   the most probable class; empty before any label, or for a tie
       confidence   its probability
       p:CLASS      the probability of each class, in their order
-    and evidence:CLASS and prior:CLASS, where tasks have them.
+    and evidence:CLASS and prior:CLASS, if tasks have them.
 
     \b
     workers, sorted by worker:
       worker       their id
       accuracy     the probability that their next label is right
-      interval_low, interval_high  where it lies with 95 %
+      interval_low, interval_high  its 95 % interval
       labels       how many are counted
       correct      how many of those are expected to be right
       gold         how many of those are on gold tasks
       gold_right   how many of the labels on gold tasks are right
       last_seen    timestamp of their newest label or skip, in milliseconds
-      theta        under settled: the probability that they know the answer
-      habit:CLASS  under settled: how often they say each class if they do not
+      theta        with settled: the probability that they know the answer
+      habit:CLASS  with settled: how often they give each class if they do not
 
     \b
     Examples:
@@ -100,7 +100,7 @@ def command(given: Given, what: str, output: str | None, file_format: str | None
 
 
 def format_of(target: Path | None) -> str:
-    """What the name of a file says.
+    """The format by the name of a file.
 
     >>> format_of(Path("labels.jsonl")), format_of(Path("labels.txt")), format_of(None)
     ('jsonl', 'csv', 'csv')
@@ -109,7 +109,7 @@ def format_of(target: Path | None) -> str:
 
 
 def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]:
-    """The content of the file, a part at a time; all of it has been read before the first."""
+    """The content of the file in parts; everything is read from Kafka before the first."""
     from pipeline.cli.connected import run_connected
     from pipeline.files.lines import csv_parts, jsonl_parts
     from pipeline.files.parquet import kinds_of, parquet_parts

@@ -1,4 +1,4 @@
-"""`sbic import`: labels from where people give them."""
+"""`sbic import`: imports labels from other tools."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pipeline.label_studio.importing import Imported
 
 
-@click.group(short_help="Bring in the labels of another tool.")
+@click.group(short_help="Import the labels of another tool.")
 def command() -> None:
-    """Bring in the labels of another tool."""
+    """Import the labels of another tool."""
 
 
-@command.command("label-studio", short_help="Send what the pipeline has not heard of yet.")
+@command.command("label-studio", short_help="Send new and changed annotations of an export.")
 @click.argument("paths", metavar="EXPORT.json...", nargs=-1, required=True)
 @click.option(
     "--control", metavar="NAME", help="The control with the choices.  [default: the only one]"
@@ -27,10 +27,10 @@ def command() -> None:
     "label_map",
     metavar="CHOICE=LABEL",
     multiple=True,
-    help="Send a choice as this label, say Yes=1; 0 is a skip. Can be repeated.",
+    help="Send a choice as this label, such as Yes=1; 0 is a skip. Can be repeated.",
 )
-@click.option("--prune", is_flag=True, help="Take back what the export no longer has.")
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--prune", is_flag=True, help="Take back annotations missing in the export.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be sent.")
 @given_options("broker", "prefix", "classes")
 def label_studio(
     given: Given,
@@ -40,18 +40,18 @@ def label_studio(
     prune: bool,
     dry_run: bool,
 ) -> None:
-    """Send the annotations of an export of Label Studio that the pipeline does not have.
+    """Send the annotations of a Label Studio export that the pipeline does not have.
 
-    EXPORT.json is the JSON export, or JSON_MIN with --control; gzip is read too, and a file may be
-    of any size. The task is the id of the task, the worker that of `completed_by`, the label the
-    choice; an annotation that was skipped, or has no choice, is a skip. Nothing is sent if anything
-    in the files is wrong.
+    EXPORT.json is the JSON export, or JSON_MIN with --control, also with gzip; a file may be of any
+    size. The task is the id of the task, the worker the id of `completed_by`, the label the choice;
+    an annotation that was skipped, or has no choice, is a skip. Nothing is sent if anything in the
+    files is wrong.
 
-    Each annotation is sent once: what a webhook or an earlier import sent is not sent again, one
-    that was changed since replaces the answer, and one that the topic knows a later answer of is
-    left alone. --prune also takes back annotations that were deleted since: those of the topic
-    that are not in the files, but for newer ones. So give it the exports of all projects of Label
-    Studio whose labels are here, in one command.
+    Each annotation is sent once: those sent by a webhook or an earlier import are not sent again, a
+    changed one replaces the answer, and one that is older than the topic's is ignored. --prune also
+    takes back annotations that were deleted since: those in the topic that are not in the files,
+    except newer ones. So with --prune, give the exports of all Label Studio projects that send
+    labels to this project, in one command.
 
     \b
     Examples:
@@ -76,20 +76,20 @@ def label_studio(
     except BadFile as error:
         raise BadInput(str(error)) from None
     except KeyboardInterrupt:
-        click.echo(f"{done.labels:,} labels are sent; run it again for the rest", err=True)
+        click.echo(f"{done.labels:,} labels were sent; run it again for the rest", err=True)
         raise click.Abort from None
-    click.echo(told(done, dry_run=dry_run), err=True)
+    click.echo(summary(done, dry_run=dry_run), err=True)
 
 
-def told(done: "Imported", *, dry_run: bool) -> str:
-    """What came of it.
+def summary(done: "Imported", *, dry_run: bool) -> str:
+    """The outcome of an import, in one line.
 
     >>> from pipeline.label_studio.importing import Imported
-    >>> told(Imported(annotations=12, new=9, changed=1, deleted=1, labels=12), dry_run=False)
-    'annotations: 12 (9 new, 1 changed, 2 as they were); deleted: 1; labels sent: 12'
+    >>> summary(Imported(annotations=12, new=9, changed=1, deleted=1, labels=12), dry_run=False)
+    'annotations: 12 (9 new, 1 changed, 2 unchanged); deleted: 1; labels sent: 12'
     """
     sent = "nothing was sent" if dry_run else f"labels sent: {done.labels:,}"
     return (
         f"annotations: {done.annotations:,} ({done.new:,} new, {done.changed:,} changed, "
-        f"{done.unchanged:,} as they were); deleted: {done.deleted:,}; {sent}"
+        f"{done.unchanged:,} unchanged); deleted: {done.deleted:,}; {sent}"
     )

@@ -1,31 +1,23 @@
-"""`sbic infer`: from a file of labels to an estimate of every task."""
+"""`sbic infer`: estimates the truth of every task of a file of labels."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.reading import reading_options
 from pipeline.files.reading import Reading
-from pipeline.inference.registry import (
-    ALGORITHMS,
-    CLASSES_DEFAULT,
-    SIGNS_DEFAULT,
-    default_algorithm,
-)
+from pipeline.inference.registry import ALGORITHMS, STREAMED, default_algorithm
+from pipeline.setting_values import ClassPrior, class_prior_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pipeline.inference.algorithm import AnyEstimate, Prior
-    from pipeline.inference.engine.engine import ClassPrior, Engine
-    from pipeline.inference.labels import Ints, Labels
+    from pipeline.cli.infer_run import Run
+    from pipeline.inference.algorithm import Prior
+    from pipeline.inference.labels import Labels
 
 
-CHOICES = [name for name in ALGORITHMS if name != "settled-live"]  # which is --no-settle here
+CHOICES = [name for name in ALGORITHMS if name != "settled-live"]  # here: --no-settle
 
 
 class ClassPriorType(click.ParamType):
@@ -35,20 +27,14 @@ class ClassPriorType(click.ParamType):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "ClassPrior":
+    ) -> ClassPrior:
         """The word, or the numbers."""
         text = str(value).strip()
-        if text == "learned" or text == "uniform":
-            return text  # type: ignore[return-value]
         try:
-            numbers = tuple(map(float, text.split(",")))
-        except ValueError:
-            numbers = ()
-        if not numbers or not all(0 < number < 1 for number in numbers):
-            self.fail(f"must be learned, uniform, or numbers as in 0.2,0.3,0.5, not {text!r}")
-        if abs(sum(numbers) - 1) > 1e-6:
-            self.fail(f"the numbers must add up to 1, not to {sum(numbers):g}")
-        return numbers
+            return class_prior_of(text)
+        except ValueError as error:
+            needed = "learned, uniform, or numbers that add up to 1, as in 0.2,0.3,0.5"
+            self.fail(f"must be {needed}, not {text!r}: {error}", param, ctx)
 
 
 @click.command(short_help="Estimate every task of a file of labels.")
@@ -56,7 +42,8 @@ class ClassPriorType(click.ParamType):
 @click.option(
     "--algorithm",
     type=click.Choice(CHOICES),
-    help=f"[default: {SIGNS_DEFAULT} for -1 and 1, {CLASSES_DEFAULT} for other classes]",
+    help=f"[default: {default_algorithm(True)} for -1 and 1, "
+    f"{default_algorithm(False)} for other classes]",
 )
 @click.option("--alpha", type=float, default=2.0, show_default=True)
 @click.option("--beta", type=float, default=1.0, show_default=True)
@@ -70,12 +57,12 @@ class ClassPriorType(click.ParamType):
     "--class-prior",
     type=ClassPriorType(),
     help="For settled: the probability of each class before any label. learned, uniform, or one "
-    "number for each class in order, with commas between.  [default: learned]",
+    "number for each class in order, separated by commas.  [default: learned]",
 )
 @click.option(
     "--no-settle",
     is_flag=True,
-    help="For settled: leave the beliefs as they are when the labels have arrived in their order.",
+    help="For settled: stop when all labels have arrived, without settling.",
 )
 @click.option(
     "--seed",
@@ -84,19 +71,19 @@ class ClassPriorType(click.ParamType):
     show_default=True,
     help="For mc and --shuffles: the same seed gives the same result.",
 )
-@click.option("--truth", "truth_path", metavar="TRUTH.csv", help="Tell the error on these tasks.")
+@click.option("--truth", "truth_path", metavar="TRUTH.csv", help="Report the error on these tasks.")
 @click.option(
     "--shuffles",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --truth: also the mean error over N random orders and its standard error.",
+    help="With --truth: also report the mean error over N random orders.",
 )
-@click.option("-o", "--output", metavar="OUT.csv", help="Write there, not to standard output.")
+@click.option("-o", "--output", metavar="OUT.csv", help="Output file.  [default: standard output]")
 @click.option(
     "--workers",
     "workers_output",
     metavar="OUT.csv",
-    help="Write what is known of each worker there; of fast-sbic and settled.",
+    help=f"Also write the estimates of workers to this file; for {' and '.join(STREAMED)}.",
 )
 @reading_options(
     "task", "worker", "label", "truth", example="task=HITId,worker=WorkerId,label=Answer"
@@ -108,7 +95,7 @@ def command(
     alpha: float,
     beta: float,
     q: float | None,
-    class_prior: "ClassPrior | None",
+    class_prior: ClassPrior | None,
     no_settle: bool,
     seed: int,
     truth_path: str | None,
@@ -118,29 +105,29 @@ def command(
 ) -> None:
     """Estimate every task of a file of labels; `-` is standard input.
 
-    LABELS.csv has the columns task, worker and label, in any order and any case. Commas, semicolons
-    or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. Of a worker's several
-    labels for one task the first counts.
+    LABELS.csv has the columns task, worker and label, in any order and any case, separated by
+    commas, semicolons or tabs; or it is JSON Lines. gzip and UTF-16 are detected. If a worker has
+    several labels for a task, the first one counts.
 
-    Labels are 1 and -1, and 0 for a skip, or any others (cat, dog; 0, 1, 2), which are then the
-    classes; an empty label is a skip. A file with no labels but 0 and 1 is refused until --classes
-    0,1 or --skip 0 says which it is. Most algorithms take only 1 and -1: --positive yes --negative
-    no makes two labels that.
+    Labels are 1 and -1, with 0 for a skip, or any others (cat, dog; 0, 1, 2), which are then the
+    classes; an empty label is a skip. A file with only the labels 0 and 1 is ambiguous and needs
+    --classes 0,1 or --skip 0. Most algorithms need 1 and -1: --positive yes --negative no maps two
+    other labels.
 
     For 1 and -1 the output has task, log_odds, probability (of +1) and prediction (1, -1, or 0 for
     a tie), in order of first appearance. majority, kos and te have no log_odds and no probability.
-    A worker's accuracy is taken to be Beta(alpha, beta).
+    Beta(alpha, beta) is the prior of a worker's accuracy.
 
-    settled weighs every label by what is known of its worker in the end, and knows habits: it
-    gives the same result for every order of the file, while fast-sbic weighs a label by what was
-    known when it came. dawid-skene learns how each worker takes each class for each other.
+    settled weighs every label by the final estimate of its worker, and models habits: its result
+    does not depend on the order of the file, while fast-sbic weighs a label by what was known when
+    it arrived. dawid-skene estimates how often each worker confuses each class with each other.
 
-    For other classes it has task, prediction (empty for a tie), confidence (the probability of the
-    prediction) and p:CLASS for each class in order. Of majority, which has no probabilities, these
-    are the shares of the votes, and empty for a task without votes.
+    For other classes the output has task, prediction (empty for a tie), confidence (the probability
+    of the prediction) and p:CLASS for each class in order. For majority, which has no
+    probabilities, these are shares of the votes, empty for a task without votes.
 
-    TRUTH.csv has the columns task and truth (0 or empty where it is not known; with other classes,
-    empty). The error counts a tie as if one of the tied were drawn.
+    TRUTH.csv has the columns task and truth (0 or empty if it is not known; with other classes,
+    empty). A tie counts as a random choice among the tied classes.
 
     \b
     Examples:
@@ -154,7 +141,11 @@ def command(
     """
     import numpy as np
 
+    from pipeline.cli.infer_error import known_truth, notes_on_error, shuffles_note
+    from pipeline.cli.infer_run import Run, fitted, notes_on_labels
     from pipeline.files.errors import BadFile
+    from pipeline.files.estimates import estimate_csv
+    from pipeline.files.workers import workers_csv
     from pipeline.progress import progress
 
     prior = prior_of(alpha, beta, 0.5 if q is None else q)
@@ -163,7 +154,8 @@ def command(
         inputs = labels_path, truth_path
         target, workers_target = target_of(output, inputs), target_of(workers_output, inputs)
         labels = read(labels_path, reading)
-        run = Run(algorithm or default_algorithm(labels), prior, class_prior, not no_settle, seed)
+        name = algorithm or default_algorithm(labels.are_signs)
+        run = Run(name, prior, class_prior, not no_settle, seed)
         check_choices(run, labels, q, workers_output)
         truth = known_truth(labels, truth_path, reading) if truth_path else None
         with progress(f"Running {run.algorithm} on {len(labels):,} labels"):
@@ -173,35 +165,17 @@ def command(
             notes += notes_on_error(fit.estimate, truth, labels)
             if shuffles:
                 notes.append(shuffles_note(run, labels, truth.of_tasks, shuffles))
-        write(estimate_csv_of(labels, fit.estimate), target)
+        write(estimate_csv(labels, fit.estimate), target)
         if fit.engine and workers_output:
-            write(workers_csv_of(labels, fit.engine), workers_target)
+            write(workers_csv(labels, fit.engine), workers_target)
     except BadFile as error:
         raise BadInput(str(error)) from error
     for note in notes:
         click.echo(note, err=True)
 
 
-class Run(NamedTuple):
-    """An algorithm and what it is told."""
-
-    algorithm: str
-    prior: "Prior"
-    class_prior: "ClassPrior | None"
-    settles: bool
-    seed: int
-
-
-class Fit(NamedTuple):
-    """What an algorithm says of the labels; the engine, if it runs on that; and what to tell."""
-
-    estimate: "AnyEstimate"
-    engine: "Engine | None" = None
-    notes: tuple[str, ...] = ()
-
-
 def prior_of(alpha: float, beta: float, q: float) -> "Prior":
-    """The prior, if there is one with these numbers."""
+    """The prior with these parameters; invalid ones are a usage error."""
     from pipeline.inference.algorithm import Prior
 
     try:
@@ -217,13 +191,13 @@ def check_usage(
     if "truth" in reading.columns and not truth_path:
         raise click.UsageError("--columns truth=... needs --truth: it is a column of that file")
     if shuffles and not truth_path:
-        raise click.UsageError("--shuffles needs --truth: it tells the error over random orders")
+        raise click.UsageError("--shuffles needs --truth: it reports the error over random orders")
     if labels_path == truth_path == "-":
         raise click.UsageError("only one of LABELS.csv and --truth can be standard input")
 
 
 def target_of(output: str | None, inputs: tuple[str | None, ...]) -> Path | None:
-    """The file to write, if any; never one of the inputs, and found bad before the work begins."""
+    """The file to write, if any, checked before the work begins; never one of the inputs."""
     from pipeline.files.atomic import check_writable
 
     if output is None or output == "-":
@@ -237,7 +211,7 @@ def target_of(output: str | None, inputs: tuple[str | None, ...]) -> Path | None
 
 
 def read(path: str, reading: Reading) -> "Labels":
-    """The labels, behind a progress bar."""
+    """Read the labels, with a progress bar."""
     from pipeline.files.labels import read_labels
     from pipeline.progress import progress
 
@@ -245,24 +219,29 @@ def read(path: str, reading: Reading) -> "Labels":
         return read_labels(path, reading)
 
 
-def check_choices(run: Run, labels: "Labels", q: float | None, workers_output: str | None) -> None:
-    """Refuse classes that the algorithm does not take, and options that are not for it."""
-    if not ALGORITHMS[run.algorithm].takes(labels):
+def check_choices(
+    run: "Run", labels: "Labels", q: float | None, workers_output: str | None
+) -> None:
+    """Refuse classes and options that do not fit the algorithm."""
+    from pipeline.cli.infer_run import listed
+
+    entry = ALGORITHMS[run.algorithm]
+    if not entry.takes(labels.are_signs):
         able = " or ".join(name for name in CHOICES if ALGORITHMS[name].any_classes)
         raise BadInput(
             f"{run.algorithm} needs labels that are -1 and 1, and these are "
-            f"{listed(labels.classes)}: make two of them that with --positive and --negative, or "
-            f"take --algorithm {able}"
+            f"{listed(labels.classes)}: map two of them with --positive and --negative, or "
+            f"use --algorithm {able}"
         )
-    is_settled = run.algorithm == "settled"
-    if is_settled and q is not None:
-        raise click.UsageError("settled takes --class-prior in place of --prior")
-    if not is_settled and (run.class_prior is not None or not run.settles):
+    if entry.settles and q is not None:
+        raise click.UsageError(f"{entry.name} takes --class-prior instead of --prior")
+    if not entry.settles and (run.class_prior is not None or not run.settles):
         raise click.UsageError(
             f"--class-prior and --no-settle are for --algorithm settled, not {run.algorithm}"
         )
-    if workers_output and run.algorithm not in ("settled", "fast-sbic"):
-        raise click.UsageError(f"--workers needs fast-sbic or settled, not {run.algorithm}")
+    if workers_output and not entry.streams:
+        able = " or ".join(STREAMED)
+        raise click.UsageError(f"--workers needs {able}, not {run.algorithm}")
     given = run.class_prior
     if isinstance(given, tuple) and len(given) != len(labels.classes):
         raise click.UsageError(
@@ -271,111 +250,8 @@ def check_choices(run: Run, labels: "Labels", q: float | None, workers_output: s
         )
 
 
-def listed(classes: tuple[str, ...]) -> str:
-    """The first of the classes, and how many more there are."""
-    from pipeline.files.errors import shortened
-
-    more = f" and {len(classes) - 10} more" if len(classes) > 10 else ""
-    return ", ".join(map(shortened, classes[:10])) + more
-
-
-class Truth(NamedTuple):
-    """The truth of each task, whether it is known, and how many more the file has."""
-
-    of_tasks: "Ints"
-    is_known: "NDArray[np.bool_]"
-    without_labels: int
-
-
-def known_truth(labels: "Labels", path: str, reading: Reading) -> Truth:
-    """What the file says of the tasks that have labels."""
-    from pipeline.files.errors import BadFile
-    from pipeline.files.truth import read_truth, truth_of
-
-    truth = read_truth(path, labels.classes, reading)
-    of_tasks = truth_of(labels, truth)
-    is_known = of_tasks != 0 if labels.are_signs else of_tasks >= 0
-    if not is_known.any():
-        raise BadFile(path, "has the truth of none of the tasks that have labels")
-    return Truth(of_tasks, is_known, len(truth.keys() - set(labels.task_names)))
-
-
-def fitted(run: Run, labels: "Labels", rng: "np.random.Generator") -> Fit:
-    """What the algorithm says of the labels in their order."""
-    from pipeline.inference import fast_sbic, settled
-
-    if run.algorithm == "settled":
-        engine = settled.fitted(labels, run.prior, run.class_prior or "learned")
-        sweeps = engine.settle(settled.AT_REST).sweeps if run.settles else 0
-        note = f"at rest after {sweeps} {'sweep' if sweeps == 1 else 'sweeps'}"
-        return Fit(settled.estimate_of(engine, labels), engine, (note,) if run.settles else ())
-    if run.algorithm == "fast-sbic":
-        engine = fast_sbic.fitted(labels, run.prior)
-        return Fit(fast_sbic.estimate_of(engine, labels), engine)
-    return Fit(ALGORITHMS[run.algorithm].load()(labels, run.prior, rng))
-
-
-def notes_on_labels(labels: "Labels", algorithm: str) -> Iterator[str]:
-    """What was found in the file, and what was not counted."""
-    if not labels.are_signs:
-        yield f"classes: {listed(labels.classes)} (algorithm: {algorithm})"
-    if labels.repeats:
-        yield f"repeats not counted (a worker's first label for a task counts): {labels.repeats}"
-    if labels.skips:
-        yield f"skips: {labels.skips}"
-
-
-def notes_on_error(estimate: "AnyEstimate", truth: Truth, labels: "Labels") -> Iterator[str]:
-    """The error, and how many tasks are not in it."""
-    known = int(truth.is_known.sum())
-    if known < labels.tasks:
-        yield f"tasks without a truth, not in the error: {labels.tasks - known}"
-    if truth.without_labels:
-        yield f"truths of tasks without labels, not in the error: {truth.without_labels}"
-    if never_given := int((truth.of_tasks >= len(labels.classes)).sum()):
-        yield f"truths that no label has, all in the error: {never_given}"
-    yield f"error: {estimate.error(truth.of_tasks):.4f} (tasks: {known})"
-
-
-def shuffles_note(run: Run, labels: "Labels", truth: "Ints", shuffles: int) -> str:
-    """The mean error over random orders, each with a random generator of its own."""
-    from statistics import fmean
-
-    import numpy as np
-
-    from pipeline.inference.evaluation import shuffled_error, standard_error
-    from pipeline.progress import progress
-
-    def algorithm(labels: "Labels", prior: "Prior", rng: np.random.Generator) -> "AnyEstimate":
-        return fitted(run, labels, rng).estimate
-
-    errors = []
-    with progress("Shuffles", total=shuffles) as advance:
-        for child in np.random.SeedSequence(run.seed).spawn(shuffles):
-            rng = np.random.default_rng(child)
-            errors.append(shuffled_error(algorithm, labels, run.prior, truth, rng))
-            advance()
-    spread = standard_error(errors)
-    tail = "" if spread is None else f", standard error {spread:.4f}"
-    return f"error over random orders: mean {fmean(errors):.4f}{tail} (orders: {shuffles})"
-
-
-def estimate_csv_of(labels: "Labels", estimate: "AnyEstimate") -> bytes:
-    """The estimate as CSV."""
-    from pipeline.files.estimates import estimate_csv
-
-    return estimate_csv(labels, estimate)
-
-
-def workers_csv_of(labels: "Labels", engine: "Engine") -> bytes:
-    """What is known of the workers as CSV."""
-    from pipeline.files.workers import workers_csv
-
-    return workers_csv(labels, engine)
-
-
 def write(content: bytes, target: Path | None) -> None:
-    """To the file, whole or not at all; or to standard output."""
+    """Write to the file, completely or not at all, or to standard output."""
     from pipeline.files.atomic import write_atomically
 
     if target:

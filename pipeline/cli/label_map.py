@@ -1,11 +1,11 @@
-"""`--label-map FROM=TO`: what labels of other names stand for."""
+"""`--label-map FROM=TO`: maps labels to classes."""
 
 from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
 
 
 def mapping_of(pair: str, classes: Classes) -> tuple[str, int | str]:
-    """A label as it came, and the class or skip that it stands for.
+    """Parse a pair: the original label, and the class or skip that it stands for.
 
     >>> mapping_of("yes=1", Classes.parse("-1,1")), mapping_of("Cat=cat", Classes.parse("cat,dog"))
     (('yes', 1), ('Cat', 'cat'))

@@ -1,4 +1,4 @@
-"""Finds the subcommand, runs it, and turns what went wrong into one line and an exit status."""
+"""Runs the subcommands of `sbic`; errors become one line and an exit status."""
 
 import os
 import sys
@@ -33,19 +33,19 @@ COMMANDS = (
     "experiment",
 )
 
-MODULES = {"import": "importing"}  # a keyword of Python names no module
-ALIASES = {"worker": "run"}  # an old name, which the help does not list
+MODULES = {"import": "importing"}  # a Python keyword cannot be a module name
+ALIASES = {"worker": "run"}  # an old name, not listed in the help
 
 
 class Commands(click.Group):
-    """Loads `pipeline.cli.NAME` only when NAME is asked for."""
+    """Imports `pipeline.cli.NAME` only when NAME is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order of the README, not of the alphabet."""
+        """The names in the order of the README."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The click command that the module of that name defines."""
+        """The command defined in the module of this name."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
@@ -61,7 +61,7 @@ def sbic() -> None:
 
 
 def main() -> Never:
-    """Run `sbic`; bad usage and bad input end with one line on standard error and status 2."""
+    """Run `sbic` and exit; bad usage and bad input exit with status 2."""
     for line in misspelt(os.environ):
         click.echo(f"sbic: {line}", err=True)
     guard_output()
@@ -74,7 +74,7 @@ def main() -> Never:
 
 
 def run() -> int:
-    """Run the subcommand, and say in one line what went wrong; the exit status."""
+    """Run the subcommand; prints an error in one line, and returns the exit status."""
     try:
         return int(sbic.main(prog_name="sbic", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as help_text:

@@ -1,4 +1,4 @@
-"""Standard output that cannot be written: a reader that is gone, or a disk that is full."""
+"""Handles standard output that cannot be written: a closed pipe, or a full disk."""
 
 import io
 import os
@@ -12,10 +12,10 @@ CLOSED_PIPE = 128 + 13  # as for a program that SIGPIPE ends
 
 
 class OutputLost(Exception):
-    """Standard output takes no more.
+    """Standard output cannot be written.
 
-    It is no `OSError`: click and rich have ways of their own with these, and a broken connection
-    to Kafka is one too.
+    This is not an `OSError`: click and rich handle these themselves, and a broken connection to
+    Kafka is one too.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -34,8 +34,8 @@ class _Guarded(io.FileIO):
 
 
 def guard_output() -> None:
-    """Let every write to standard output that fails raise `OutputLost`."""
-    if sys.stdout is None:  # closed by the caller: nothing else may get its number
+    """Make every failed write to standard output raise `OutputLost`."""
+    if sys.stdout is None:  # closed by the caller: reserve its file descriptor
         os.open(os.devnull, os.O_RDONLY)
         number, encoding = 1, "utf-8"
     else:
@@ -51,9 +51,9 @@ def flush_output() -> None:
 
 
 def end_without_output(lost: OutputLost) -> Never:
-    """End in one line, or in silence where nobody reads any more."""
+    """Exit with one line on standard error; without any if a pipe was closed."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)  # what is still buffered would fail once more, with a traceback
+    os.dup2(nowhere, 1)  # buffered output would fail again, with a traceback
     if lost.is_closed_pipe:
         sys.exit(CLOSED_PIPE)
     click.echo(f"sbic: {lost}", err=True)

@@ -1,4 +1,4 @@
-"""A broker of the command's own: its options, and what is wrong with it in one line."""
+"""The embedded broker of a command: its options, and its errors in one line."""
 
 import signal
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def broker_options(function: Function) -> Function:
-    """The options that say where the broker listens and what it keeps."""
+    """The options of the broker: its port, and its data folder."""
     return in_order(
         click.option(
             "--port",
@@ -36,7 +36,7 @@ def broker_options(function: Function) -> Function:
 
 
 def folder_for(data_dir: Path | None, ephemeral: bool) -> Path | None:
-    """The folder for Kafka's data, if anything is to be kept."""
+    """The folder for Kafka's data; None if nothing is kept."""
     from pipeline.local.folder import default_folder
 
     if ephemeral and data_dir:
@@ -45,7 +45,7 @@ def folder_for(data_dir: Path | None, ephemeral: bool) -> Path | None:
 
 
 def what_is_kept(folder: Path | None) -> str:
-    """The same in words."""
+    """What is kept, in words."""
     return f"data in {folder}" if folder else "nothing is kept"
 
 
@@ -53,7 +53,7 @@ def what_is_kept(folder: Path | None) -> str:
 def own_broker(
     port: int = 0, folder: Path | None = None, secure: "SecureFolder | None" = None
 ) -> "Iterator[EmbeddedBroker]":
-    """A broker for as long as the block runs; Ctrl-C, SIGTERM and SIGHUP end both in good order."""
+    """A broker while the block runs; Ctrl-C, SIGTERM and SIGHUP stop both gracefully."""
     from pipeline.local.embedded import EmbeddedBroker
     from pipeline.local.errors import BadChoice, CannotStart
 

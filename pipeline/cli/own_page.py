@@ -1,4 +1,4 @@
-"""The page of a command's own gateway: its options, and its port."""
+"""The page of a command that starts its own gateway: its options, and its port."""
 
 import click
 
@@ -7,7 +7,7 @@ from pipeline.cli.options import Function, in_order
 
 
 def page_options(function: Function) -> Function:
-    """The options that say where the page is, and whether a browser opens it."""
+    """The options of the page: its port, and whether to open it in a browser."""
     return in_order(
         click.option(
             "--gateway-port",
@@ -21,7 +21,7 @@ def page_options(function: Function) -> Function:
 
 
 def page_port_of(chosen: int | None) -> int:
-    """The port that was chosen, refused if somebody else uses it; otherwise one that is free."""
+    """The chosen port, refused if it is in use; without one, a free port."""
     from pipeline.local.gateway import usual_port
     from pipeline.local.ports import is_free
 

@@ -1,4 +1,4 @@
-"""Options of the commands that read a file: what its columns and its labels mean."""
+"""Options of the commands that read a file: its columns and labels."""
 
 import csv
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class Columns(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, str]:
-        """The column of each field that is named."""
+        """The column of each field given."""
         columns: dict[str, str] = {}
         for pair in Listed().convert(value, param, ctx):
             field, _, column = (part.strip() for part in pair.partition("="))
@@ -53,7 +53,7 @@ class Columns(click.ParamType):
                 known = ", ".join(self.fields)
                 self.fail(f"{pair!r} is not FIELD=COLUMN with a field of {known}", param, ctx)
             if field in columns:
-                self.fail(f"the field {field!r} is there twice", param, ctx)
+                self.fail(f"the field {field!r} is given twice", param, ctx)
             columns[field] = column
         return columns
 
@@ -61,9 +61,9 @@ class Columns(click.ParamType):
 def reading_options(
     *fields: str, example: str, classes: bool = True, skip: bool = True
 ) -> Callable[[Function], Function]:
-    """Gives a command the options that say how to read a file, as its argument `reading`.
+    """Gives a command the options for reading a file, as its argument `reading`.
 
-    `classes` and `skip` say whether the options of these names are among them.
+    `classes` and `skip` are whether to include the options of these names.
     """
     names = ["columns", "positive", "negative", *["classes"] * classes, *["skip"] * skip]
     options = [
@@ -71,10 +71,14 @@ def reading_options(
             "--columns",
             type=Columns(fields),
             metavar="FIELD=COLUMN,...",
-            help=f"The columns of {', '.join(fields)} that have other names, say {example}.",
+            help=f"Columns of {', '.join(fields)} with other names, such as {example}.",
         ),
-        click.option("--positive", metavar="LABEL", help="The label that stands for 1, say yes."),
-        click.option("--negative", metavar="LABEL", help="The label that stands for -1, say no."),
+        click.option(
+            "--positive", metavar="LABEL", help="The label that stands for 1, such as yes."
+        ),
+        click.option(
+            "--negative", metavar="LABEL", help="The label that stands for -1, such as no."
+        ),
     ]
     if classes:
         options.append(
@@ -82,7 +86,7 @@ def reading_options(
                 "--classes",
                 type=Listed(),
                 metavar="LABEL,...",
-                help="All classes in order, say cat,dog,bird. Any other label is an error.",
+                help="All classes in order, such as cat,dog,bird. Any other label is an error.",
             )
         )
     if skip:
@@ -91,7 +95,7 @@ def reading_options(
                 "--skip",
                 type=Listed(),
                 metavar="LABEL,...",
-                help="Labels that are no answer, say 0 or unsure. An empty label never is one.",
+                help="Labels that are skips, such as 0 or unsure. An empty label always is.",
             )
         )
 
@@ -111,7 +115,7 @@ def reading_options(
 
 
 def of_project(reading: Reading, classes: Classes) -> Reading:
-    """How to read a file for a project: its classes, where they have names, are the labels.
+    """How to read a file for a project: its class names, if it has any, are the labels.
 
     >>> of_project(Reading(skip=("?",)), Classes.parse("cat,dog")).classes
     ('cat', 'dog')

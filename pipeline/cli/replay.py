@@ -1,4 +1,4 @@
-"""`sbic replay`: labels from a file onto the topic."""
+"""`sbic replay`: sends the labels of a file to the pipeline."""
 
 from typing import TYPE_CHECKING
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     metavar="N",
     help="For --shuffle: the same seed gives the same order.  [default: 0]",
 )
-@click.option("--wait", is_flag=True, help="Return when every one of them is counted.")
+@click.option("--wait", is_flag=True, help="Wait until all of them are counted.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="For --wait: give up when no label was counted for so long.  [default: never]",
+    help="For --wait: give up after so long without a label counted.  [default: never]",
 )
 @reading_options(
     "task",
@@ -55,19 +55,19 @@ def command(
 ) -> None:
     """Send the labels of a file to the pipeline; `-` is standard input.
 
-    LABELS.csv has the columns task, worker and label, in any order and any case. Commas, semicolons
-    or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read too. A label is one of the
-    classes of the project: 1 or -1 (and 0 is a skip; --positive yes --negative no makes two others
-    that), or one of its names. An empty label is a skip. Nothing is sent if anything in the file is
-    wrong. To send a file again is safe: a label that is there already is a repeat, and counts once.
+    LABELS.csv has the columns task, worker and label, in any order and any case, separated by
+    commas, semicolons or tabs; or it is JSON Lines. gzip and UTF-16 are detected. A label is one of
+    the classes of the project: 1 or -1 (0 is a skip; --positive yes --negative no maps two other
+    labels), or one of its names. An empty label is a skip. Nothing is sent if anything in the file
+    is wrong. It is safe to send a file again: a label that was sent before counts once.
 
-    With --wait it returns when every label has reached its task's posterior. That includes
-    repeats, which change nothing; skips are not waited for. If it gives up, the exit status is 1.
+    With --wait the command returns when every label is counted in its task's posterior, including
+    repeats, which change nothing, but not skips. If it gives up, the exit status is 1.
 
-    Each worker's labels are taken in the order of the file. Those of different workers may be taken
-    in another, since they are spread over partitions; what an answer weighs depends on the answers
-    before it, so with fast-sbic results differ a little from run to run; with settled they come to
-    rest at the same. `sbic infer` keeps the order of the file.
+    Each worker's labels are counted in the order of the file. Those of different workers may be
+    counted in another order, since they are in different partitions. With fast-sbic the weight of
+    an answer depends on the answers before it, so results differ a little from run to run; with
+    settled they converge to the same. `sbic infer` keeps the order of the file.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def command(
     if seed is not None and not shuffle:
         raise click.UsageError("--seed needs --shuffle: it chooses the random order")
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout needs --wait: it says when to give up waiting")
+        raise click.UsageError("--timeout needs --wait: it limits the waiting")
     settings = in_project(given)
     try:
         labels = labels_of(path, reading, settings)
@@ -105,18 +105,19 @@ def command(
         note(left_undone(done, len(labels)))
         raise click.Abort from None
     note(summary(done))
-    if skips := sum(label == 0 for _, _, label in labels):
+    if skips := sum(each.label == 0 for each in labels):
         note(f"skips: {skips:,}")
     if repeats := repeats_in(labels) if done.repeats is None else done.repeats:
-        where = "within the file" if done.repeats is None else "given before"
+        where = "within the file" if done.repeats is None else "that were given before"
         note(f"repeats: {repeats:,} (answers {where}; each counts once)")
 
 
 def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
-    """Every row of the file, in order, the labels as they are on the wire; all of it is checked."""
+    """All labels of the file, in order, checked, with values as they are on the wire."""
     from pipeline.files.errors import BadFile, shortened
     from pipeline.files.labels import label_rows
     from pipeline.files.source import read_source
+    from pipeline.kafka.sending import Label
     from pipeline.progress import progress
     from pipeline.records.bad import ID_MAX_BYTES
 
@@ -133,62 +134,63 @@ def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
             raise BadFile(source.name, problem)
     label_of: dict[int | None, int | str] = {None: 0, **dict(enumerate(classes.labels))}
     labels = map(label_of.__getitem__, rows.answers)
-    return list(zip(rows.tasks, rows.workers, labels, strict=True))
+    return list(map(Label, rows.tasks, rows.workers, labels))
 
 
 def other_classes(found: tuple[str, ...], prefix: str) -> str:
-    """What is wrong with a file that has other classes than -1 and 1, and the two ways out.
+    """The error for a file with classes other than -1 and 1, and the two ways out.
 
     >>> other_classes(("cat", "dog"), "pets")
-    'has the labels cat, dog, but the classes of the project are -1 and 1: make two of them that \
-with --positive and --negative (and leave others out with --skip), or, while it has no labels, \
-give the project these classes: sbic project set --prefix pets classes=cat,dog'
+    'has the labels cat, dog, but the classes of the project are -1 and 1: map two of them with \
+--positive and --negative (and others with --skip), or, while it has no labels, give the project \
+these classes: sbic project set --prefix pets classes=cat,dog'
     """
     from pipeline.files.errors import shortened
 
     names = [*map(shortened, found[:5]), *(["..."] if found[5:] else [])]
     return (
-        f"has the labels {', '.join(names)}, but the classes of the project are -1 and 1: make two"
-        " of them that with --positive and --negative (and leave others out with --skip), or, while"
-        " it has no labels, give the project these classes: "
+        f"has the labels {', '.join(names)}, but the classes of the project are -1 and 1: map two "
+        "of them with --positive and --negative (and others with --skip), or, while it has no "
+        "labels, give the project these classes: "
         f"sbic project set --prefix {prefix} classes={','.join(names)}"
     )
 
 
 def repeats_in(labels: list["Label"]) -> int:
-    """How many labels are of a worker who has answered the task before, higher up.
+    """How many labels repeat an earlier answer of the same worker to the same task.
 
-    >>> repeats_in([("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", 0)])
+    >>> from pipeline.kafka.sending import Label
+    >>> given = ("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", 0)
+    >>> repeats_in([Label(*each) for each in given])
     1
     """
-    answers = [(task, worker) for task, worker, label in labels if label != 0]
+    answers = [(each.task, each.worker) for each in labels if each.label != 0]
     return len(answers) - len(set(answers))
 
 
 def left_undone(done: "Replayed", labels: int) -> str:
-    """What Ctrl-C left undone, and how to go on.
+    """What Ctrl-C left undone, and how to continue.
 
     >>> from pipeline.transfer.replay import Replayed
     >>> left_undone(Replayed(labels=3000), 8000)
-    'Kafka has 3,000 of 8,000 labels, and 5,000 are not sent, or not known to be. To go on, run \
-the same command again: labels that it sends a second time count once'
+    'Kafka has acknowledged 3,000 of 8,000 labels. To continue, run the same command again: labels \
+that are sent twice count once'
     >>> left_undone(Replayed(labels=8000, uncounted=10, sending_seconds=1.0), 8000)
-    'all 8,000 labels are sent; 10 were not counted yet, and will be without this command'
+    'all 8,000 labels were sent; 10 are not counted yet, and will be without this command'
     """
     if done.sending_seconds is None:
         return (
-            f"Kafka has {done.labels:,} of {labels:,} labels, and {labels - done.labels:,} are not "
-            "sent, or not known to be. To go on, run the same command again: labels that it sends "
-            "a second time count once"
+            f"Kafka has acknowledged {done.labels:,} of {labels:,} labels. To continue, run the "
+            "same command again: labels that are sent twice count once"
         )
     return (
-        f"all {labels:,} labels are sent; {done.uncounted:,} were not counted yet, and will be "
+        f"all {labels:,} labels were sent; {done.uncounted:,} are not counted yet, and will be "
         "without this command"
     )
 
 
 def summary(done: "Replayed") -> str:
-    """What was sent, how fast, and how long it took to be counted."""
+    """How many labels were sent, how fast, and how long counting took."""
     seconds = done.sending_seconds or 1e-9
     text = (
         f"labels sent: {done.labels:,} in {seconds:.2f} s "
@@ -197,11 +199,11 @@ def summary(done: "Replayed") -> str:
     if done.counting_seconds is None:
         return text
     return (
-        f"{text}; all dealt with after {done.counting_seconds:.2f} s "
+        f"{text}; all counted after {done.counting_seconds:.2f} s "
         f"({done.labels / done.counting_seconds:,.0f} labels per second)"
     )
 
 
 def note(text: str) -> None:
-    """A line for the person, apart from any output."""
+    """Print a line for the user to standard error."""
     click.echo(text, err=True)

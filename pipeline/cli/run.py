@@ -14,10 +14,10 @@ LOGGING = ("log_level", "log_format")
 def command(given: Given) -> None:
     """Run one instance of the pipeline: labels in, posteriors out; requests in, assignments out.
 
-    Start more of them, on this machine or others, to share the partitions; up to as many as
-    there are partitions. The first one creates the project: its topics, and its settings, which
-    the others take from there (see `sbic project --help`). SIGTERM stops it in good order (exit
-    status 0); after an unexpected error (70) nothing is lost, and the next start recovers.
+    Start more of them, on this machine or others, to share the partitions, up to the number of
+    partitions. The first one creates the project: its topics and its settings, which the others
+    use (see `sbic project --help`). SIGTERM stops it gracefully (exit status 0); after an
+    unexpected error (70) nothing is lost, and the next start recovers.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def command(given: Given) -> None:
     import os
     import signal
 
-    for ending in signal.SIGTERM, signal.SIGINT:  # until there is something to finish
+    for ending in signal.SIGTERM, signal.SIGINT:  # exit at once while there is nothing to finish
         signal.signal(ending, lambda *_: os._exit(0))
 
     from pipeline.agents.errors import CannotStart

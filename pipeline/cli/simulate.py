@@ -1,6 +1,6 @@
-"""`sbic simulate`: a crowd to try the pipeline on."""
+"""`sbic simulate`: lets a simulated crowd work with the pipeline."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,93 +9,14 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import given_options
+from pipeline.cli.simulate_options import crowd_options
+from pipeline.inference.registry import STREAMED, AlgorithmName, default_algorithm
 from pipeline.project.given import Given
-from pipeline.settings import AlgorithmName, BadSetting, Settings
+from pipeline.settings import BadSetting, Settings
 
 if TYPE_CHECKING:
     from pipeline.simulation.crowd_at_work import Plan
     from pipeline.simulation.simulate import Run
-
-POSITIVE = click.FloatRange(min=0, min_open=True)
-SHARE = click.FloatRange(0, 1, max_open=True)
-COUNT = click.IntRange(min=1)
-
-
-def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that say what the crowd is like."""
-    options = (
-        click.option("--tasks", type=COUNT, default=1000, show_default=True),
-        click.option("--workers", type=COUNT, default=2000, show_default=True),
-        click.option(
-            "--labels-per-task",
-            type=COUNT,
-            default=20,
-            show_default=True,
-            help="On average: the policy decides which tasks get more.",
-        ),
-        click.option(
-            "--at-once",
-            type=COUNT,
-            default=20,
-            show_default=True,
-            help="How many workers are at work at the same moment.",
-        ),
-        click.option(
-            "--accuracy",
-            type=(POSITIVE, POSITIVE),
-            metavar="A B",
-            default=(4.0, 3.0),
-            show_default=True,
-            help="Workers' accuracies are drawn from Beta(A, B).",
-        ),
-        click.option(
-            "--think",
-            type=click.FloatRange(min=0),
-            metavar="SECONDS",
-            default=0.0,
-            show_default=True,
-            help="How long a worker thinks, on average.",
-        ),
-        click.option(
-            "--drop-outs",
-            type=SHARE,
-            default=0.0,
-            show_default=True,
-            help="Share of workers who take a task and are never seen again.",
-        ),
-        click.option(
-            "--spammers",
-            type=SHARE,
-            default=0.0,
-            show_default=True,
-            help="Share of workers who toss a coin, or draw a class.",
-        ),
-        click.option(
-            "--habits",
-            type=click.FloatRange(0, 1),
-            default=0.0,
-            show_default=True,
-            help="Share of workers who favour one class, each their own, when they do not know.",
-        ),
-        click.option(
-            "--skips",
-            type=SHARE,
-            default=0.0,
-            show_default=True,
-            help="Share of assigned tasks that workers skip.",
-        ),
-        click.option(
-            "--repeats",
-            type=SHARE,
-            default=0.0,
-            show_default=True,
-            help="Share of assigned tasks that workers answer twice.",
-        ),
-        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 @click.command(short_help="Let a simulated crowd work with the pipeline.")
@@ -108,15 +29,14 @@ def crowd_options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--algorithm",
-    type=click.Choice(["fast-sbic", "settled"]),
-    help="Of the instances that --policy starts.  [default: fast-sbic for -1 and 1, settled for "
-    "names]",
+    type=click.Choice(STREAMED),
+    help=f"Of the instances that --policy starts.  [default: {default_algorithm(True)} for -1 and "
+    f"1, {default_algorithm(False)} for names]",
 )
 @click.option(
     "--class-prior",
     metavar="P,...",
-    help="How often each class is the truth, in their order, say 0.7,0.2,0.1.  "
-    "[default: all equally often]",
+    help="The frequency of each class, in order, such as 0.7,0.2,0.1.  [default: all equal]",
 )
 @click.option(
     "--out",
@@ -147,15 +67,14 @@ def command(
 ) -> None:
     """Let a simulated crowd work with the pipeline, through Kafka only, as real clients do.
 
-    Workers ask for a task, think, answer and make room for the next, until there are as many
-    labels as --tasks times --labels-per-task. Then: the error at each average number of labels
-    per task, as a table, simulate.csv and simulate.png.
+    Workers request a task, think and answer, one after the other, until there are --tasks times
+    --labels-per-task labels. The result is the error at each average number of labels per task, as
+    a table, simulate.csv and simulate.png.
 
-    By default it uses the pipeline that is running under --prefix, which should have no open
-    tasks, and takes the classes of that project. With --policy it starts an instance of its
-    own under the prefix PREFIX-POLICY (and more, for other classes or an --algorithm), which takes
-    Beta(A, B) for its prior of the accuracies, and the other settings from the environment; it is
-    not told --class-prior.
+    By default the command uses the running pipeline of --prefix, which must have no open tasks, and
+    the classes of that project. With --policy it starts an instance for the prefix PREFIX-POLICY
+    (longer for other classes or an --algorithm), with Beta(A, B) as the prior of accuracies and the
+    other settings from the environment; --class-prior only describes the crowd.
 
     \b
     Examples:
@@ -171,7 +90,7 @@ def command(
     from pipeline.simulation.workers import Habits
 
     if algorithm is not None and policy is None:
-        raise click.UsageError("--algorithm needs --policy: a pipeline that is running has its own")
+        raise click.UsageError("--algorithm needs --policy: a running pipeline has its own")
     if labels_per_task > workers:
         raise BadInput(
             f"--labels-per-task {labels_per_task} is more than --workers {workers}: "
@@ -196,7 +115,7 @@ def command(
 
 
 def own_settings(given: Given, algorithm: AlgorithmName | None) -> Settings:
-    """The settings of the instances that this command starts, the others from the environment."""
+    """The settings of the instances that this command starts, completed by the environment."""
     try:
         named: dict[str, Any] = {} if algorithm is None else {"algorithm": algorithm}
         return replace(Settings.from_env(), **given.values, **named)
@@ -205,7 +124,7 @@ def own_settings(given: Given, algorithm: AlgorithmName | None) -> Settings:
 
 
 def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | None:
-    """How often each class is the truth; None: all equally often.
+    """The frequency of each class; None: all equal.
 
     >>> frequencies(Settings(classes="cat,dog"), "0.7,0.3")
     (0.7, 0.3)
@@ -218,7 +137,7 @@ def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | Non
             return found
     except BadSetting as bad:
         raise click.UsageError(f"--class-prior {bad.problem}") from None
-    raise click.UsageError("--class-prior must be a number for each class: a truth is not learned")
+    raise click.UsageError("--class-prior must be a number for each class here, not learned")
 
 
 def carry_out(
@@ -226,7 +145,7 @@ def carry_out(
     policy: Literal["uniform", "uncertainty", "compare"] | None,
     plan: "Plan",
 ) -> "list[Run]":
-    """The runs, with a progress bar."""
+    """Carry out the runs, with a progress bar."""
     import signal
 
     from pipeline.cli.connected import run_connected
@@ -235,7 +154,7 @@ def carry_out(
     from pipeline.simulation.policies_compared import Policy, simulate_policies
     from pipeline.simulation.simulate import TasksOfOthers, simulate
 
-    # as Ctrl-C, which asyncio turns into an orderly end: the tasks are closed
+    # handled like Ctrl-C, which asyncio turns into a cancellation: the tasks are closed
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     names: list[Policy] = []
     if policy is not None:
@@ -252,7 +171,7 @@ def carry_out(
 
 
 def summary(run: "Run") -> str:
-    """How many labels, how fast, and what else happened."""
+    """The number of labels, the speed, and all other outcomes."""
     from statistics import median, quantiles
 
     labels = run.came_to["labels"]

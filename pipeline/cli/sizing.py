@@ -1,4 +1,4 @@
-"""`sbic sizing`: how many instances, partitions and bytes a rate of labels needs."""
+"""`sbic sizing`: the instances, partitions and memory that a rate of labels needs."""
 
 import click
 
@@ -9,7 +9,7 @@ def _rates(_ctx: click.Context, _param: click.Parameter, text: str) -> list[floa
     try:
         rates = [float(part) for part in text.split(",")]
     except ValueError:
-        raise BadInput(f"--rate must be numbers with commas between, not {text!r}") from None
+        raise BadInput(f"--rate must be numbers separated by commas, not {text!r}") from None
     if not all(0 < rate <= 1e8 for rate in rates):
         raise BadInput("--rate must be from 0 to 100,000,000 labels per second")
     return rates
@@ -21,7 +21,7 @@ def _rates(_ctx: click.Context, _param: click.Parameter, text: str) -> list[floa
     default="10000,100000,1000000",
     show_default=True,
     callback=_rates,
-    help="Labels per second; several with commas between.",
+    help="Labels per second; several separated by commas.",
 )
 @click.option(
     "--labels",
@@ -31,14 +31,14 @@ def _rates(_ctx: click.Context, _param: click.Parameter, text: str) -> list[floa
     help="Labels that the project keeps.",
 )
 @click.option("--label-cost", type=click.FloatRange(min=0), help="µs of CPU for a label.")
-@click.option("--hear-cost", type=click.FloatRange(min=0), help="µs to hear of a task elsewhere.")
+@click.option("--hear-cost", type=click.FloatRange(min=0), help="µs to receive an estimate.")
 def command(
     rate: list[float], labels: float, label_cost: float | None, hear_cost: float | None
 ) -> None:
-    """Simulate instances with the costs that were measured, and print what each rate needs.
+    """Simulate instances with measured costs, and print what each rate needs.
 
-    An instance is a process with a core of its own that is busy for at most 70 % of the time.
-    `make scale` measures the costs on your machine; docs/sizing.md says what they mean.
+    An instance is a process with a dedicated core, which is busy at most 70 % of the time. `make
+    scale` measures the costs on your machine; docs/sizing.md explains them.
 
     \b
     Examples:

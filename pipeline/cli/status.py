@@ -13,10 +13,8 @@ SETTINGS = (
 
 
 @click.command("status", short_help="How the project is doing, on one screen.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="For a program: see schemas/status.schema.json."
-)
-@click.option("--watch", is_flag=True, help="Stay, and show what changes, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: see schemas/status.schema.json.")
+@click.option("--watch", is_flag=True, help="Update the screen until Ctrl-C.")
 @click.option(
     "--every",
     type=click.FloatRange(min=0.5),
@@ -27,16 +25,16 @@ SETTINGS = (
 )
 @given_options(*SETTINGS)
 def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
-    """Show how the project is doing: labels, tasks, how sure the whole is, workers, instances.
+    """Show the status of a project: labels, tasks, expected errors, workers and instances.
 
-    All of it is read from Kafka: nothing has to be known of the instances. It reads every posterior
-    and worker once; with --watch only what is new after that.
+    Everything is read from Kafka; no access to the instances is needed. The command reads all
+    posteriors and workers once; with --watch only new records after that.
 
     \b
-    labels        counted in posteriors, in the topic, and a second by their timestamps
+    labels        counted in posteriors, in the topic, and per second in the last minute
     wrong         predictions expected to be wrong: the sum of 1 - max p over all tasks
-    settled       whether instances say that no probability moves any more
-    waiting       records that the instances have not dealt with, by topic
+    settled       whether all instances report that no probability moves any more
+    waiting       the lag of the group: records not processed yet, by topic
     disputed      the least certain tasks with two labels or more
     workers       best by the lower end of their 95 % interval, worst by the upper end
 

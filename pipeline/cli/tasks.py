@@ -1,4 +1,4 @@
-"""`sbic tasks`: registers tasks, and closes and opens them."""
+"""`sbic tasks`: registers, closes and opens tasks."""
 
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.group("tasks", short_help="Register tasks; close and open them.")
 def command() -> None:
-    """Register tasks ahead of their first label, and close and open them.
+    """Register tasks before their first label, and close and open them.
 
-    Any Kafka client can do the same with records on the tasks topic. A task that nobody has
-    registered exists from its first label.
+    Any Kafka client can do the same with records in the tasks topic. A task that was not registered
+    exists from its first label on.
     """
 
 
@@ -33,13 +33,14 @@ def command() -> None:
 def import_tasks(given: Given, reading: Reading, path: str) -> None:
     """Register the tasks of a file, with priors and gold; `-` is standard input.
 
-    TASKS.csv has the column task, and may have prior (the probability of +1, between 0 and 1: say,
-    the score of a model) and gold (the truth where it is known, 1 or -1), in any order and any
-    case. Commas, semicolons or tabs separate them, or it is JSON Lines; gzip and UTF-16 are read
-    too. An empty field leaves a task as it is. Nothing is sent if anything in the file is wrong.
+    TASKS.csv has the column task, and may have prior (the probability of +1, between 0 and 1, such
+    as the score of a model) and gold (the truth if it is known, 1 or -1), in any order and any
+    case, separated by commas, semicolons or tabs; or it is JSON Lines. gzip and UTF-16 are
+    detected. An empty field leaves a task unchanged. Nothing is sent if anything in the file is
+    wrong.
 
-    Where the classes of the project have names, gold is a name, and a prior has a probability of
-    each class: in columns p:CLASS, or in JSON Lines as an object.
+    If the classes of the project have names, gold is a name, and a prior has a probability of each
+    class: in columns p:CLASS, or in JSON Lines as an object.
 
     \b
     Examples:
@@ -71,7 +72,7 @@ def import_tasks(given: Given, reading: Reading, path: str) -> None:
 def descriptions_of(
     path: str, reading: Reading, classes: Classes
 ) -> tuple[list["Description | NamedDescription"], list[str]]:
-    """Every row of the file, all of it checked, and the columns that were not read."""
+    """The descriptions in a file, checked, and the columns that were not read."""
     from pipeline.files.errors import BadFile
     from pipeline.files.source import read_source
     from pipeline.files.tasks import task_table
@@ -96,31 +97,31 @@ def descriptions_of(
 
 
 def unread_note(columns: list[str]) -> str:
-    """What was passed over in the file, in case it was meant to be something else."""
+    """A warning about columns that were not read."""
     from pipeline.files.errors import shortened
 
     names = ", ".join(repr(shortened(name)) for name in columns[:10])
     more = f" and {len(columns) - 10} more" if len(columns) > 10 else ""
     return (
         f"warning: columns that are not read: {names}{more}"
-        " (only task, prior and gold are; --columns gold=NAME reads another as gold)"
+        " (only task, prior and gold are; --columns gold=NAME reads another one as gold)"
     )
 
 
 create_option = click.option(
-    "--create", is_flag=True, help="Also tasks that nobody knows yet; else they are refused."
+    "--create", is_flag=True, help="Accept unknown tasks, and create them."
 )
 
 
-@command.command("close", short_help="Assign tasks no more.")
+@command.command("close", short_help="Stop assigning tasks.")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
 @create_option
 @given_options("broker", "prefix")
 def close(given: Given, tasks: tuple[str, ...], create: bool) -> None:
-    """Close tasks: they are assigned no more; labels that still arrive are counted.
+    """Close tasks: they are no longer assigned; labels that still arrive are counted.
 
-    If one of them has no posterior and was never registered it is named, nothing is sent, and the
-    exit status is 1.
+    If a task has no posterior and was never registered, the command names it, sends nothing, and
+    exits with status 1.
 
     \b
     Examples:
@@ -135,11 +136,11 @@ def close(given: Given, tasks: tuple[str, ...], create: bool) -> None:
 @create_option
 @given_options("broker", "prefix")
 def open_tasks(given: Given, tasks: tuple[str, ...], create: bool) -> None:
-    """Open tasks: closed ones are reopened, and with --create those nobody knew are registered.
+    """Open tasks: reopen closed ones, and with --create register unknown ones.
 
-    A reopened task stays open, whatever the stop rules say, until it is closed by hand. If one of
-    them has no posterior and was never registered it is named, nothing is sent, and the exit
-    status is 1.
+    A reopened task stays open, regardless of the stop rules, until it is closed by hand. If a task
+    has no posterior and was never registered, the command names it, sends nothing, and exits with
+    status 1.
 
     \b
     Examples:
@@ -156,7 +157,7 @@ command.add_command(open_tasks, "reopen")
 def set_status(
     given: Given, tasks: tuple[str, ...], status: Literal["open", "closed"], create: bool
 ) -> None:
-    """Send the status of tasks; nothing is sent if one of them cannot be a task, or is unknown."""
+    """Send the status of tasks; nothing is sent if one of them is invalid or unknown."""
     from pipeline.cli.connected import in_project, run_connected
     from pipeline.records.bad import BadRecord
     from pipeline.records.tasks import Description, encode_task, task_parser
@@ -178,11 +179,11 @@ def set_status(
 
 
 def unknown_note(tasks: list[str]) -> str:
-    """Which tasks are not known, and what to do.
+    """The error for unknown tasks, and what to do.
 
     >>> unknown_note(["t7", "t8"])
-    'no such task: t7, t8 (without a posterior, and never registered). Nothing was sent; with \
---create tasks are made'
+    'no such task: t7, t8 (without a posterior, and never registered). Nothing was sent; add \
+--create to create tasks'
     """
     from pipeline.files.errors import shortened
 
@@ -190,5 +191,5 @@ def unknown_note(tasks: list[str]) -> str:
     more = f" and {len(tasks) - 10:,} more" if len(tasks) > 10 else ""
     return (
         f"no such task: {names}{more} (without a posterior, and never registered). Nothing was "
-        "sent; with --create tasks are made"
+        "sent; add --create to create tasks"
     )

@@ -1,4 +1,4 @@
-"""`sbic topics`: creates the topics that are missing and checks those that are there."""
+"""`sbic topics`: creates a project with its topics, or checks an existing one."""
 
 import click
 
@@ -10,12 +10,12 @@ from pipeline.project.revision import PROJECT_SETTINGS
 @click.command("topics", short_help="Create a project: its topics and settings.")
 @given_options("broker", "prefix", *PROJECT_SETTINGS)
 def command(given: Given) -> None:
-    """Create a project with its topics and settings, or check one that is there.
+    """Create a project with its topics and settings, or check an existing one.
 
-    The settings below are written down with the project: instances and tools take them from
-    there. If the project that is there has others, or a topic has the wrong partitions,
-    replication, compaction or retention, it is named, nothing at all is changed, and the exit
-    status is 1; `sbic project set` changes settings.
+    The settings below are stored with the project, and instances and tools use them. If the project
+    exists with other settings, or a topic has the wrong partitions, replication, compaction or
+    retention, the command reports it, changes nothing, and exits with status 1; `sbic project set`
+    changes settings.
 
     \b
     Examples:

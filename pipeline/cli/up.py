@@ -1,4 +1,4 @@
-"""`sbic up`: broker and instances in one command."""
+"""`sbic up`: broker, instances and gateway in one command."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +21,7 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
-    help="How many instances share the work.",
+    help="Instances that share the work.",
 )
 @page_options
 @broker_options
@@ -37,9 +37,9 @@ def command(
 ) -> None:
     """Run a broker, the pipeline and a gateway on this machine, until Ctrl-C.
 
-    The broker is that of `sbic broker`, the gateway that of `sbic gateway`: its page shows how the
-    crowd does. What stops is started again, later each time. The web ports count up from
-    --web-port. Everything ends when this command ends, however that may be.
+    The broker is that of `sbic broker`, the gateway that of `sbic gateway`, with a page to watch
+    the crowd. A process that stops is restarted, with increasing delays. The web ports count up
+    from --web-port. Everything stops when this command ends, even if it is killed.
 
     \b
     Examples:
@@ -57,21 +57,21 @@ def command(
     folder = folder_for(data_dir, ephemeral)
     page_port = page_port_of(gateway_port)
     ports = web_ports(given.values.get("web_port", SPECS["web_port"].default), instances)
-    if "partitions" in given.values:  # otherwise the project knows
+    if "partitions" in given.values:  # otherwise the project has it
         check_share(instances, given.values["partitions"])
     with suppress(KeyboardInterrupt), own_broker(port, folder) as broker:
         given = given.with_values(broker=broker.url)
         project = run_connected(open_project(given))
         check_share(instances, project.settings.partitions)
         kept = what_is_kept(folder)
-        say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C ends everything")
+        say("up", f"Kafka is ready at {broker.url} ({kept}); Ctrl-C stops everything")
         shown = hints.command(project.settings, "status")
         say("up", f"in another terminal: {shown}")
         loudly("up", f"the page: {page_at(page_port)}")
         gateway = gateway_of(given, [project.settings.prefix], page_port)
         commands = [*instances_of(given, ports), gateway]
         beside = opening(page_port, loudly) if is_opened else None
-        run_connected(until_stopped(broker, commands, log=say, say=loudly, beside=beside))
+        run_connected(until_stopped(broker, commands, log=say, report=loudly, beside=beside))
 
 
 def check_share(instances: int, partitions: int) -> None:
@@ -84,10 +84,10 @@ def check_share(instances: int, partitions: int) -> None:
 
 
 def web_ports(first: int, instances: int) -> list[int]:
-    """A port for each instance, counting up; refuses those that somebody else uses."""
+    """A port for each instance, counting up; refuses ports that are in use."""
     from pipeline.local.ports import is_free
 
-    if first == 0:  # any free one, as each instance finds it
+    if first == 0:  # each instance finds a free one
         return [0] * instances
     ports = list(range(first, first + instances))
     if ports[-1] > 65535:
@@ -99,12 +99,12 @@ def web_ports(first: int, instances: int) -> list[int]:
 
 
 def say(name: str, line: str) -> None:
-    """Print a line with the name of what it is about."""
+    """Print a line with the name of the process it is about."""
     number = int(name.rpartition("-")[2]) if "-" in name else 0
     colour = COLOURS[number % len(COLOURS)]
-    click.echo(f"{click.style(f'{name:<9}|', fg=colour)} {line}")
+    click.echo(f"{click.style(f'{name:<10}|', fg=colour)} {line}")
 
 
 def loudly(name: str, line: str) -> None:
-    """The same, for what a person should not miss among the rest."""
+    """The same in bold, for lines that should stand out."""
     say(name, click.style(line, bold=True))

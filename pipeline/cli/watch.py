@@ -1,4 +1,4 @@
-"""`sbic watch`: posteriors as they change."""
+"""`sbic watch`: shows posteriors as they change."""
 
 import click
 
@@ -7,14 +7,14 @@ from pipeline.settings import Settings
 
 
 @click.command(short_help="Show posteriors as they change.")
-@click.option("--from-start", is_flag=True, help="Begin with what is there, not with what comes.")
+@click.option("--from-start", is_flag=True, help="Begin with the existing posteriors.")
 @settings_options("broker", "prefix")
 def command(settings: Settings, from_start: bool) -> None:
     """Show posteriors as they change, until Ctrl-C.
 
-    In a terminal: a table of the tasks that changed last, with the probability of +1, or the most
-    probable class and its probability where classes have names. Into a file or a pipe: one line of
-    JSON for each change, the record as it is in the topic.
+    In a terminal it is a table of the tasks that changed last, with the probability of +1, or with
+    the most probable class and its probability if classes have names. In a file or a pipe it is one
+    line of JSON for each change, the record as it is in the topic.
 
     \b
     Examples:

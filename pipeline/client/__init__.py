@@ -1,4 +1,4 @@
-"""A client of the pipeline, for Python: over the gateway's HTTP, or on Kafka itself.
+"""A Python client of the pipeline, over the gateway's HTTP or directly on Kafka.
 
     from pipeline.client import Client
 
@@ -6,8 +6,8 @@
         place = crowd.send({"task": "t1", "worker": "ann", "label": 1})
         print(crowd.posterior("t1", counting=place))
 
-`AsyncClient` has the same methods for asyncio. `kafka://127.0.0.1:9092` in place of the address
-of a gateway talks to Kafka.
+`AsyncClient` has the same methods for asyncio. With an address such as `kafka://127.0.0.1:9092`
+the client uses Kafka directly.
 """
 
 from pipeline.client.asynchronous import AsyncClient

@@ -16,7 +16,7 @@ LONGEST_WAIT_SECONDS = 0.25
 
 
 def transport_of(address: str, token: str | None, project: str | None, timeout: float) -> Transport:
-    """The way to that address.
+    """The transport to an address.
 
     >>> transport_of("127.0.0.1:8080", None, None, 30)
     Traceback (most recent call last):
@@ -26,19 +26,19 @@ def transport_of(address: str, token: str | None, project: str | None, timeout: 
         return HttpTransport(address, token, project, timeout)
     if address.startswith("kafka://"):
         if token is not None:
-            raise ValueError("a token is for a gateway; Kafka takes none")
+            raise ValueError("a token is for a gateway; leave it out for Kafka")
         return KafkaTransport(address, project or "sbic", timeout)
     problem = "the address must begin with http://, https:// or kafka://"
     raise ValueError(f"{problem}, not {address!r:.60}")
 
 
 class AsyncClient:
-    """Sends labels, asks for tasks, and reads posteriors.
+    """Sends labels, requests tasks, and reads posteriors.
 
     `address` is that of a gateway (`http://127.0.0.1:8080`) or of Kafka (`kafka://one:9092,two`).
-    `token` is the gateway's, `project` the prefix of another project than the default. What takes
-    longer than `timeout` seconds is given up: while Kafka or the gateway are away, the client tries
-    again until then. It connects when it is first used; use it as a context manager, or close it.
+    `token` is a token of the gateway, `project` the prefix of a project other than the default one.
+    While Kafka or the gateway do not answer, the client retries for `timeout` seconds. It connects
+    on first use; use it as a context manager, or close it.
 
         async with AsyncClient("http://127.0.0.1:8080") as crowd:
             place = await crowd.send({"task": "t1", "worker": "ann", "label": 1})
@@ -63,25 +63,25 @@ class AsyncClient:
     async def send(self, labels: Iterable[Label]) -> list[Place]: ...
 
     async def send(self, labels: Label | Iterable[Label]) -> Place | list[Place]:
-        """Send a label, or many; returns the place of each when Kafka has them.
+        """Send one label or several; returns the place of each once they are acknowledged.
 
-        Raises `BadLabels` for labels that cannot be used. Many labels go in portions; what was
-        sent before a bad portion, or before an error, stays, and to send all again is safe.
+        Raises `BadLabels` for invalid labels. Many labels are sent in portions: those sent before a
+        bad portion, or before an error, stay. It is safe to send all of them again.
         """
         if isinstance(labels, Mapping):
             return (await self._transport.send([labels]))[0]
         return await self._transport.send(list(labels))
 
     async def next_task(self, worker: str) -> Assignment:
-        """Ask for the task that this worker should answer next."""
+        """Request the task that this worker should answer next."""
         return await self._transport.next_task(worker)
 
     async def posterior(
         self, task: str, *, counting: Place | Iterable[Place] = ()
     ) -> Posterior | None:
-        """What is known of a task; None if nothing is.
+        """The posterior of a task, or None if there is none.
 
-        With `counting`, the place of labels on this task, it waits until they are counted.
+        With `counting`, the places of labels on this task, wait until these are counted.
         """
         places = [counting] if isinstance(counting, Place) else list(counting)
         wait = FIRST_WAIT_SECONDS
@@ -100,16 +100,16 @@ class AsyncClient:
             ) from None
 
     async def watch(self) -> AsyncIterator[Posterior]:
-        """Posteriors as they change, from the first iteration on, until it is closed.
+        """Yield posteriors as they change, from the first iteration on.
 
-        A gateway leaves some out where more change than a person can look at; Kafka none.
+        A gateway skips some if many change at once; Kafka skips none.
         """
         async with self.watching() as changes:
             async for posterior in changes:
                 yield posterior
 
     def watching(self) -> AbstractAsyncContextManager[AsyncIterator[Posterior]]:
-        """The same as a context: from the moment on when it is entered."""
+        """The same as a context manager: yields changes from when it is entered."""
         return self._transport.watching()
 
     async def close(self) -> None:

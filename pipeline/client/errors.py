@@ -1,35 +1,35 @@
-"""What a client raises: each says in one line what is wrong and what to do."""
+"""Errors of the client; each message says in one line what is wrong and what to do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class ClientError(Exception):
-    """The pipeline did not do what it was asked for."""
+    """A request to the pipeline failed."""
 
 
 class Unreachable(ClientError):
-    """Nobody answers at the address, or what stands behind it is away."""
+    """Nothing answers at the address, or the gateway has no Kafka."""
 
 
 class NotAllowed(ClientError):
-    """The token is missing or wrong; or Kafka does not let this user do it."""
+    """The token is missing or wrong, or this user is not authorized in Kafka."""
 
 
 class TimedOut(ClientError):
-    """Something was expected of the pipeline, and did not come in time."""
+    """The pipeline did not answer in time."""
 
 
 @dataclass(frozen=True)
 class LabelProblem:
-    """What is wrong with one label of those that were given."""
+    """What is wrong with one of the labels given."""
 
     index: int
     reason: str
 
 
 class BadLabels(ClientError):
-    """Labels that cannot be used; none of the request that they were in was sent.
+    """Invalid labels; no label of the same request was sent.
 
     >>> print(BadLabels([LabelProblem(3, "'task' is empty"), LabelProblem(7, "'task' is empty")]))
     label 3: 'task' is empty (and 1 more are bad)

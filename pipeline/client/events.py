@@ -1,23 +1,23 @@
-"""Reads server-sent events, as the gateway writes them."""
+"""Parses server-sent events, as the gateway sends them."""
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-MOST_BYTES = 1 << 24  # of one event; what has more is no gateway's
+MOST_BYTES = 1 << 24  # of one event; a gateway never sends more
 
 
 class Event(NamedTuple):
-    """What an event is called, and its data."""
+    """The name of an event, and its data."""
 
     kind: str
     data: bytes
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
-    """The events in a stream, wherever its chunks end; comments are passed over."""
+    """The events in a stream of arbitrary chunks; comments are skipped."""
     waiting = bytearray()
     async for chunk in chunks:
-        searched = max(len(waiting) - 1, 0)  # a chunk may end within the end of an event
+        searched = max(len(waiting) - 1, 0)  # a chunk may end between the two newlines
         waiting += chunk
         while (end := waiting.find(b"\n\n", searched)) >= 0:
             if event := _read(bytes(waiting[:end])):

@@ -1,4 +1,4 @@
-"""The way over the gateway: its HTTP API."""
+"""The transport over the HTTP API of a gateway."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -16,13 +16,13 @@ from pipeline.client.events import events
 from pipeline.client.transport import Assignment, Label, Place, Posterior
 
 LABELS_AT_ONCE = 500
-BYTES_AT_ONCE = 900_000  # the gateway takes 1 MB
-WAIT_SECONDS = 0.2  # before another try
+BYTES_AT_ONCE = 900_000  # the gateway accepts 1 MB
+WAIT_SECONDS = 0.2  # before a retry
 SILENT_SECONDS = 45  # three heartbeats of the gateway's events
 
 
 class HttpTransport:
-    """Talks to a gateway over connections that are kept alive."""
+    """Sends requests to a gateway over persistent connections."""
 
     def __init__(
         self, address: str, token: str | None, project: str | None, timeout: float
@@ -34,7 +34,7 @@ class HttpTransport:
         self._opened: ClientSession | None = None
 
     async def send(self, labels: Sequence[Label]) -> list[Place]:
-        """POST /labels, in portions; a portion that got no answer is sent again."""
+        """POST /labels, in portions; a portion without an answer is sent again."""
         places: list[Place] = []
         for portion in portions(labels):
             try:
@@ -62,7 +62,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[AsyncIterator[Posterior]]:
-        """GET /events; a gateway that is not ready yet is asked again."""
+        """GET /events; retries while the gateway is not ready."""
         silent = ClientTimeout(total=None, sock_connect=self._timeout, sock_read=SILENT_SECONDS)
         async with await self._open("GET", "/events", again=True, stream=silent) as response:
             yield self._posteriors(response)
@@ -73,7 +73,7 @@ class HttpTransport:
             await self._opened.close()
 
     def _session(self) -> ClientSession:
-        if self._opened is None:  # here, since it belongs to the loop that is running
+        if self._opened is None:  # created here, since it belongs to the running loop
             self._opened = ClientSession(headers=self._headers)
         return self._opened
 
@@ -89,7 +89,7 @@ class HttpTransport:
         again: bool = False,
         missing: bool = False,
     ) -> Any:
-        """The JSON that is answered; with `missing`, None where there is no such task."""
+        """The JSON answer; with `missing`, None if there is no such task."""
         async with await self._open(method, path, body, again=again, missing=missing) as response:
             if response.status == 404:
                 return None
@@ -108,10 +108,10 @@ class HttpTransport:
         missing: bool = False,
         stream: ClientTimeout | None = None,
     ) -> ClientResponse:
-        """A good answer: read, but for a stream with such a timeout.
+        """A successful response, read completely unless `stream` gives the timeout of a stream.
 
-        A gateway that is busy, or has no Kafka, is asked again until the time is over; with `again`
-        also one that has perhaps taken the request and not answered.
+        Retries until the timeout if the gateway is busy or has no Kafka; with `again`, also if the
+        request may have been processed without an answer.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
         while True:
@@ -143,14 +143,14 @@ class HttpTransport:
             await asyncio.sleep(WAIT_SECONDS)
 
     async def _refusal(self, response: ClientResponse) -> ClientError:
-        """What the gateway says, as an error."""
+        """The gateway's error answer as an exception."""
         try:
             said = loads(await response.read())
             if (problems := said.get("problems")) and response.url.path.endswith("/labels"):
                 return BadLabels([LabelProblem(each["index"], each["reason"]) for each in problems])
             text = str(said["error"])
         except (JSONDecodeError, AttributeError, KeyError, TypeError):
-            text = f"HTTP status {response.status}, and not from a gateway of sbic"
+            text = f"HTTP status {response.status}, not from an sbic gateway"
         kind = {401: NotAllowed, 403: NotAllowed, 503: Unreachable}.get(
             response.status, ClientError
         )
@@ -158,7 +158,7 @@ class HttpTransport:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         reason = str(error) or type(error).__name__
-        return Unreachable(f"no answer of a gateway at {self._address} ({reason}); is it running?")
+        return Unreachable(f"no gateway answers at {self._address} ({reason}); is it running?")
 
     async def _posteriors(self, response: ClientResponse) -> AsyncIterator[Posterior]:
         try:
@@ -168,11 +168,11 @@ class HttpTransport:
                         yield posterior
         except (AiohttpError, TimeoutError, ValueError) as error:
             raise self._unreachable(error) from None
-        raise Unreachable(f"the gateway at {self._address} has ended the stream of events")
+        raise Unreachable(f"the gateway at {self._address} has closed the stream of events")
 
 
 def portions(labels: Sequence[Label]) -> Iterator[bytes]:
-    """The labels as JSON arrays that the gateway takes.
+    """The labels as JSON arrays of a size that the gateway accepts.
 
     >>> list(portions([{"task": "t1", "worker": "ann", "label": 1}]))
     [b'[{"task":"t1","worker":"ann","label":1}]']

@@ -1,4 +1,4 @@
-"""The way on Kafka itself: no gateway is needed."""
+"""The transport directly on Kafka, without a gateway."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaError
 from orjson import dumps
 
 from pipeline.client.errors import BadLabels, LabelProblem, NotAllowed, TimedOut, Unreachable
-from pipeline.client.kafka_connections import Connections, Sending
+from pipeline.client.kafka_connections import Checked, Connections, Sending
 from pipeline.client.transport import Assignment, Label, Place, Posterior
 from pipeline.kafka import errors as kafka_errors
 from pipeline.kafka.asking import NoAnswer
@@ -26,7 +26,7 @@ LABELS_AT_ONCE = 5000
 
 
 class KafkaTransport:
-    """Connects to Kafka as far as it is asked to: to send, to ask for tasks, to read."""
+    """Opens connections to Kafka as needed: to send labels, to request tasks, to read."""
 
     def __init__(self, address: str, prefix: str, timeout: float) -> None:
         try:
@@ -38,7 +38,7 @@ class KafkaTransport:
         self._connections = Connections(given)
 
     async def send(self, labels: Sequence[Label]) -> list[Place]:
-        """Check labels as the pipeline does, and put them on their topic, in portions."""
+        """Check labels as the pipeline does, and publish them in portions."""
         places: list[Place] = []
         with self._translated():
             sending = await self._connections.sending()
@@ -47,22 +47,20 @@ class KafkaTransport:
                 places += await self._acknowledged(sending, portion)
         return places
 
-    async def _acknowledged(
-        self, sending: Sending, portion: Sequence[tuple[str, bytes]]
-    ) -> list[Place]:
+    async def _acknowledged(self, sending: Sending, portion: Sequence[Checked]) -> list[Place]:
         try:
             async with asyncio.timeout(self._timeout):
-                on_their_way = [await sending.send(*each) for each in portion]
-                acknowledged = await asyncio.gather(*on_their_way)
+                in_flight = [await sending.send(each) for each in portion]
+                acknowledged = await asyncio.gather(*in_flight)
         except TimeoutError:
             raise Unreachable(
                 f"Kafka at {self._address} has not acknowledged the labels in {self._timeout:g} "
-                "seconds; to send them again is safe"
+                "seconds; it is safe to send them again"
             ) from None
         return [Place(sent.partition, sent.offset) for sent in acknowledged]
 
     async def next_task(self, worker: str) -> Assignment:
-        """Put a request on its topic, and wait for the assignment."""
+        """Publish a request and wait for the assignment."""
         with self._translated():
             asker = await self._connections.asker()
             async with asyncio.timeout(self._timeout):
@@ -70,7 +68,7 @@ class KafkaTransport:
         return Assignment(answer.task, answer.reason, answer.id, answer.expires_at)
 
     async def posterior(self, task: str) -> Posterior | None:
-        """The last record of the task; the first call reads all of its partition."""
+        """The last posterior of the task; the first call reads the whole partition."""
         with self._translated():
             partition = partition_of(task.encode(), await self._connections.partitions())
             return await (await self._connections.posteriors(partition)).find(task)
@@ -97,20 +95,20 @@ class KafkaTransport:
         except (kafka_errors.ClusterError, Refusal) as error:
             raise Unreachable(str(error)) from None
         except KafkaError as error:
-            raise Unreachable(f"Kafka at {self._address} says: {error}") from None
+            raise Unreachable(f"Kafka at {self._address}: {error}") from None
         except (NoAnswer, TimeoutError):
             raise TimedOut(
                 f"no answer in {self._timeout:g} seconds: is an instance running? See: sbic status"
             ) from None
 
 
-def checked(sending: Sending, labels: Sequence[Label], start: int) -> list[tuple[str, bytes]]:
-    """The worker and the value of each label, or `BadLabels`; `start` is the index of the first."""
+def checked(sending: Sending, labels: Sequence[Label], start: int) -> list[Checked]:
+    """Check and encode labels; raises `BadLabels`; `start` is the index of the first."""
     good, bad = [], []
     for index, label in enumerate(labels, start):
         try:
             value = dumps(dict(label))
-            good.append((sending.parse(value)[1], value))
+            good.append(Checked(sending.parse(value)[1], value))
         except (BadRecord, TypeError) as problem:
             bad.append(LabelProblem(index, str(problem)))
     if bad:

@@ -1,22 +1,22 @@
-"""Connections to Kafka, each made when it is first needed, and closed together."""
+"""Connections to Kafka, each opened on first use, and closed together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import RecordMetadata
 
 from pipeline.client.kafka_posteriors import PartitionPosteriors
 from pipeline.kafka.access.rights import Operation
-from pipeline.kafka.admin import partitions_of
 from pipeline.kafka.asking import Asker, asking
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
 from pipeline.kafka.reading import reading
 from pipeline.kafka.sending import LabelSender, sending
+from pipeline.kafka.sizes import partitions_of
 from pipeline.partitioner import partition_of
 from pipeline.project.given import Given
 from pipeline.project.opening import settings_in_project
@@ -27,23 +27,32 @@ from pipeline.topics import Topics
 T = TypeVar("T")
 
 
+class Checked(NamedTuple):
+    """The worker of a valid label, and its value as JSON."""
+
+    worker: str
+    value: bytes
+
+
 @dataclass(frozen=True)
 class Sending:
-    """What it takes to check labels and to put them on their topic."""
+    """Checks labels and publishes them."""
 
     sender: LabelSender
     parse: Callable[[bytes], CodedLabel]
 
-    async def send(self, worker: str, value: bytes) -> "asyncio.Future[RecordMetadata]":
-        """Put a label on its way; the result is Kafka's acknowledgement."""
-        key = worker.encode()
-        place = partition_of(key, self.sender.partitions)
-        sent = await self.sender.producer.send(self.sender.topic, value, key=key, partition=place)
+    async def send(self, label: Checked) -> "asyncio.Future[RecordMetadata]":
+        """Send a label; the result is Kafka's acknowledgement."""
+        key = label.worker.encode()
+        partition = partition_of(key, self.sender.partitions)
+        sent = await self.sender.producer.send(
+            self.sender.topic, label.value, key=key, partition=partition
+        )
         return cast("asyncio.Future[RecordMetadata]", sent)
 
 
 class Connections:
-    """Whatever a client has opened; what failed to open is tried again the next time."""
+    """The connections of a client; one that failed to open is retried on the next use."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -56,7 +65,7 @@ class Connections:
         return await self._once("settings", lambda: settings_in_project(self._given))
 
     async def partitions(self) -> int:
-        """Of every topic of the project."""
+        """The number of partitions of every topic of the project."""
         settings = await self.settings()
         topic = Topics(settings).posteriors.name
         return await self._once(
@@ -74,7 +83,7 @@ class Connections:
         return await self._once("sending", opened)
 
     async def asker(self) -> Asker:
-        """Someone who asks for tasks, and follows the assignments."""
+        """A client that requests tasks, with its assignments followed."""
         settings = await self.settings()
 
         async def opened() -> Asker:

@@ -1,4 +1,4 @@
-"""The posteriors of one partition, as Kafka has them at the moment."""
+"""The current posteriors of one partition."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from pipeline.records.named_posteriors import parse_any_posterior
 
 
 class PartitionPosteriors:
-    """The last record of each task of a partition, kept to be asked again."""
+    """The last record of each task of a partition, cached between calls."""
 
     def __init__(self, reader: Reader, asking: AIOKafkaConsumer) -> None:
         self._reader = reader
@@ -20,7 +20,7 @@ class PartitionPosteriors:
         self._reading = asyncio.Lock()
 
     async def find(self, task: str) -> Posterior | None:
-        """What is known of a task now, with all that was written before this call."""
+        """The posterior of a task, including all records published before this call."""
         async with self._reading:
             await self._reader.move_end(self._asking)
             async for records in self._reader.to_the_end():

@@ -1,4 +1,4 @@
-"""The client for programs without asyncio: the same one, on a loop in a thread of its own."""
+"""The client without asyncio: runs the asynchronous one on a loop in a separate thread."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ Watch = AbstractAsyncContextManager[AsyncIterator[Posterior]]
 
 
 class Client:
-    """Sends labels, asks for tasks, and reads posteriors; see `AsyncClient` for the arguments.
+    """Sends labels, requests tasks, and reads posteriors; `AsyncClient` describes the arguments.
 
     Any number of threads may use it. Use it as a context manager, or close it.
     """
@@ -41,30 +41,30 @@ class Client:
     def send(self, labels: Iterable[Label]) -> list[Place]: ...
 
     def send(self, labels: Label | Iterable[Label]) -> Place | list[Place]:
-        """Send a label, or many; returns the place of each when Kafka has them.
+        """Send one label or several; returns the place of each once they are acknowledged.
 
-        Raises `BadLabels` for labels that cannot be used. Many labels go in portions; what was
-        sent before a bad portion, or before an error, stays, and to send all again is safe.
+        Raises `BadLabels` for invalid labels. Many labels are sent in portions: those sent before a
+        bad portion, or before an error, stay. It is safe to send all of them again.
         """
         if isinstance(labels, Mapping):
             return self._run(self._client.send(labels))
         return self._run(self._client.send(list(labels)))
 
     def next_task(self, worker: str) -> Assignment:
-        """Ask for the task that this worker should answer next."""
+        """Request the task that this worker should answer next."""
         return self._run(self._client.next_task(worker))
 
     def posterior(self, task: str, *, counting: Place | Iterable[Place] = ()) -> Posterior | None:
-        """What is known of a task; None if nothing is.
+        """The posterior of a task, or None if there is none.
 
-        With `counting`, the place of labels on this task, it waits until they are counted.
+        With `counting`, the places of labels on this task, wait until these are counted.
         """
         return self._run(self._client.posterior(task, counting=counting))
 
     def watch(self) -> Iterator[Posterior]:
-        """Posteriors as they change, from this call on, for ever.
+        """Posteriors as they change, from this call on, without end.
 
-        A gateway leaves some out where more change than a person can look at; Kafka none.
+        A gateway skips some if many change at once; Kafka skips none.
         """
         watch = self._client.watching()
         changes = self._run(_entered(watch))
@@ -76,26 +76,26 @@ class Client:
             while True:
                 yield self._run(_next(changes))
         finally:
-            self._leave(watch)
+            self._exit(watch)
 
-    def _leave(self, watch: Watch) -> None:
+    def _exit(self, watch: Watch) -> None:
         if watch in self._watches:
             self._watches.remove(watch)
-            self._run(_left(watch))
+            self._run(_exited(watch))
 
     def close(self) -> None:
-        """Close all connections, and end the thread; nothing happens if that is done."""
+        """Close all connections, and end the thread; a second call does nothing."""
         if self._loop.is_closed():
             return
         for watch in list(self._watches):
-            self._leave(watch)
+            self._exit(watch)
         self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     async def _end(self) -> None:
-        """Close the client; calls of other threads that are under way are cancelled."""
+        """Close the client, and cancel the running calls of other threads."""
         await self._client.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
@@ -114,7 +114,7 @@ class Client:
         self.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work, which is cancelled where waiting for it is interrupted."""
+        """Run the coroutine on the loop; cancel it if waiting is interrupted."""
         if self._loop.is_closed():
             work.close()
             raise RuntimeError("the client is closed")
@@ -129,7 +129,7 @@ async def _entered(watch: Watch) -> AsyncIterator[Posterior]:
     return await watch.__aenter__()
 
 
-async def _left(watch: Watch) -> None:
+async def _exited(watch: Watch) -> None:
     await watch.__aexit__(None, None, None)
 
 

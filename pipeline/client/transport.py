@@ -1,27 +1,27 @@
-"""What both ways to the pipeline can do: the gateway's HTTP, and Kafka."""
+"""The interface of both transports, the gateway's HTTP and Kafka, and their types."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
 Label = Mapping[str, Any]
-"""A label as the topic has it: `{"task": "t1", "worker": "ann", "label": 1}`."""
+"""A label as in the labels topic: `{"task": "t1", "worker": "ann", "label": 1}`."""
 
 Posterior = dict[str, Any]
-"""What is known of a task, as the topic of posteriors has it."""
+"""A posterior as in the posteriors topic."""
 
 
 class Place(NamedTuple):
-    """Where a label is in its topic; posteriors that count it have it in their `sources`.
+    """The partition and offset of a label; posteriors that count it have it in their `sources`.
 
-    Kafka may not say at which offset: then it cannot be told whether the label is counted.
+    Kafka does not always report the offset: then it is unknown whether the label is counted.
     """
 
     partition: int
     offset: int | None
 
     def is_counted(self, posterior: Posterior) -> bool:
-        """Whether the posterior of the label's task has dealt with it.
+        """Whether the posterior of the label's task includes the label.
 
         >>> Place(3, 17).is_counted({"sources": {"3": 17}})
         True
@@ -31,9 +31,9 @@ class Place(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """The task that a worker is to answer next; without one, `reason` says why there is none.
+    """The task that a worker should answer next, or the reason why there is none.
 
-    `expires_at` is when the task is given to others, in milliseconds since 1970.
+    `expires_at` is when the lease of the task ends, in milliseconds since 1970.
     """
 
     task: str | None
@@ -43,19 +43,19 @@ class Assignment(NamedTuple):
 
 
 class Transport(Protocol):
-    """A way to the pipeline; its methods raise `ClientError`."""
+    """A connection to the pipeline; its methods raise `ClientError`."""
 
     async def send(self, labels: Sequence[Label]) -> list[Place]:
-        """Send labels, and return where each is when Kafka has acknowledged them all."""
+        """Send labels; returns the place of each once all are acknowledged."""
 
     async def next_task(self, worker: str) -> Assignment:
-        """Ask for a task."""
+        """Request a task."""
 
     async def posterior(self, task: str) -> Posterior | None:
-        """What is known of a task now."""
+        """The current posterior of a task."""
 
     def watching(self) -> AbstractAsyncContextManager[AsyncIterator[Posterior]]:
-        """Posteriors as they change, from the moment on when the context is entered."""
+        """Posteriors as they change, from when the context is entered."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -1,14 +1,14 @@
-"""A simulated crowd (Appendix B): who is free when, and what they will say.
+"""A simulated crowd (Appendix B of the paper): the order of workers, and their labels.
 
 The accuracy of a worker is drawn from Beta(4, 3), and they give L labels. Whether a label is right
 does not depend on its task, and so is drawn before the task is chosen. The truth of each task is
-drawn too, +1 or -1: the paper has +1 for all, which an algorithm that learns how frequent the
-classes are would find out.
+drawn too, +1 or -1: in the paper it is always +1, which an algorithm that estimates the frequency
+of the classes would learn.
 
-In which order the workers come the paper does not say, and it matters (see `figure1`):
+The paper does not give the order in which workers arrive, and it matters (see `figure1`):
 
     blocks        each worker gives all their labels in a row, then leaves
-    interleaved   all workers come once in a random order, then all once more in another, ...
+    interleaved   all workers give one label in a random order, then one more in another, ...
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ import numpy as np
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.labels import Ints
 
-PRIOR = Prior(alpha=4, beta=3)  # of the crowd, and known to the algorithms
+PRIOR = Prior(alpha=4, beta=3)  # the distribution of accuracies, known to the algorithms
 ARRIVALS = ("blocks", "interleaved")
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """The truth of each task, and for each label to come its worker and whether it is right (1)."""
+    """The truth of each task, and for each label its worker and whether it is right (1 or -1)."""
 
     tasks: int
     workers: int
@@ -41,7 +41,7 @@ def draw_crowd(
     arrival: str,
     rng: np.random.Generator,
 ) -> Crowd:
-    """As many workers as give so many labels for each task on average; some may give fewer.
+    """Draw as many workers as needed for `labels_per_task` on average; the last may give fewer.
 
     >>> crowd = draw_crowd(4, 2, 3, "blocks", np.random.default_rng(1))
     >>> crowd.worker.tolist(), len(crowd.right)

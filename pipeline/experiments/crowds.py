@@ -1,7 +1,7 @@
-"""The error of every algorithm on every crowd of a folder, whatever its classes.
+"""The error of every algorithm on every crowd of a folder, with any classes.
 
-What depends on the order of the labels or on chance is the mean over several shuffles and seeds.
-An algorithm that needs the classes -1 and 1 is left out where a crowd has others.
+Results that depend on the order of labels or on chance are means over several shuffles and seeds.
+Algorithms that need the classes -1 and 1 are left out for crowds with other classes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ BEST, ABSENT = "*", "–"
 
 
 class Cell(NamedTuple):
-    """The error of one algorithm on one crowd; the standard error where there are several runs."""
+    """The error of one algorithm on one crowd, with its standard error over several runs."""
 
     crowd: str
     tasks: int
@@ -46,13 +46,13 @@ class Cell(NamedTuple):
 
 
 Errors = Mapping[str, float]
-"""By algorithm; those that do not fit are not in it."""
+"""Errors by algorithm, without those that do not fit the crowd."""
 
 
 def crowds(
     data: Path, out: Path, *, algorithms: Sequence[str], seed: int, jobs: int, shuffles: int
 ) -> Outcome:
-    """Run what is not yet in the journal, and lay out the table."""
+    """Run the cases that are not yet in the journal, and build the table."""
     cases = all_cases(data, algorithms, shuffles)
     journal = out / "crowds.jsonl"
     results = run(
@@ -62,18 +62,18 @@ def crowds(
     text = as_text(algorithms, cells)
     if left_out := set(names_in(data)) - {cell.crowd for cell in cells}:
         text += (
-            f"\nLeft out, for no algorithm here takes their classes: {', '.join(sorted(left_out))}"
+            f"\nLeft out, since no algorithm here fits their classes: {', '.join(sorted(left_out))}"
         )
     return Outcome("crowds", Cell._fields, cells, text, partial(draw, algorithms, cells))
 
 
 def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case]:
-    """One case for each run of each algorithm on each crowd whose classes it takes."""
+    """One case for each run of each algorithm on each crowd that it fits."""
     entries = [ALGORITHMS[name] for name in algorithms]
     cases = []
     for name in names_in(data):
         labels = real_crowd(str(data), name).labels
-        cases += cases_of(data, name, [e for e in entries if e.takes(labels)], shuffles)
+        cases += cases_of(data, name, [e for e in entries if e.takes(labels.are_signs)], shuffles)
     if not cases:
         problem = f"has no crowd with the classes -1 and 1; no others fit {', '.join(algorithms)}"
         raise BadFile(str(data), problem)
@@ -92,7 +92,7 @@ def summary(data: Path, cases: Sequence[Case], results: Sequence[Result]) -> lis
 
 
 def as_text(algorithms: Sequence[str], cells: Sequence[Cell]) -> str:
-    """A row for each crowd, and under them the means over the crowds that all algorithms take."""
+    """A row for each crowd, and the means over the crowds that all algorithms fit."""
     by_crowd = crowd_by_crowd(cells)
     rows = [
         (name, *map(str, own[0][1:5]), *error_texts(algorithms, errors_of(own)))
@@ -111,15 +111,15 @@ def as_text(algorithms: Sequence[str], cells: Sequence[Cell]) -> str:
 
 
 def notes(algorithms: Sequence[str], cells: Sequence[Cell], shared: Sequence[str]) -> str:
-    """What the marks mean, and what the means are taken over."""
+    """The legend of the marks, and the crowds of the means."""
     lines = [f"{BEST} the lowest of its row"]
     needing_signs = [name for name in algorithms if not ALGORITHMS[name].any_classes]
     if len({cell.crowd for cell in cells}) > len(shared):
         lines.append(f"{ABSENT} needs the classes -1 and 1: {', '.join(needing_signs)}")
     if shared:
-        lines.append(f"mean: of the crowds that every algorithm takes: {', '.join(shared)}")
+        lines.append(f"mean: of the crowds that every algorithm fits: {', '.join(shared)}")
     else:
-        lines.append("There is no crowd that every algorithm takes, and so no mean.")
+        lines.append("There is no crowd that every algorithm fits, and so no mean.")
     drawn = {cell.algorithm: cell.runs for cell in cells if ALGORITHMS[cell.algorithm].is_random}
     if drawn:
         count = max(drawn.values())
@@ -156,7 +156,7 @@ def error_texts(algorithms: Sequence[str], errors: Errors) -> list[str]:
 
 
 def draw(algorithms: Sequence[str], cells: Sequence[Cell], figure: "Figure") -> None:
-    """The bars of each crowd side by side, a star over the lowest."""
+    """Bars for each crowd, with a star over the lowest."""
     axes = figure.subplots()
     width = 0.86 / len(algorithms)
     by_crowd = crowd_by_crowd(cells)
@@ -183,13 +183,13 @@ def draw(algorithms: Sequence[str], cells: Sequence[Cell], figure: "Figure") -> 
 
 
 def lowest(cells: Sequence[Cell]) -> list[Cell]:
-    """The cell with the lowest error, or several where they are equal."""
+    """The cells with the lowest error."""
     least = min(cell.error for cell in cells)
     return [cell for cell in cells if cell.error == least]
 
 
 def size(cell: Cell) -> str:
-    """A crowd and its size, in three short lines."""
+    """The name and size of a crowd, in three short lines."""
     return (
         f"{cell.crowd}\n{cell.tasks} tasks, {cell.workers} workers\n"
         f"{cell.labels} labels, {cell.classes} classes"

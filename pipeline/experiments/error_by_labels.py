@@ -17,7 +17,7 @@ Row = tuple[str, int, float, float, float]
 def error_by_labels(
     name: str, title: str, tasks: int, errors: Mapping[str, Sequence[float]]
 ) -> Outcome:
-    """Lay out the errors of each policy at 1, 2, ... labels per task.
+    """Build the table and plot of the errors of each policy at 1, 2, ... labels per task.
 
     >>> print(error_by_labels("x", "A crowd", 100, {"uniform": [0.3, 0.25]}).text)
     A crowd

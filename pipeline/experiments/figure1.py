@@ -1,12 +1,12 @@
-"""Figure 1: the error of every algorithm on simulated crowds, as the labels come in.
+"""Figure 1: the error of every algorithm on simulated crowds, as labels arrive.
 
-Under the uniform policy the labels do not depend on the algorithm: they are collected first, and
-the algorithms of the registry get them all (Fast SBIC in the order of their arrival). Under the
+With the uniform policy the labels do not depend on the algorithm: they are collected first, and the
+algorithms of the registry run on all of them (Fast SBIC in the order of arrival). With the
 uncertainty policy the algorithm runs online, and its scores choose the tasks.
 
-Where workers come in blocks, the first labels of a large crowd are those of a small one, so one
-run is measured at every R on its way. Where they are interleaved, a small crowd is not the
-beginning of a large one, and every R is a run of its own.
+If workers arrive in blocks, the first labels of a large crowd are those of a small one, so one run
+is measured at every R. If they are interleaved, a small crowd is not the beginning of a large one,
+and every R needs a separate run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ QUICK = ("majority", "fast-sbic", "settled-live")
 
 
 def default_runs(setting: Setting, algorithm: str) -> int:
-    """As many as take a few minutes on two cores for all algorithms, the rest being default.
+    """The default number of runs: all algorithms together take a few minutes on two cores.
 
     >>> blocks = Setting("uncertainty", "blocks", 1000, 10, 80)
     >>> [default_runs(blocks, name) for name in ("majority", "sorted-sbic", "kos")]
@@ -56,7 +56,7 @@ def figure1(
     seed: int,
     jobs: int,
 ) -> Outcome:
-    """Run what is not yet in the journal, and lay out the figure."""
+    """Run the cases that are not yet in the journal, and build the figure."""
     cases = [
         case
         for name in algorithms
@@ -85,7 +85,7 @@ def cases_of(setting: Setting, algorithm: str, runs: int) -> list[Case]:
 
 
 def measured_at(setting: Setting, algorithm: str) -> list[int]:
-    """The R at which the error is measured: all where that costs little, else every tenth or so.
+    """The R at which the error is measured: all if that is cheap, otherwise about every tenth.
 
     >>> measured_at(Setting("uniform", "blocks", 1000, 10, 25), "em")
     [1, 2, 5, 10, 20, 25]
@@ -117,7 +117,7 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
 def uniform(
     name: str, crowd: Crowd, sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[AnyEstimate]:
-    """What the offline algorithm makes of so many labels per task, evenly spread."""
+    """The estimates of the offline algorithm at these labels per task, evenly spread."""
     algorithm: Algorithm = ALGORITHMS[name].load()
     if name == "kos":
         algorithm = partial(kos, iterations=SYNTHETIC_ITERATIONS)
@@ -130,7 +130,7 @@ def uniform(
 def uncertainty(
     name: str, crowd: Crowd, sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[Estimate]:
-    """What the online algorithm makes of so many labels per task, on the tasks it asked for."""
+    """The estimates of the online algorithm at these labels per task, on tasks that it chose."""
     simulation, algorithm = uncertainty_run(name, crowd, rng)
     for size in sizes:
         simulation.advance(size * crowd.tasks)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline.experiments.crowd import PRIOR
 from pipeline.experiments.figure1_table import Point, Setting, caption, title
 from pipeline.inference.bounds import bounds
-from pipeline.inference.online.forms import ONLINE_FORMS
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,13 +17,13 @@ LEAST_ERROR = {"uniform": 1e-3, "uncertainty": 1e-4}  # as in the paper
 
 
 def draw(setting: Setting, points: Sequence[Point], figure: "Figure") -> None:
-    """A line for each algorithm on a logarithmic scale, dotted ones for the bounds."""
+    """A line for each algorithm on a logarithmic scale, and dotted lines for the bounds."""
     axes = figure.subplots()
-    for place, name in enumerate(ONLINE_FORMS):
+    for place, name in enumerate(ONLINE):
         own = [point for point in points if point.algorithm == name and point.error > 0]
         size = [point.labels_per_task for point in own]
         error = [point.error for point in own]
-        # where nearly nothing was wrong, the interval's lower end may lie above the share itself
+        # if almost nothing was wrong, the lower end of the interval may be above the share itself
         below = [max(0, point.error - point.low) for point in own]
         above = [max(0, point.high - point.error) for point in own]
         colour = f"C{place}"
@@ -46,7 +45,7 @@ def draw(setting: Setting, points: Sequence[Point], figure: "Figure") -> None:
 def bound(
     setting: Setting, algorithm: str, points: Sequence[Point]
 ) -> tuple[Sequence[int], Sequence[float]]:
-    """The line of SBIC's bound, through the last point where enough predictions are wrong."""
+    """The line of SBIC's bound, through the last point with enough wrong predictions."""
     sure = [p for p in points if p.error * p.runs * setting.tasks >= ENOUGH_WRONG]
     factor = factor_per_label(setting, algorithm)
     if not sure or factor is None:

@@ -1,4 +1,4 @@
-"""Figure 1 in words and numbers: what is shown, what was found, and what it is held against."""
+"""Figure 1 as text: the numbers, the findings, and the reference values."""
 
 from collections.abc import Mapping, Sequence
 from math import comb
@@ -10,7 +10,7 @@ from pipeline.inference.registry import ALGORITHMS
 
 HEADLINE = (10, 20, 40, 80)  # the R of the printed table
 
-# Of an earlier simulation, made apart from this one: 1000 tasks, 10 labels per worker, Beta(4, 3).
+# From an independent earlier simulation: 1000 tasks, 10 labels per worker, Beta(4, 3).
 REFERENCE: Mapping[tuple[str, str], Mapping[str, Sequence[float]]] = {
     ("uniform", "blocks"): {
         "em": (0.228, 0.108, 0.046, 0.0183),
@@ -43,22 +43,22 @@ FOUND = {
     "uniform": """\
 Found: with the uniform policy the order of arrival makes little difference.""",
     "uncertainty": """\
-Found: with the uncertainty policy the order of arrival, of which the paper says nothing, matters
-much. With 1000 tasks and 10 labels per worker, Fast SBIC errs at R = 40 on 8% of the tasks where
-workers come in blocks and on 1.5% where they take turns, Sorted SBIC on 0.9% and 0.1%; MAJ, which
-does not learn who is good, on 11% either way. Whoever takes turns is known better when they come
-back, since others have answered the same tasks meanwhile: the accuracy that Fast SBIC gives them
-has a correlation of 0.48 with the true one, in blocks of 0.19.""",
+Found: with the uncertainty policy the order of arrival, which the paper does not give, matters a
+lot. With 1000 tasks and 10 labels per worker, Fast SBIC errs at R = 40 on 8% of the tasks if
+workers arrive in blocks and on 1.5% if they take turns, Sorted SBIC on 0.9% and 0.1%; MAJ, which
+does not estimate accuracies, on 11% either way. A worker who takes turns is known better at the
+next label, since others have answered the same tasks meanwhile: the accuracy that Fast SBIC
+estimates has a correlation of 0.48 with the true one, and of 0.19 in blocks.""",
 }
 NOTES = """\
 The paper has this figure only as a plot, without numbers. The reference for MAJ with the uniform
-policy is exact; the others are those of an earlier simulation made apart from this one.
-The interval (Agresti-Coull, 99%, as in the paper) takes tasks for independent. Those of one run
-share workers and are not quite: the CSV has the standard error over the runs as well."""
+policy is exact; the others are from an independent earlier simulation.
+The interval (Agresti-Coull, 99%, as in the paper) assumes independent tasks. Tasks of one run share
+workers and are not quite independent: the CSV also has the standard error over the runs."""
 
 
 class Setting(NamedTuple):
-    """What crowd, and who decides on its tasks."""
+    """The crowd, and the policy that chooses its tasks."""
 
     policy: str
     arrival: str
@@ -68,7 +68,7 @@ class Setting(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The mean error of an algorithm at R labels per task, and how sure that is."""
+    """The mean error of an algorithm at R labels per task, with its uncertainty."""
 
     algorithm: str
     labels_per_task: int
@@ -80,12 +80,12 @@ class Point(NamedTuple):
 
 
 def caption(setting: Setting) -> str:
-    """What the figure shows, and what was found about the order of arrival."""
+    """What the figure shows, and the finding about the order of arrival."""
     return f"Shown: {SHOWN[setting.arrival]}.\n{FOUND[setting.policy]}"
 
 
 def title(setting: Setting) -> str:
-    """What the figure is about."""
+    """The title of the figure."""
     return (
         f"Figure 1: share of wrong predictions, {setting.policy} policy, {setting.tasks} tasks, "
         f"{setting.labels_per_worker} labels per worker"
@@ -93,7 +93,7 @@ def title(setting: Setting) -> str:
 
 
 def as_text(setting: Setting, points: Sequence[Point]) -> str:
-    """Our errors at the headline R, the interval and the reference under them."""
+    """Our errors at the headline R, with intervals and reference values."""
     sizes = sorted({size for size in HEADLINE if size < setting.max_labels} | {setting.max_labels})
     rows = []
     for name in dict.fromkeys(point.algorithm for point in points):
@@ -112,7 +112,7 @@ def as_text(setting: Setting, points: Sequence[Point]) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share with the digits that say something.
+    """A share with its significant digits.
 
     >>> share(0.25), share(0.00006), share(None)
     ('0.2500', '0.00006', '')
@@ -121,7 +121,7 @@ def share(value: float | None) -> str:
 
 
 def reference(setting: Setting, algorithm: str, labels_per_task: int) -> float | None:
-    """What the error should be, where that is known.
+    """The reference value of the error, if there is one.
 
     >>> reference(Setting("uncertainty", "blocks", 1000, 10, 80), "fast-sbic", 40)
     0.08

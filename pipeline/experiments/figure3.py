@@ -1,10 +1,10 @@
-"""Figure 3: how long a whole run takes under the uncertainty policy.
+"""Figure 3: the time of a whole run with the uncertainty policy.
 
-With workers in blocks. A run is what `figure1` makes of a crowd: the tasks chosen one at a time,
-each label counted, the estimate at the end; the time for compiling is not in it. It is the time
-of the processor, so that other work on the machine disturbs it little. Times of different machines
-cannot be compared, so each is also given as a ratio to that of majority voting on the same crowd,
-in the same process, right before and right after.
+Workers arrive in blocks. A run is the same as in `figure1`: tasks are chosen one at a time, each
+label is counted, and the estimate is computed at the end; compiling is not included. It is
+processor time, which other work on the machine disturbs little. Times of different machines are not
+comparable, so each is also given as a ratio to that of majority vote on the same crowd, in the same
+process, right before and right after.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,15 @@ from pipeline.experiments.journal import Case, Result
 from pipeline.experiments.outcome import Outcome, text_table
 from pipeline.experiments.runner import run
 from pipeline.experiments.simulation import uncertainty_run
-from pipeline.inference.online.forms import ONLINE_FORMS
-from pipeline.inference.registry import ALGORITHMS
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABELS_PER_TASK = (10, 20, 40)
-TIMED = tuple(name for name in ONLINE_FORMS if name != "em")  # which is the same code as AMF
+TIMED = tuple(name for name in ONLINE if name != "em")  # which is the same code as AMF
 
-# Of an earlier implementation, from R = 10 to R = 40; for Fast SBIC the most it may take.
+# From an earlier implementation, from R = 10 to R = 40; for Fast SBIC the upper limit.
 REFERENCE: Mapping[str, str] = {
     "fast-sbic": "at most 1.5",
     "sorted-sbic": "5 to 7",
@@ -41,8 +40,8 @@ REFERENCE: Mapping[str, str] = {
 }
 NOTES = """\
 The paper has this figure only as a plot, without numbers, and says that Fast SBIC takes as long as
-MAJ and all others orders of magnitude longer. The reference is that of an earlier implementation.
-Times vary with what else the machine does, even those of the processor."""
+MAJ and all others orders of magnitude longer. The reference is from an earlier implementation.
+Even processor times vary with the load of the machine."""
 
 
 class Point(NamedTuple):
@@ -67,7 +66,7 @@ def figure3(
     seed: int,
     jobs: int,
 ) -> Outcome:
-    """Measure what is not yet in the journal, and lay out the figure."""
+    """Measure the cases that are not yet in the journal, and build the figure."""
     cases: list[Case] = [
         {
             "tasks": tasks,
@@ -133,7 +132,7 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def title(tasks: int, labels_per_worker: int) -> str:
-    """What the figure is about."""
+    """The title of the figure."""
     return (
         f"Figure 3: time of a run, uncertainty policy, {tasks} tasks, {labels_per_worker} labels "
         "per worker, workers in blocks"
@@ -141,7 +140,7 @@ def title(tasks: int, labels_per_worker: int) -> str:
 
 
 def as_table(points: Sequence[Point]) -> str:
-    """Ratios to MAJ first: seconds are those of this machine."""
+    """A table of ratios to MAJ, and of seconds on this machine."""
     sizes = sorted({point.labels_per_task for point in points})
     rows = []
     for name in dict.fromkeys(point.algorithm for point in points):
@@ -158,7 +157,7 @@ def as_table(points: Sequence[Point]) -> str:
 
 
 def with_spread(value: float, deviation: float | None, digits: int) -> str:
-    """A mean, and the standard deviation where there is one.
+    """A mean, with the standard deviation if there is one.
 
     >>> with_spread(12.34, 0.51, 1), with_spread(1.234, None, 2)
     ('12.3 ± 0.5', '1.23')
@@ -170,7 +169,7 @@ def with_spread(value: float, deviation: float | None, digits: int) -> str:
 def draw(heading: str, points: Sequence[Point], figure: "Figure") -> None:
     """A line for each algorithm, milliseconds on a logarithmic scale as in the paper."""
     axes = figure.subplots()
-    for place, name in enumerate(ONLINE_FORMS):
+    for place, name in enumerate(ONLINE):
         own = [point for point in points if point.algorithm == name]
         if own:
             axes.errorbar(

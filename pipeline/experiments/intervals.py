@@ -1,4 +1,4 @@
-"""How far a measured share may be from the true one."""
+"""Confidence intervals of a measured share."""
 
 from statistics import NormalDist
 
@@ -8,7 +8,7 @@ CONFIDENCE = 0.99  # that of the error bars in the paper's Figure 1
 def agresti_coull(share: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The Agresti-Coull interval of a share of `trials`, cut to [0, 1].
 
-    With z the quantile of the confidence, as if z² more trials had come out half and half.
+    With z the normal quantile of the confidence: as if z² more trials were split half and half.
     Brown, Cai, DasGupta: *Interval Estimation for a Binomial Proportion*, Statistical Science 2001.
 
     >>> low, high = agresti_coull(0.1, 1000, confidence=0.95)

@@ -1,4 +1,4 @@
-"""The results of a run so far, in a file: what lets a stopped run go on where it was."""
+"""A file of the results of a run so far, so that a stopped run can be continued."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Result = Mapping[str, float]
 class Journal:
     """A file with one JSON object a line: the seed, the case and its result.
 
-    A line that was cut off when a run was killed is passed over, and its case is run again.
+    A line that was truncated when a run was killed is skipped, and its case is run again.
     """
 
     def __init__(self, path: Path, seed: int) -> None:
@@ -44,7 +44,7 @@ class Journal:
         return self._results[key(self._seed, case)]
 
     def add(self, case: Case, result: Result) -> None:
-        """Write a result down at once."""
+        """Write a result immediately."""
         assert self._file, "a journal is written inside `with`"
         line = {"seed": self._seed, "case": dict(case), "result": dict(result)}
         self._file.write(json.dumps(line) + "\n")
@@ -65,7 +65,7 @@ class Journal:
 
 
 def key(seed: int, case: Case) -> str:
-    """One text for one seed and case, whatever the order of its fields.
+    """The key of a seed and a case, independent of the order of fields.
 
     >>> key(1, {"run": 2, "algorithm": "em"}) == key(1, {"algorithm": "em", "run": 2})
     True

@@ -1,4 +1,4 @@
-"""What an experiment hands over: numbers for a CSV, a picture, and a text for the person."""
+"""The outcome of an experiment: numbers for a CSV, a plot, and a text."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -31,14 +31,14 @@ class Outcome:
 
 
 def save_csv(outcome: Outcome, out: Path) -> Path:
-    """Write the numbers."""
+    """Write the numbers as CSV."""
     path = out / f"{outcome.name}.csv"
     write_atomically(path, csv_bytes(outcome.columns, outcome.rows))
     return path
 
 
 def save_png(outcome: Outcome, out: Path) -> Path:
-    """Draw and write the picture; needs matplotlib."""
+    """Draw and write the plot; needs matplotlib."""
     path = out / f"{outcome.name}.png"
     try:
         from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def save_png(outcome: Outcome, out: Path) -> Path:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned: the first to the left, the others to the right.
+    """A table with aligned columns: the first to the left, the others to the right.
 
     >>> print(text_table(("set", "MAJ"), [("birds", "0.241")]))
     set      MAJ

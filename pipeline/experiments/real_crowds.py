@@ -52,11 +52,11 @@ def real_crowd(data: str, name: str) -> RealCrowd:
 
 
 def crowd_of_signs(data: str, name: str) -> RealCrowd:
-    """The crowd of this name, for what takes no classes but -1 and 1."""
+    """The crowd of this name; raises `BadFile` if its classes are not -1 and 1."""
     crowd = real_crowd(data, name)
     if not crowd.labels.are_signs:
         path, _ = paths(Path(data), name)
-        raise BadFile(str(path), "has other classes than -1 and 1")
+        raise BadFile(str(path), "has classes other than -1 and 1")
     return crowd
 
 
@@ -66,7 +66,7 @@ def paths(data: Path, name: str) -> tuple[Path, Path]:
 
 
 def fingerprint(data: Path, name: str) -> str:
-    """Tells apart the results of files that were changed between two runs."""
+    """A hash of the files of a crowd, so that results of changed files are not reused."""
     digest = sha256()
     for path in paths(data, name):
         digest.update(path.read_bytes())
@@ -84,7 +84,7 @@ def cases_of(data: Path, name: str, algorithms: Iterable[Entry], shuffles: int) 
 
 
 def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
-    """The error of one algorithm on one crowd, in a random order if that matters to it."""
+    """The error of one algorithm on one crowd, in a random order if it depends on that."""
     labels, truth = real_crowd(data, str(case["set"]))
     entry = ALGORITHMS[str(case["algorithm"])]
     if entry.is_random:
@@ -93,7 +93,7 @@ def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
 
 
 class Place(NamedTuple):
-    """Where an error stands in a table."""
+    """The row and column of an error in a table."""
 
     set: str
     algorithm: str

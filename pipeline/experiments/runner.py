@@ -1,8 +1,8 @@
-"""Runs the cases of an experiment on several cores; a stopped run goes on where it was.
+"""Runs the cases of an experiment on several cores; a stopped run can be continued.
 
-An experiment is a function of one *case* (a flat mapping of names to texts and numbers, which says
-all that the result depends on besides the seed) and of a random generator, and gives a *result*
-(a flat mapping of names to numbers):
+An experiment is a function of one *case* (a flat mapping of names to texts and numbers, with
+everything that the result depends on besides the seed) and of a random generator. It returns a
+*result* (a flat mapping of names to numbers):
 
     def measure(case: Case, rng: np.random.Generator) -> Result:
         return {"error": ...}
@@ -10,8 +10,8 @@ all that the result depends on besides the seed) and of a random generator, and 
     cases = [{"algorithm": name, "run": run} for name in names for run in range(100)]
     results = run(measure, cases, seed=0, jobs=2, journal=out / "name.jsonl", title="Name")
 
-The generator is drawn from the seed and the case alone. So a result depends neither on `jobs` nor
-on which other cases there are, and 200 runs begin with the same 100 as 100 runs do.
+The generator depends only on the seed and the case. So a result depends neither on `jobs` nor on
+the other cases, and the first 100 of 200 runs are the same as those of 100 runs.
 """
 
 import os
@@ -38,7 +38,7 @@ def run(
     """The result of every case, in the order of the cases; those in the journal are not run again.
 
     `work` must be importable by name (a function of a module, or a `functools.partial` of one):
-    with more than one job it runs in processes of its own.
+    with more than one job it runs in separate processes.
     """
     with Journal(journal, seed) as done:
         todo = [case for case in cases if case not in done]
@@ -58,7 +58,7 @@ def generator(seed: int, case: Case) -> np.random.Generator:
 def finished(
     work: Work, cases: Sequence[Case], seed: int, jobs: int
 ) -> Iterator[tuple[Case, Result]]:
-    """Each case with its result, as they come."""
+    """Yield each case with its result, as they finish."""
     if jobs <= 1:
         for case in cases:
             yield case, work(case, generator(seed, case))
@@ -68,7 +68,7 @@ def finished(
         waiting = iter(cases)
         running: dict[Future[Result], Case] = {}
         while True:
-            # a few ahead of the processes, so that none is idle and an end does not take long
+            # a few more than processes, so that none is idle and stopping does not take long
             for case in islice(waiting, 4 * jobs - len(running)):
                 running[pool.submit(call, work, case, seed)] = case
             if not running:
@@ -83,7 +83,7 @@ def call(work: Work, case: Case, seed: int) -> Result:
 
 
 def end_with_parent() -> None:
-    """Make a process of the pool end at once with the run, however that was ended."""
+    """Make a process of the pool exit as soon as its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     Thread(target=await_parent, daemon=True).start()
 

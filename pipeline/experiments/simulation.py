@@ -1,4 +1,4 @@
-"""A crowd at work: a free worker gets a task from the policy, and their label is counted."""
+"""Simulates a crowd: a worker gets a task from the policy, and their label is counted."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,8 +7,8 @@ import numpy as np
 
 from pipeline.experiments.crowd import PRIOR, Crowd
 from pipeline.inference.labels import Labels
-from pipeline.inference.online.forms import MOVE_ONE_TASK, online_form
-from pipeline.inference.online.online import Online
+from pipeline.inference.online.online import CrowdSize, Online
+from pipeline.inference.registry import ALGORITHMS
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.scan import Scan
 from pipeline.policies.uncertainty import Uncertainty
@@ -18,14 +18,14 @@ Observe = Callable[[int, int, int], float]
 
 
 class Sampling(Protocol):
-    """What a simulation needs of a policy."""
+    """The part of a policy that a simulation uses."""
 
     def choose(self, answers: AnswerSet) -> int | None:
         """The task for a worker who has answered these."""
         ...
 
     def update(self, task: int, labels: int, lead: float) -> None:
-        """Take note of a task's number of labels and its |score|."""
+        """Update the number of labels and the |score| of a task."""
         ...
 
 
@@ -44,7 +44,7 @@ class Simulation:
             policy.update(task, 0, abs(PRIOR.log_odds))
 
     def advance(self, until: int) -> None:
-        """Go on until so many labels have been given in all."""
+        """Continue until `until` labels have been given in total."""
         choose, observe, update = self._policy.choose, self._observe, self._policy.update
         labels_of, chosen, truth = self._labels_of, self._chosen, self._truth
         coming = slice(len(chosen), until)
@@ -73,18 +73,18 @@ class Simulation:
 
 
 def uniform_run(crowd: Crowd, rng: np.random.Generator) -> Simulation:
-    """The tasks are chosen without a look at the labels, which are only collected."""
+    """A simulation that chooses tasks uniformly, and only collects labels."""
     policy = Uniform(range(crowd.tasks), int(rng.integers(2**32)))
     return Simulation(crowd, policy, lambda task, worker, label: 0.0)
 
 
 def uncertainty_run(name: str, crowd: Crowd, rng: np.random.Generator) -> tuple[Simulation, Online]:
     """The tasks are chosen by what the algorithm of this name makes of the labels so far."""
-    size = crowd.tasks, crowd.workers, crowd.labels_per_worker
-    algorithm = online_form(name, *size, PRIOR, rng)
+    size = CrowdSize(crowd.tasks, crowd.workers, crowd.labels_per_worker)
+    algorithm = ALGORITHMS[name].load_online()(size, PRIOR, rng)
     seed = int(rng.integers(2**32))
     policy: Sampling
-    if name in MOVE_ONE_TASK:
+    if ALGORITHMS[name].moves_one_task:
         policy = Uncertainty(range(crowd.tasks), seed)
     else:
         policy = Scan(algorithm.score, seed)

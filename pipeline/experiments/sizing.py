@@ -1,9 +1,8 @@
-"""How many instances a rate of labels needs: a simulation that takes what was measured.
+"""How many instances a rate of labels needs: a simulation with measured costs.
 
-A label costs CPU on the instance that has its worker. If its task is elsewhere, its vote costs
-more there. Each instance tells the others of tasks that moved, and all of them hear of all: that
-grows with the rate of the whole project, not with an instance's share, and is what ends scaling
-out.
+A label costs CPU on the instance that owns its worker. If another instance owns its task, the vote
+costs CPU there. Instances publish estimates of changed tasks, and each one reads them all: this
+cost grows with the rate of the whole project, not with an instance's share, and limits scaling out.
 """
 
 from dataclasses import dataclass
@@ -13,20 +12,20 @@ import numpy as np
 
 STEP = 0.01  # seconds
 SECONDS = 5.0
-BUSY = 0.7  # of a core: what is left is for rebalances, recovery and peaks
+BUSY = 0.7  # of a core: the rest is for rebalances, recovery and peaks
 MOST_INSTANCES = 512
-PARTITIONS_PER_INSTANCE = 4  # so that those of one that is lost can be shared by several
+PARTITIONS_PER_INSTANCE = 4  # so that several can share those of a lost instance
 
 
 @dataclass(frozen=True)
 class Costs:
     """Microseconds of CPU and bytes, as `make scale` and `make bench` measure them.
 
-    `label` is all that a label costs on one instance; `vote` what it costs more where its task is
-    on another one; `told` how many tasks are told of for each label, `tell` and `hear` what each of
-    these costs its owner and every other instance. `memory` is for each label that is kept, in
-    instances; `produced` and `consumed` are bytes on the wire for each label, without estimates,
-    and `estimate` those for each task that is told of.
+    `label` is the cost of a label on one instance; `vote` the extra cost if its task is on another
+    one; `told` the number of estimates published for each label, `tell` and `hear` the cost of each
+    for its publisher and for every other instance. `memory` is for each label kept; `produced` and
+    `consumed` are bytes on the wire for each label, without estimates, and `estimate` those of each
+    estimate.
     """
 
     label: float = 9.0
@@ -42,10 +41,10 @@ class Costs:
 
 @dataclass(frozen=True)
 class Load:
-    """What a simulated project came to.
+    """The load of a simulated project.
 
-    `busiest` is the share of its core that the busiest instance used, `behind` how many seconds
-    of work it had before it at the end.
+    `busiest` is the share of its core that the busiest instance used, `behind` its lag at the end,
+    in seconds of work.
     """
 
     instances: int
@@ -54,12 +53,12 @@ class Load:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether there is room to spare."""
+        """Whether the instances keep up, with capacity to spare."""
         return self.busiest <= BUSY and self.behind < STEP
 
 
 def simulate(rate: float, instances: int, costs: Costs, seed: int = 0) -> Load:
-    """So many labels a second for a while, on so many instances, each with a core of its own."""
+    """Simulate a rate of labels per second on instances with a dedicated core each."""
     rng = np.random.default_rng(seed)
     partitions = PARTITIONS_PER_INSTANCE * instances
     share = rng.dirichlet(np.full(partitions, 50.0))  # workers are not equally busy
@@ -92,22 +91,22 @@ def smallest(rate: float, costs: Costs) -> Load | None:
 
 @dataclass(frozen=True)
 class Size:
-    """What a rate needs."""
+    """The resources that a rate needs."""
 
     rate: float
     load: Load | None
     partitions: int
-    memory: float  # bytes of each instance, for the labels kept
-    written: float  # bytes a second, to one copy
+    memory: float  # bytes per instance, for the labels kept
+    written: float  # bytes per second, of one replica
     read: float
 
 
 def size(rate: float, labels: float, costs: Costs) -> Size:
-    """What a rate needs in a project that keeps so many labels."""
+    """The resources that a rate needs in a project that keeps this number of labels."""
     load = smallest(rate, costs)
     instances = load.instances if load else MOST_INSTANCES
     told = costs.told * rate * costs.estimate * (instances > 1)
-    # a label is kept where its worker is and where its task is
+    # a label is kept by the owner of its worker and by the owner of its task
     copies = 2 - 1 / instances
     return Size(
         rate,

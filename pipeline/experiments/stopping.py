@@ -1,8 +1,8 @@
-"""What a stop rule saves: recorded labels in random order, none for tasks that are closed.
+"""What a stop rule saves: recorded labels in random order, none for closed tasks.
 
-A task is closed when max(p, 1 - p) reaches the confidence, as `SBIC_STOP_CONFIDENCE` does; the
-labels recorded for it that would have come later are not asked for. Beside it majority vote at
-the same cost: as many labels, evenly spread over the tasks.
+A task is closed when max(p, 1 - p) reaches the confidence, as with `SBIC_STOP_CONFIDENCE`; its
+later labels are not used. For comparison, majority vote at the same cost: as many labels, evenly
+spread over the tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Saving(NamedTuple):
-    """Means over random orders: the labels asked for, and the errors."""
+    """Means over random orders: the labels used, and the errors."""
 
     confidence: float
     labels: float
@@ -52,7 +52,7 @@ def stopping(
     seed: int,
     jobs: int,
 ) -> Outcome:
-    """Run what is not yet in the journal, and lay out the table."""
+    """Run the cases that are not yet in the journal, and build the table."""
     total = len(crowd_of_signs(str(data), name).labels)
     files = fingerprint(data, name)
     cases: list[Case] = [
@@ -75,7 +75,7 @@ def stopping(
 
 
 def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
-    """The labels asked for and the errors, on one random order."""
+    """The labels used and the errors, on one random order."""
     labels, truth = crowd_of_signs(data, str(case["set"]))
     shuffled = labels.in_order(rng.permutation(len(labels)))
     asked, estimate = stopped(shuffled, Prior(), float(case["confidence"]))
@@ -90,7 +90,7 @@ def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
 
 
 def stopped(labels: Labels, prior: Prior, confidence: float) -> tuple[Ints, Estimate]:
-    """Fast SBIC on those labels whose task is open when they come: which, and the estimate.
+    """Run Fast SBIC on the labels whose task is open; returns their indices and the estimate.
 
     >>> two = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t1", "cy", -1)])
     >>> stopped(two, Prior(), 0.75)[0].tolist()
@@ -110,7 +110,7 @@ def stopped(labels: Labels, prior: Prior, confidence: float) -> tuple[Ints, Esti
 
 
 def evenly(labels: Labels, count: int) -> Ints:
-    """The places of so many labels: the first of every task, then the second of every task, ...
+    """The indices of `count` labels: the first of every task, then the second of every task, ...
 
     >>> three = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t2", "ann", 1)])
     >>> evenly(three, 2).tolist()
@@ -144,7 +144,7 @@ def _saving(confidence: float, results: Sequence[Mapping[str, float]], total: in
 
 
 def as_text(name: str, savings: Sequence[Saving]) -> str:
-    """The table, and what all labels come to."""
+    """The table, and the error with all labels."""
     rows = [
         (
             f"{saving.confidence:g}",
@@ -171,7 +171,7 @@ def as_text(name: str, savings: Sequence[Saving]) -> str:
 
 
 def draw(name: str, savings: Sequence[Saving], figure: "Figure") -> None:
-    """The error against the labels asked for."""
+    """The error by the number of labels used."""
     axes = figure.subplots()
     ordered = sorted(savings, key=lambda saving: saving.labels)
     last = ordered[-1]
@@ -184,7 +184,7 @@ def draw(name: str, savings: Sequence[Saving], figure: "Figure") -> None:
         axes.annotate(f"{saving.confidence:g}", (saving.labels, saving.error))
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.4)
-    axes.set_xlabel("labels asked for; the last point is all of them")
+    axes.set_xlabel("labels used; the last point is all of them")
     axes.set_ylabel("share of wrong predictions")
     axes.set_title(f"What a stop rule saves: {name}")
     axes.legend()

@@ -1,7 +1,7 @@
 """Table 2: the error of every algorithm on the real crowds.
 
-With the generic prior α = 2, β = 1, q = 1/2. What depends on the order of the labels (SBIC) or on
-chance (MC) is the mean over many shuffles and seeds, 100 in the paper.
+With the generic prior α = 2, β = 1, q = 1/2. Results that depend on the order of labels (SBIC) or
+on chance (MC) are means over many shuffles and seeds, 100 in the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,14 +35,14 @@ PAPER: Mapping[str, Mapping[str, float]] = {
 
 NOTES = """\
 MAJ: a tie counts half, which is the exact expectation of a random choice; the paper's values for
-ducks, rte and temp come out neither so nor with every tie taken as 1 or as -1.
-MC: a chain stays near where it first settles, so that runs differ: on temp most end at 0.061 and
-some at 0.563.
+ducks, rte and temp match neither this nor counting every tie as 1 or as -1.
+MC: a chain stays near its first mode, so that runs differ: on temp most end at 0.061 and some at
+0.563.
 TE: birds is 0.176 or 0.194, depending on which of several equal pairs of workers is taken."""
 
 
 class Cell(NamedTuple):
-    """The error of one algorithm on one set; the standard error where there are several runs."""
+    """The error of one algorithm on one set, with its standard error over several runs."""
 
     set: str
     algorithm: str
@@ -53,12 +53,12 @@ class Cell(NamedTuple):
 
 
 def table2(data: Path, out: Path, *, seed: int, jobs: int, shuffles: int) -> Outcome:
-    """Run what is not yet in the journal, and lay out the table."""
+    """Run the cases that are not yet in the journal, and build the table."""
     sets = [name for name in PAPER if (data / f"{name}.labels.csv").exists()]
     if not sets:
         raise BadFile(str(data), f"has no NAME.labels.csv for any of {', '.join(PAPER)}")
     for name in sets:
-        crowd_of_signs(str(data), name)  # so that a bad file is found before the work begins
+        crowd_of_signs(str(data), name)  # find bad files before the work begins
     cases = all_cases(data, sets, shuffles)
     journal = out / "table2.jsonl"
     results = run(
@@ -85,7 +85,7 @@ def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Cell]:
 
 
 def as_text(cells: Sequence[Cell]) -> str:
-    """Our numbers with the paper's under them."""
+    """Our numbers, with the paper's below."""
     sets = list(dict.fromkeys(cell.set for cell in cells))
     rows = []
     for name in sets:
@@ -94,7 +94,7 @@ def as_text(cells: Sequence[Cell]) -> str:
         rows.append(("", "paper", *(f"{cell.paper:.3f}" for cell in own)))
     table = text_table(("", "", *(entry.title for entry in IN_PAPER.values())), rows)
     absent = ", ".join(name for name in PAPER if name not in sets)
-    left_out = f"\nLeft out, for there are no files of it here: {absent}." if absent else ""
+    left_out = f"\nLeft out, since there are no files of it: {absent}." if absent else ""
     return f"Table 2: the share of wrong predictions\n\n{table}\n\n{NOTES}{left_out}"
 
 

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writes a file completely or not at all."""
 
 import os
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_parts_atomically(path: Path, parts: Iterable[bytes]) -> None:
-    """The same, for content that is too long to hold at once."""
+    """The same, for content that does not fit into memory."""
     check_writable(path)
     try:
         if path.exists() and not path.is_file():  # a device or a pipe has no content to protect
             _write(path, parts)
             return
-        target = path.resolve()  # through a link, not over it
+        target = path.resolve()  # follow a link instead of replacing it
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             _write(part, parts)

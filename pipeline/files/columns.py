@@ -1,18 +1,18 @@
-"""Which column of a table has which field."""
+"""Finds the columns of the fields of a table."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 NumberedFields = tuple[int, tuple[str, ...]]
-"""The line on which a row begins, and the fields that are read of it."""
+"""The line on which a row begins, and its fields."""
 
 
 class Field(NamedTuple):
-    """A field to read, and its column where the person named one.
+    """A field to read, and the name of its column if the user gave one.
 
-    One that is not required and was not named may be absent, and is then empty everywhere. With
-    `or_own_name` a column that was named may be absent if there is one with the field's own name.
-    With `may_be_object` it may be an object in JSON Lines, and is then read as the text of that.
+    A field that is not required and has no column given may be absent, and is then empty. With
+    `or_own_name` the given column may be absent if there is one with the field's own name. With
+    `may_be_object` the field may be an object in JSON Lines, and is then read as JSON text.
     """
 
     name: str
@@ -23,16 +23,16 @@ class Field(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where each field is, None for one that is absent; and the columns that nobody reads."""
+    """The index of the column of each field, None if absent; and the columns not read."""
 
     of_fields: tuple[int | None, ...]
     unread: tuple[str, ...]
 
 
 def places(header: Sequence[str], fields: Sequence[Field], *, of_all_rows: bool = True) -> Places:
-    """Find the fields among the names of the columns; ValueError says which is not there.
+    """Find the columns of the fields; raises `ValueError` with those that are missing.
 
-    Where these are `of_all_rows`, a column that the person named must be one of them.
+    If the header is `of_all_rows`, every column given by the user must be in it.
 
     >>> places(["Worker", "HITId", "note"], [Field("task", "HITId"), Field("worker")])
     Places(of_fields=(1, 0), unread=('note',))
@@ -55,7 +55,7 @@ def places(header: Sequence[str], fields: Sequence[Field], *, of_all_rows: bool 
 
 
 def place(field: Field, names: list[str]) -> int | None:
-    """Where a field is: under the name that was given, or under its own, in any case."""
+    """The index of a field's column: the one given, or the one with its name, in any case."""
     if field.column is not None:
         if names.count(field.column) == 1:
             return names.index(field.column)
@@ -66,7 +66,7 @@ def place(field: Field, names: list[str]) -> int | None:
 
 
 def only(field: str, column: str, names: list[str]) -> int | None:
-    """The one column of that name, in any case; None if there is none.
+    """The only column with this name, in any case; None if there is none.
 
     >>> only("task", "task", ["Task", "task", "Label"])
     Traceback (most recent call last):
@@ -84,7 +84,7 @@ def only(field: str, column: str, names: list[str]) -> int | None:
 
 
 def listed(names: list[str]) -> str:
-    """The names in one line, not too long.
+    """The names in one line, shortened.
 
     >>> listed(["HITId", "two\\nlines"])
     'HITId, two lines'

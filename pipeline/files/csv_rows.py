@@ -1,4 +1,4 @@
-"""The rows of a CSV file, whatever separates its fields."""
+"""Reads the rows of a CSV file with any of several delimiters."""
 
 import csv
 import io
@@ -11,16 +11,16 @@ from pipeline.files.errors import BadFile
 from pipeline.files.source import Source
 
 DELIMITERS = ",;\t"
-QUOTED = re.compile(r'(?<![^,;\s])"(?:[^"]|"")*"')  # where a field begins, and to its end
-HEADER_CHARACTERS = 1 << 17  # enough to tell the delimiter
+QUOTED = re.compile(r'(?<![^,;\s])"(?:[^"]|"")*"')  # a quoted field
+HEADER_CHARACTERS = 1 << 17  # enough to find the delimiter
 
 
 def csv_fields(
     source: Source, fields: Sequence[Field], unread: dict[str, None]
 ) -> Iterator[NumberedFields]:
-    """The line and the fields (two or more) of every row; blank lines are passed over.
+    """Yield the line and the fields (two or more) of every row; blank lines are skipped.
 
-    The columns may come in any order and among others, which are added to `unread`.
+    The columns may be in any order and among others, which are added to `unread`.
 
     >>> source = Source("x.csv", "Label; task;note\\n1; t1;\\n")
     >>> list(csv_fields(source, [Field("task"), Field("label")], {}))
@@ -49,7 +49,7 @@ def csv_fields(
 
 
 def other_width(fields: int, width: int, delimiter: str) -> str:
-    """What is wrong with a row that has more fields than the header, or fewer.
+    """The error for a row with more fields than the header, or fewer.
 
     >>> other_width(1, 3, ";")
     "has 1 field, but the header has 3 (separated by ';')"
@@ -60,7 +60,7 @@ def other_width(fields: int, width: int, delimiter: str) -> str:
 
 
 def csv_rows(source: Source, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Every row that is not blank, with the line on which it begins."""
+    """Yield every row that is not blank, with the line on which it begins."""
     text = io.StringIO(source.text, newline="")
     reader = csv.reader(text, delimiter=delimiter, strict=True, skipinitialspace=True)
     line = 1
@@ -74,7 +74,7 @@ def csv_rows(source: Source, delimiter: str = ",") -> Iterator[tuple[int, list[s
 
 
 def delimiter_of(text: str) -> str:
-    """What there is most of in the header, outside quotes: commas, semicolons or tabs.
+    """The most frequent of comma, semicolon and tab in the header, outside quotes.
 
     >>> delimiter_of('task;"a, b, c";label\\n'), delimiter_of("task\\n")
     (';', ',')

@@ -1,4 +1,4 @@
-"""Rows as the bytes of a CSV file."""
+"""Encodes rows as CSV."""
 
 import csv
 import io

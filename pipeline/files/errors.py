@@ -1,8 +1,8 @@
-"""What reading or writing a file raises when the fault is in the file."""
+"""Errors of reading and writing files."""
 
 
 class BadFile(Exception):
-    """Says in one line what is wrong and where: the file, and the line where there is one.
+    """What is wrong with a file, in one line, with its name and the line number if known.
 
     >>> print(BadFile("labels.csv", "the task is empty", 3))
     labels.csv, line 3: the task is empty
@@ -17,7 +17,7 @@ class BadFile(Exception):
 
 
 def shortened(field: str) -> str:
-    """A field as it fits into a message of one line.
+    """A field shortened for a one-line message.
 
     >>> shortened("x" * 50)
     'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
@@ -27,4 +27,4 @@ def shortened(field: str) -> str:
 
 
 class MissingExtra(Exception):
-    """What was asked for needs packages that are not installed; the text says which."""
+    """An optional dependency is not installed; the message says which."""

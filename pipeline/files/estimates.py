@@ -1,4 +1,4 @@
-"""An estimate as a CSV file, a row for each task in order of first appearance."""
+"""Writes an estimate as CSV, a row for each task in order of first appearance."""
 
 from pipeline.files.csv_text import csv_bytes
 from pipeline.inference.algorithm import TIE, AnyEstimate, ClassEstimate, Estimate
@@ -9,14 +9,14 @@ CLASS_COLUMNS = ("task", "prediction", "confidence")
 
 
 def estimate_csv(labels: Labels, estimate: AnyEstimate) -> bytes:
-    """`task,log_odds,probability,prediction` for -1 and 1, the classes' own columns for others."""
+    """The estimate as CSV, in the columns for -1 and 1 or in those for other classes."""
     if isinstance(estimate, ClassEstimate):
         return class_csv(labels, estimate)
     return sign_csv(labels, estimate)
 
 
 def sign_csv(labels: Labels, estimate: Estimate) -> bytes:
-    """`log_odds` and `probability` are empty where the algorithm has none."""
+    """`log_odds` and `probability` are empty if the algorithm has none."""
     log_odds: list[float] | list[None] = [None] * labels.tasks
     probability: list[float] | list[None] = [None] * labels.tasks
     if estimate.probability is not None:
@@ -29,8 +29,8 @@ def sign_csv(labels: Labels, estimate: Estimate) -> bytes:
 def class_csv(labels: Labels, estimate: ClassEstimate) -> bytes:
     """`task,prediction,confidence` and a column `p:<class>` for each class, in their order.
 
-    These are shares of the votes where the algorithm has no probabilities, and empty for a task
-    without votes. The prediction is empty for a tie.
+    If the algorithm has no probabilities these are shares of the votes, empty for a task without
+    votes. The prediction is empty for a tie.
     """
     columns = (*CLASS_COLUMNS, *(f"p:{name}" for name in labels.classes))
     totals = estimate.score.sum(axis=1)
@@ -48,7 +48,7 @@ def class_csv(labels: Labels, estimate: ClassEstimate) -> bytes:
 
 
 def shares(score: list[float], total: float) -> list[float | None]:
-    """The highest share of the total, and then each; nothing where the total is nothing.
+    """The highest share of the total, then each share; None for a total of 0.
 
     >>> shares([3.0, 1.0], 4.0), shares([0.0, 0.0], 0.0)
     ([0.75, 0.75, 0.25], [None, None, None])

@@ -1,6 +1,6 @@
-"""The elements of a JSON array, one after the other: a file of any size in little memory.
+"""Streams the elements of a JSON array from a file of any size.
 
-Elements are objects, arrays or strings: of a number it is not known where a chunk cuts it.
+Elements are objects, arrays or strings: a number could be cut at the end of a chunk.
 """
 
 import gzip
@@ -18,9 +18,9 @@ BLANK = " \t\r\n"
 
 
 def elements(path: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Every element of the array that the file is; gzip is unpacked.
+    """Yield every element of the array in a file; gzip is unpacked.
 
-    `advance` is told of the bytes of the file that have been read. Raises `BadFile`.
+    `advance` is called with the number of bytes read. Raises `BadFile`.
     """
     try:
         with open(path, "rb") as file:
@@ -30,7 +30,7 @@ def elements(path: str, advance: Callable[[int], None] = lambda _: None) -> Iter
 
 
 def _chunks(file: IO[bytes], name: str, advance: Callable[[int], None]) -> Iterator[str]:
-    """The text of the file, piece by piece."""
+    """The text of the file in chunks."""
     is_packed = file.peek(2)[:2] == GZIP  # type: ignore[attr-defined]  # a buffered reader
     source: IO[bytes] = gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[assignment]
     decoder = getincrementaldecoder("utf-8-sig")()
@@ -44,11 +44,11 @@ def _chunks(file: IO[bytes], name: str, advance: Callable[[int], None]) -> Itera
     except UnicodeDecodeError:
         raise BadFile(name, "is not text in UTF-8") from None
     except EOFError:
-        raise BadFile(name, "is not whole: its gzip ends too early") from None
+        raise BadFile(name, "is incomplete: its gzip ends too early") from None
 
 
 class _Elements:
-    """Decodes an array from chunks of text; what is decoded is dropped."""
+    """Decodes an array from chunks of text; decoded text is dropped."""
 
     def __init__(self, name: str, chunks: Iterator[str]) -> None:
         self._name = name
@@ -73,7 +73,7 @@ class _Elements:
             raise self._bad("has more than one JSON value")
 
     def _next_character(self) -> str:
-        """The next character that is not blank, not taken yet; empty at the end."""
+        """Peek at the next character that is not blank; empty at the end."""
         while True:
             while self._at < len(self._text):
                 if self._text[self._at] not in BLANK:
@@ -88,7 +88,7 @@ class _Elements:
             try:
                 element, end = DECODER.raw_decode(self._text, self._at)
             except (json.JSONDecodeError, RecursionError) as error:
-                # an element that is not all there looks like a bad one: each try has twice the text
+                # an incomplete element looks like a bad one: retry with twice the text
                 start, had = self._at, len(self._text) - self._at
                 while len(self._text) - self._at < min(2 * had, LONGEST) and self._read_on():
                     pass
@@ -101,13 +101,13 @@ class _Elements:
     def _decode_error(self, error: Exception, start: int) -> BadFile:
         if not isinstance(error, json.JSONDecodeError):
             return self._bad("is nested too deeply")
-        self._at += error.pos - start  # the text may have been moved since
+        self._at += error.pos - start  # the text may have been moved
         if self._at >= len(self._text):
             return self._bad(NOT_WHOLE)
         return self._bad(f"is not JSON: {error.msg}")
 
     def _read_on(self) -> bool:
-        """Drop what is done, and read a chunk; whether there was one."""
+        """Drop the decoded text and read a chunk; returns whether there was one."""
         chunk = next(self._chunks, None)
         if chunk is None:
             return False
@@ -121,4 +121,4 @@ class _Elements:
 
 
 DECODER = json.JSONDecoder()
-NOT_WHOLE = "is not whole: it ends within its JSON"
+NOT_WHOLE = "is incomplete: it ends within its JSON"

@@ -1,4 +1,4 @@
-"""The rows of a JSON Lines file: an object on each line."""
+"""Reads the rows of a JSON Lines file: an object on each line."""
 
 import io
 import json
@@ -18,7 +18,7 @@ Selection = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 def is_json_lines(source: Source) -> bool:
-    """Whether a file is JSON Lines, or would be but for an array around it.
+    """Whether a file is JSON Lines, or an array of objects (which is refused later).
 
     >>> is_json_lines(Source("labels.txt", '{"task": "t1"}')), is_json_lines(Source("x", "task"))
     (True, False)
@@ -29,15 +29,15 @@ def is_json_lines(source: Source) -> bool:
 def json_fields(
     source: Source, fields: Sequence[Field], unread: dict[str, None]
 ) -> Iterator[NumberedFields]:
-    """The line and the fields (two or more) of every object, as text; blank lines are passed over.
+    """Yield the line and the fields (two or more) of every object, as text.
 
-    Numbers are kept as they are written, `null` is an empty field.
+    Numbers stay as they are written, `null` is an empty field, blank lines are skipped.
 
     >>> source = Source("x.jsonl", '{"Label": -1, "task": "t1", "note": []}\\n')
     >>> list(json_fields(source, [Field("task"), Field("label")], {}))
     [(1, ('t1', '-1'))]
     """
-    selections: dict[tuple[str, ...], Selection] = {}  # of each set of keys, in their order
+    selections: dict[tuple[str, ...], Selection] = {}  # by the keys of the object
     as_texts = [as_text_or_object if field.may_be_object else as_text for field in fields]
     for line, line_text in enumerate(io.StringIO(source.text, newline="\n"), start=1):
         if not line_text.strip():
@@ -55,7 +55,7 @@ def json_fields(
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The object on a line, its numbers as text."""
+    """The object on a line, with numbers as text."""
     try:
         record = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError):
@@ -66,7 +66,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def selected(keys: tuple[str, ...], fields: Sequence[Field], unread: dict[str, None]) -> Selection:
-    """What takes the fields from the values of these keys, which an empty one precedes."""
+    """A function that selects the fields from the values of these keys, after an empty one."""
     try:
         found = places(keys, fields, of_all_rows=False)
     except ValueError as error:
@@ -94,7 +94,7 @@ def as_text(value: Any) -> str:
 
 
 def as_text_or_object(value: Any) -> str:
-    """The same; an object becomes its text in JSON, numbers as strings.
+    """The same, with an object as JSON text, numbers as strings.
 
     >>> as_text_or_object({"cat": "0.7"}), as_text_or_object("0.7")
     ('{"cat": "0.7"}', '0.7')
@@ -103,7 +103,7 @@ def as_text_or_object(value: Any) -> str:
 
 
 def is_text(value: str) -> bool:
-    """Whether a string can be in a file of text, which JSON's escapes do not ensure."""
+    """Whether a string is valid text: JSON escapes can produce others."""
     try:
         return "\0" not in value and (value.isascii() or bool(value.encode()))
     except UnicodeEncodeError:

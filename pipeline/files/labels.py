@@ -1,4 +1,4 @@
-"""Files of labels: `task`, `worker`, `label`."""
+"""Reads files of labels: `task`, `worker`, `label`."""
 
 from typing import NamedTuple
 
@@ -29,15 +29,15 @@ def read_labels(path: str, reading: Reading = DEFAULT) -> Labels:
 
 
 def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
-    """All rows, and what their labels mean, which is known when all have been seen.
+    """All rows, and the classes of their labels, known once all rows are read.
 
     >>> label_rows(Source("x.csv", "task,worker,label\\nt1,ann,dog\\nt1,bob,cat\\n"))
     LabelRows(tasks=['t1', 't1'], workers=['ann', 'bob'], answers=[1, 0], classes=('cat', 'dog'))
     """
     fields = [Field(name, reading.columns.get(name)) for name in FIELDS]
-    names: dict[str, str] = {}  # each name as it is in the file, and stripped: one copy of each
-    spellings: dict[str, str] = {}  # each label as it is in the file, and as it is compared
-    lines: dict[str, int] = {}  # where each label was first seen
+    names: dict[str, str] = {}  # each name as in the file, to one stripped copy
+    spellings: dict[str, str] = {}  # each label as in the file, to its normal form
+    lines: dict[str, int] = {}  # the first line of each label
     tasks, workers, labels = [], [], []
     for line, (task_text, worker_text, label_text) in read_table(source, fields).rows:
         task, worker = names.get(task_text), names.get(worker_text)
@@ -46,7 +46,7 @@ def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
             task, worker = task_text.strip(), worker_text.strip()
             if not (task and worker):
                 if not (task or worker or label_text.strip()):
-                    continue  # a blank line of a spreadsheet has its delimiters
+                    continue  # a blank line of a spreadsheet still has delimiters
                 problem = f"the {'worker' if task else 'task'} is empty"
                 raise BadFile(source.name, problem, line)
             task = names[task_text] = names.setdefault(task, task)
@@ -66,7 +66,7 @@ def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
 
 
 def too_many(label: str) -> str:
-    """Why there cannot be so many classes."""
+    """The error for too many classes."""
     return (
         f"has more than {MAX_CLASSES:,} different labels, as '{shortened(label)}': is it another"
         " column? (--columns label=NAME)"

@@ -1,4 +1,4 @@
-"""Rows and records as files: CSV and JSON Lines, a part at a time."""
+"""Encodes rows and records as CSV and JSON Lines, in parts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -35,7 +35,7 @@ def jsonl_parts(records: Iterable[Mapping[str, object]]) -> Iterator[bytes]:
 
 
 def parts_of(rows: Iterable[T]) -> Iterator[list[T]]:
-    """So many rows at once."""
+    """Split rows into lists of `ROWS_AT_ONCE`."""
     remaining = iter(rows)
     while part := list(islice(remaining, ROWS_AT_ONCE)):
         yield part

@@ -1,4 +1,4 @@
-"""What the labels of a file mean: which classes there are, and which of them each label is."""
+"""Finds the classes of a file, and the class of each label."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,18 +7,18 @@ from pipeline.files.errors import BadFile, shortened
 from pipeline.files.reading import Reading, as_label
 from pipeline.inference.labels import SIGNS
 
-MAX_CLASSES = 1000  # found by themselves: more of them are surely another column
+MAX_CLASSES = 1000  # detected; more of them suggest the wrong column
 
 
 class Meaning(NamedTuple):
-    """The classes, and the number of the class of each label; None where it is a skip."""
+    """The classes, and the number of the class of each label; None for a skip."""
 
     classes: tuple[str, ...]
     answers: dict[str, int | None]
 
 
 def meaning_of(found: Mapping[str, int], reading: Reading, name: str) -> Meaning:
-    """What labels mean, given each with the line on which it was first seen.
+    """The meaning of labels, given with the line on which each was first found.
 
     >>> from pipeline.files.reading import DEFAULT
     >>> meaning_of({"1": 2, "0": 3, "-1": 4}, DEFAULT, "labels.csv")
@@ -48,7 +48,7 @@ ZERO_OR_SKIP = (
 
 
 def named(reading: Reading) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The classes that the person named, and the number of each label.
+    """The classes given by the user, and the number of each label.
 
     The order of -1 and 1 is always that of `SIGNS`.
 
@@ -63,12 +63,12 @@ def named(reading: Reading) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def numbered(labels: tuple[str, ...]) -> dict[str, int]:
-    """Each label with its place."""
+    """Each label with its number."""
     return {label: number for number, label in enumerate(labels)}
 
 
 def in_order(labels: list[str]) -> list[str]:
-    """The labels as numbers where all are, otherwise by the alphabet.
+    """The labels sorted as numbers if all are, otherwise alphabetically.
 
     >>> in_order(["10", "9", "-1"]), in_order(["10", "9", "b"])
     (['-1', '9', '10'], ['10', '9', 'b'])
@@ -80,16 +80,16 @@ def in_order(labels: list[str]) -> list[str]:
 
 
 def outside(label: str, reading: Reading) -> str:
-    """What is wrong with a label that is none of those that were named.
+    """The error for a label that is not one of those given.
 
     >>> outside("bird", Reading(classes=("cat", "dog")))
-    "the label 'bird' is none of cat, dog (to take it for a skip: --skip bird)"
+    "the label 'bird' is not one of cat, dog (to treat it as a skip: --skip bird)"
     """
     answers = reading.answers or ()
     names = ", ".join([*map(shortened, answers[:10]), *(["..."] if answers[10:] else [])])
     short = shortened(label)
-    way_out = f"to take it for a skip: --skip {short}"
+    way_out = f"to treat it as a skip: --skip {short}"
     if reading.classes_from:
         names = f"{reading.classes_from}: {names}"
         way_out += "; to add it to the classes: sbic project set"
-    return f"the label '{short}' is none of {names} ({way_out})"
+    return f"the label '{short}' is not one of {names} ({way_out})"

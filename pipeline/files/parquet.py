@@ -1,4 +1,4 @@
-"""Rows as a Parquet file, a row group at a time."""
+"""Encodes rows as Parquet, a row group at a time."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,17 +18,17 @@ BYTES_AT_ONCE = 1 << 20
 INT64 = range(-(1 << 63), 1 << 63)
 
 Kind = type[str] | type[bool] | type[int] | type[float]
-"""What a column has; objects and lists become strings of JSON."""
+"""The type of a column; objects and lists become JSON strings."""
 
 
 def check_parquet() -> None:
-    """Refuse to begin where the extra is not installed."""
+    """Raise `MissingExtra` if the extra is not installed."""
     if find_spec("arro3") is None:
         raise MissingExtra("Parquet needs an extra: run pip install 'sbic[parquet]'")
 
 
 def kind_of(values: Iterable[object], otherwise: Kind = str) -> Kind:
-    """What a column with these values has; `otherwise`, if all of them are missing.
+    """The type of a column with these values; `otherwise`, if all are missing.
 
     >>> [kind_of(values) for values in ([1, None], [1, 0.5], [True], [{"3": 42}], [1, "x"])]
     [<class 'int'>, <class 'float'>, <class 'bool'>, <class 'str'>, <class 'str'>]
@@ -48,7 +48,7 @@ def kind_of(values: Iterable[object], otherwise: Kind = str) -> Kind:
 def kinds_of(
     columns: Sequence[str], rows: Sequence[Sequence[object]], otherwise: Mapping[str, Kind]
 ) -> list[Kind]:
-    """What each column has; `otherwise` says it of empty ones, by the word before any colon.
+    """The type of each column; `otherwise` has those of empty ones, by the word before a colon.
 
     >>> kinds_of(("task", "labels", "p:cat"), [["t1", 3, None]], {"p": float})
     [<class 'str'>, <class 'int'>, <class 'float'>]
@@ -62,7 +62,7 @@ def kinds_of(
 def parquet_parts(
     columns: Sequence[str], kinds: Sequence[Kind], rows: Iterable[Sequence[object]]
 ) -> Iterator[bytes]:
-    """The content of the file; it is made in a temporary one."""
+    """The content of the file, in parts; it is written to a temporary file first."""
     from arro3.core import DataType, Field, RecordBatchReader, Schema
     from arro3.io import write_parquet
 

@@ -1,4 +1,4 @@
-"""How a file is to be read where it does not say so itself."""
+"""How to read a file: its columns, classes and skips."""
 
 import re
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ WHOLE_NUMBER = re.compile(r"\+?(-?(?:0|[1-9][0-9]{0,17}))(?:\.0*)?")
 
 @dataclass(frozen=True)
 class Reading:
-    """What the person who has the file says of it.
+    """The user's options for reading a file.
 
-    `columns` has the column of a field whose name is another (`{"task": "HITId"}`), `classes` the
-    only labels there may be, in order, `skip` the labels that are no answer, `positive` and
-    `negative` the labels that stand for 1 and -1. `classes_from` says where the classes are from if
-    the person did not name them.
+    `columns` has the columns of fields with other names (`{"task": "HITId"}`), `classes` the
+    allowed labels, in order, `skip` the labels that are skips, `positive` and `negative` the labels
+    that stand for 1 and -1. `classes_from` describes where the classes come from if the user did
+    not give them.
 
     >>> Reading(classes=("cat", "dog"), skip=("cat",))
     Traceback (most recent call last):
@@ -39,7 +39,7 @@ class Reading:
         spelled = [as_label(answer) for answer in answers]
         for answer in spelled:
             if spelled.count(answer) > 1:
-                raise ValueError(f"'{answer}' is there twice, but classes must differ")
+                raise ValueError(f"'{answer}' is given twice, but classes must differ")
             if answer in map(as_label, self.skip):
                 raise ValueError(f"'{answer}' is a class and a skip")
         if self.classes is not None and len(self.classes) < 2:
@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def answers(self) -> tuple[str, ...] | None:
-        """The labels that are answers, as the file has them; None if the file is to say so."""
+        """The labels that are answers; None to detect them from the file."""
         if self.positive is not None and self.negative is not None:
             return (self.negative, self.positive)
         return self.classes
@@ -57,7 +57,7 @@ DEFAULT = Reading()
 
 
 def as_label(text: str) -> str:
-    """A label as it is compared: without blanks around it, whole numbers in one spelling.
+    """The normal form of a label: stripped, with whole numbers in one spelling.
 
     >>> [as_label(text) for text in (" cat", "+1", "1.0", "-1.", "-0", "01", "1.5")]
     ['cat', '1', '1', '-1', '0', '01', '1.5']

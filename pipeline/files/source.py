@@ -1,4 +1,4 @@
-"""The text of a file, or of standard input for `-`: unpacked and decoded."""
+"""Reads the text of a file, or of standard input for `-`: unpacked and decoded."""
 
 import gzip
 import sys
@@ -14,7 +14,7 @@ ZIP = b"PK\x03\x04"
 
 
 class Source(NamedTuple):
-    """What was read, and the name to call it in messages."""
+    """The text of a file, and its name for messages."""
 
     name: str
     text: str
@@ -31,7 +31,7 @@ def read_source(path: str) -> Source:
 
 
 def unpacked(content: bytes, name: str) -> bytes:
-    """The content without gzip, which is known by its first bytes, whatever the name says.
+    """The content without gzip, which is detected by its first bytes.
 
     >>> unpacked(gzip.compress(b"task"), "tasks.csv"), unpacked(b"task", "tasks.csv")
     (b'task', b'task')
@@ -40,18 +40,18 @@ def unpacked(content: bytes, name: str) -> bytes:
         raise BadFile(name, "is a ZIP archive or a workbook, not text; save it as CSV in UTF-8")
     if not content.startswith(GZIP):
         if content and name.lower().endswith(".gz"):
-            raise BadFile(name, "is not gzip, as its name says; without .gz it is read as it is")
+            raise BadFile(name, "is not gzip, in spite of its name; rename it without .gz")
         return content
     try:
         return gzip.decompress(content)
     except EOFError as error:
-        raise BadFile(name, "is not whole: its gzip ends too early") from error
+        raise BadFile(name, "is incomplete: its gzip ends too early") from error
     except (OSError, zlib.error) as error:
         raise BadFile(name, f"is damaged: its gzip cannot be unpacked ({error})") from error
 
 
 def decoded(content: bytes, name: str) -> str:
-    """The bytes as text, or where they stop being text."""
+    """Decode the bytes; raises `BadFile` with the line of the first bad one."""
     wide = content.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
     encoding = "utf-16" if wide else "utf-8-sig"
     try:
@@ -67,7 +67,7 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def line_of(text: str, position: int) -> int:
-    """The line on which that character is.
+    """The line number of a position.
 
     >>> line_of("task,label\\nt1,1\\n", 12)
     2

@@ -1,4 +1,4 @@
-"""The fields of every row of a file, whatever its format."""
+"""Reads the fields of every row of a file, in CSV or JSON Lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from pipeline.files.source import Source
 
 
 class Table(NamedTuple):
-    """The line and the fields of every row; `unread` is complete when all rows are read."""
+    """The line and fields of every row; `unread`, the other columns, fills as rows are read."""
 
     rows: Iterator[NumberedFields]
     unread: dict[str, None]
 
 
 def read_table(source: Source, fields: Sequence[Field]) -> Table:
-    """A table in CSV or JSON Lines, whichever the file is.
+    """Read a table; the format is detected.
 
     >>> fields = [Field("task"), Field("label")]
     >>> list(read_table(Source("x.csv", "task,label\\nt1,1\\n"), fields).rows)

@@ -1,4 +1,4 @@
-"""Files of tasks: `task`, and if wanted `prior` and `gold`."""
+"""Reads files of tasks: `task`, and optionally `prior` and `gold`."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ NamedPrior = dict[str, float]
 
 
 class TaskRow(NamedTuple):
-    """What the file says of a task, as it is on the wire; None where it says nothing."""
+    """The description of a task as it is on the wire; None for empty fields."""
 
     task: str
     prior: float | NamedPrior | None = None
@@ -25,7 +25,7 @@ class TaskRow(NamedTuple):
 
 
 class TaskTable(NamedTuple):
-    """The line and the row of every task; `unread`, complete after the last, has other columns."""
+    """The line and row of every task; `unread`, the other columns, fills as rows are read."""
 
     rows: Iterator[tuple[int, TaskRow]]
     unread: dict[str, None]
@@ -34,13 +34,13 @@ class TaskTable(NamedTuple):
 def task_table(
     source: Source, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS
 ) -> TaskTable:
-    """The tasks of a file, none of which may come twice.
+    """The tasks of a file; no task may appear twice.
 
     >>> table = task_table(Source("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
     >>> [row for _, row in table.rows], list(table.unread)
     ([TaskRow(task='t1', prior=None, gold=None), TaskRow(task='t2', prior=None, gold=-1)], ['note'])
 
-    Where classes have names, the prior of each has a column; in JSON Lines it may be an object.
+    If classes have names, the prior of each has a column; in JSON Lines it may be an object.
 
     >>> source = Source("tasks.csv", "task,gold,p:cat,p:dog\\nt1,dog,0.2,0.8\\n")
     >>> [row for _, row in task_table(source, classes=("cat", "dog")).rows]
@@ -71,7 +71,7 @@ def _task_rows(
     lines: dict[str, int] = {}
     for line, fields in rows:
         if not "".join(fields).strip():
-            continue  # a blank line of a spreadsheet has its delimiters
+            continue  # a blank line of a spreadsheet still has delimiters
         task, prior, gold, *priors = fields
         try:
             row = TaskRow(
@@ -86,7 +86,7 @@ def _task_rows(
 
 
 def _golds(reading: Reading, classes: tuple[str, ...]) -> dict[str, int | str]:
-    """What each gold is on the wire."""
+    """The gold labels as they are on the wire."""
     if classes != SIGNS:
         return {as_label(name): name for name in classes}
     if reading.positive is None or reading.negative is None:
@@ -98,7 +98,7 @@ def _task(task: str, lines: dict[str, int]) -> str:
     if not task:
         raise ValueError("the task is empty")
     if task in lines:
-        raise ValueError(f"the task '{shortened(task)}' is on line {lines[task]} already")
+        raise ValueError(f"the task '{shortened(task)}' is already on line {lines[task]}")
     return task
 
 
@@ -115,7 +115,7 @@ def _named_prior(
     given = {name: prior for name, prior in zip(classes, of_classes, strict=True) if prior.strip()}
     if text.strip():
         if given:
-            raise ValueError("has a prior and columns p:<class> as well; one of them will do")
+            raise ValueError("has a prior and columns p:<class>; give only one of them")
         given = _object(text, classes)
     return {name: _probability(prior) for name, prior in given.items()} or None
 
@@ -156,6 +156,6 @@ def _gold(text: str, golds: dict[str, int | str], classes: tuple[str, ...]) -> i
                 " (to map others: --positive and --negative; for names: sbic project set classes)"
             )
         raise ValueError(
-            f"gold is {known}, or nothing if it is not known, not '{shortened(text)}'{way_out}"
+            f"gold is {known}, or empty if it is not known, not '{shortened(text)}'{way_out}"
         )
     return gold

@@ -1,4 +1,4 @@
-"""Files of truths: `task`, `truth`."""
+"""Reads files of truths: `task`, `truth`."""
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from pipeline.inference.labels import SIGNS, Ints, Labels
 def read_truth(
     path: str, labels_classes: tuple[str, ...], reading: Reading = DEFAULT
 ) -> dict[str, int]:
-    """The truth of each task in a file, in the terms of the labels that it goes with.
+    """The truth of each task in a file, encoded as the labels are.
 
-    Where these are -1 and 1 it is 1, -1, or 0 if unknown; otherwise the number of the class, or
-    -1 if unknown. A truth that no label has gets the number after the last, and so is never right.
+    For labels -1 and 1 it is 1, -1, or 0 if unknown; otherwise the number of the class, or -1 if
+    unknown. A truth that no label has gets the number after the last, and so is never right.
     """
     source = read_source(path)
     is_signs = labels_classes == SIGNS
@@ -31,7 +31,7 @@ def read_truth(
         task = task_text.strip()
         if not task:
             if not text.strip():
-                continue  # a blank line of a spreadsheet has its delimiters
+                continue  # a blank line of a spreadsheet still has delimiters
             raise BadFile(source.name, "the task is empty", line)
         answer = known.get(as_label(text))
         if answer is None and may_be_other:
@@ -39,13 +39,13 @@ def read_truth(
         if answer is None:
             raise BadFile(source.name, not_a_truth(text, labels_classes, reading), line)
         if truth.setdefault(task, answer) != answer:
-            problem = f"the task '{shortened(task)}' had another truth before"
+            problem = f"the task '{shortened(task)}' has another truth on an earlier line"
             raise BadFile(source.name, problem, line)
     return truth
 
 
 def sign_of(reading: Reading) -> dict[str, int]:
-    """What each truth is where labels are -1 and 1.
+    """The code of each truth, for labels -1 and 1.
 
     >>> sign_of(Reading(positive="yes", negative="no"))
     {'': 0, '0': 0, '1': 1, '-1': -1, 'no': -1, 'yes': 1}
@@ -57,13 +57,13 @@ def sign_of(reading: Reading) -> dict[str, int]:
 
 
 def number_of(classes: tuple[str, ...], reading: Reading) -> dict[str, int]:
-    """The number of each class; -1 for what says nothing."""
+    """The number of each class; -1 for an unknown truth."""
     unknown = dict.fromkeys(("", *map(as_label, reading.skip)), -1)
     return unknown | {name: number for number, name in enumerate(classes)}
 
 
 def not_a_truth(text: str, classes: tuple[str, ...], reading: Reading) -> str:
-    """What is wrong with a truth that cannot be one."""
+    """The error for an invalid truth."""
     if classes == SIGNS and reading.positive is None:
         return f"a truth is 1, -1, or 0 if unknown, not '{shortened(text)}'"
     names = ", ".join(map(shortened, reading.answers or classes))
@@ -71,7 +71,7 @@ def not_a_truth(text: str, classes: tuple[str, ...], reading: Reading) -> str:
 
 
 def truth_of(labels: Labels, truth: dict[str, int]) -> Ints:
-    """The truth of each task of these labels; 0 where it is unknown, -1 where labels have classes.
+    """The truth of each task of these labels; unknown is 0 for labels -1 and 1, otherwise -1.
 
     >>> labels = Labels.of_answers([("t1", "ann", 1), ("t2", "ann", 0)], ("cat", "dog"))
     >>> truth_of(labels, {"t2": 1}).tolist()

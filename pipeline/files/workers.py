@@ -1,4 +1,4 @@
-"""What is known of each worker as a CSV file."""
+"""Writes the estimates of workers as CSV."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def workers_csv(labels: Labels, engine: Engine) -> bytes:
     """A row for each worker in order of first appearance.
 
     `correct` is how many of their labels are expected to be right. Under settled, `theta` is the
-    probability that they know the answer, and `habit:CLASS` how often they say a class otherwise.
+    probability that they know the answer, and `habit:CLASS` how often they give a class otherwise.
     """
     known = engine.workers(np.arange(labels.workers))
     names: tuple[str, ...] = COLUMNS

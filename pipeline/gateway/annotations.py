@@ -1,4 +1,4 @@
-"""The annotations of Label Studio that a project has, read when they are needed."""
+"""The annotations of Label Studio in a project, read on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,13 +11,13 @@ from pipeline.label_studio.annotations import Annotations
 from pipeline.label_studio.follower import AnnotationsFollower, following_annotations
 from pipeline.settings import Settings
 
-PATIENCE_SECONDS = 10  # without any record, before Kafka is taken to be away
+PATIENCE_SECONDS = 10  # without any record, before Kafka is considered unreachable
 
 
 class KnownAnnotations:
-    """Reads the labels topic from its start at the first use, and on from there at every other.
+    """Reads the labels topic from its start on first use, and only new records after that.
 
-    A gateway that gets no webhooks, or only such as create annotations, reads nothing.
+    A gateway that gets no webhooks, or only those of created annotations, reads nothing.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -28,10 +28,10 @@ class KnownAnnotations:
 
     @asynccontextmanager
     async def up_to_date(self) -> AsyncIterator[Annotations]:
-        """All annotations that the topic has now; only one at a time may change them.
+        """All annotations in the topic now, under a lock.
 
-        Whoever takes them lets them learn what is sent. If that fails, they are read anew the next
-        time, for nobody knows what Kafka has of it. Raises `ClusterError`.
+        The caller has to call `learn` for every record that it sends. If the block fails, the topic
+        is read again the next time, since it is unknown what was published. Raises `ClusterError`.
         """
         async with self._turn:
             try:
@@ -45,14 +45,14 @@ class KnownAnnotations:
                 raise
 
     async def close(self) -> None:
-        """Forget everything, and close the connection."""
+        """Drop the annotations and close the connection."""
         self._follower = None
         connection, self._connection = self._connection, AsyncExitStack()
         await connection.aclose()
 
 
 async def _catch_up(follower: AnnotationsFollower) -> None:
-    """Read what there is; a Kafka that goes away meanwhile is not waited for."""
+    """Read up to the end; raise `Refused` if Kafka stops answering."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(PATIENCE_SECONDS) as patience:

@@ -1,4 +1,4 @@
-"""The gateway as an aiohttp application: all routes behind one gate."""
+"""The gateway as an aiohttp application: all routes behind one middleware."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MAX_BODY_BYTES = 1 << 20
 
 
 def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> Sequence[Routes]:
-    """Everything that is answered: a new subject is a line here."""
+    """All routes, by subject: add new ones here."""
     return [
         WritingRoutes(projects, metrics),
         NextRoutes(projects, metrics),
@@ -43,12 +43,12 @@ def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> S
 def gateway_app(
     config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
 ) -> web.Application:
-    """An application that answers about these projects; `stopping` ends its streams."""
+    """An application that serves these projects; `stopping` ends its streams."""
     every = [route for some in subjects(projects, metrics, stopping) for route in some.routes()]
     every += DescriptionRoutes(every).routes()
     gate = Gate({route.handler: route for route in every}, Guard(config), metrics)
-    app = web.Application(middlewares=[gate.pass_through], client_max_size=MAX_BODY_BYTES)
-    app.on_response_prepare.append(gate.dress)
+    app = web.Application(middlewares=[gate.handle], client_max_size=MAX_BODY_BYTES)
+    app.on_response_prepare.append(gate.add_headers)
     for route in every:
         app.router.add_route(route.method, route.path, route.handler)
     return app

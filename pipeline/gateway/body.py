@@ -1,4 +1,4 @@
-"""The body of a request: what it may be, and the records in it."""
+"""The body of a request: its types and limits, and the records in it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,17 +12,18 @@ from pipeline.records.bad import BadRecord
 
 JSON, LINES = "application/json", "application/x-ndjson"
 BODY_SECONDS = 30
-MOST_RECORDS = 40_000  # more than fit into 1 MB, if they are good
-MOST_PROBLEMS = 100  # that are told
-TOO_DEEP = b"["  # in place of a value that cannot be written again: no JSON either
+MOST_RECORDS = 40_000  # more valid records than fit into 1 MB
+MOST_PROBLEMS = 100  # in an answer
+TOO_DEEP = b"["  # stands for a value too deep to encode: it is rejected as invalid JSON
 
 Parsed = TypeVar("Parsed")
 
 
 async def read_body(request: web.Request, *kinds: str) -> bytes:
-    """The body, of one of these types.
+    """The body, which must have one of these content types.
 
-    A page of another site can post forms and plain text to anybody, but not JSON without asking.
+    Browsers let pages of other sites post forms and plain text anywhere, but JSON only after a CORS
+    preflight.
     """
     if request.content_type not in kinds:
         raise Problem(415, f"Content-Type must be {' or '.join(kinds)}")
@@ -36,7 +37,7 @@ async def read_body(request: web.Request, *kinds: str) -> bytes:
 
 
 def values_in(body: bytes, kind: str) -> list[bytes]:
-    """The values in a body: an object, an array of them, or lines.
+    """The values in a body: one object, an array of objects, or lines.
 
     >>> values_in(b' {"a": 1}', JSON), values_in(b'[{"a": 1}, 2]', JSON)
     ([b' {"a": 1}'], [b'{"a":1}', b'2'])
@@ -58,7 +59,7 @@ def values_in(body: bytes, kind: str) -> list[bytes]:
 
 
 def written(item: object) -> bytes:
-    """A value as JSON again; what is nested too deeply for that is bad."""
+    """Encode a value as JSON; one that is nested too deeply becomes `TOO_DEEP`."""
     try:
         return dumps(item)
     except JSONEncodeError:
@@ -66,7 +67,7 @@ def written(item: object) -> bytes:
 
 
 def parsed(values: Sequence[bytes], parse: Callable[[bytes], Parsed]) -> list[Parsed]:
-    """All values, or 422 with the index and the reason of each bad one."""
+    """Parse all values; raises 422 with the index and reason of each bad one."""
     found, problems = [], []
     for index, value in enumerate(values):
         try:

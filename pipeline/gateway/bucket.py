@@ -1,10 +1,10 @@
-"""How often somebody may ask: a bucket that fills at a steady rate."""
+"""A token bucket, which limits the rate of requests."""
 
 from collections.abc import Callable
 
 
 class Bucket:
-    """Holds what may be asked for in a second; each request takes one.
+    """Allows `rate` requests per second, and bursts of one second's worth.
 
     >>> now = [0.0]
     >>> bucket = Bucket(2.0, clock=lambda: now[0])
@@ -22,7 +22,7 @@ class Bucket:
         self._at = clock()
 
     def take(self) -> float:
-        """Take one; otherwise, how many seconds until there is one."""
+        """Take one request; returns 0, or the seconds until one is allowed."""
         now = self._clock()
         self._level = min(self._most, self._level + (now - self._at) * self._rate)
         self._at = now

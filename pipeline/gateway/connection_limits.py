@@ -1,4 +1,4 @@
-"""Connections: so many at once, and none that is kept open by not reading."""
+"""Limits connections: a maximum number, and a timeout for clients that do not read."""
 
 import asyncio
 from typing import cast
@@ -9,7 +9,7 @@ STUCK_SECONDS = 20
 
 
 class GuardedSite(web.BaseSite):
-    """A TCP port that closes connections beyond the limit at once."""
+    """A TCP port that immediately closes connections beyond the limit."""
 
     def __init__(self, runner: web.AppRunner, host: str, port: int, most: int) -> None:
         super().__init__(runner)
@@ -20,7 +20,7 @@ class GuardedSite(web.BaseSite):
 
     @property
     def name(self) -> str:
-        """The address of the port that it listens on."""
+        """The address that it listens on."""
         server = cast(asyncio.Server | None, self._server)
         port = self._port if server is None else server.sockets[0].getsockname()[1]
         return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}"
@@ -30,7 +30,7 @@ class GuardedSite(web.BaseSite):
         return self._open
 
     async def start(self) -> None:
-        """Listen; with port 0 on any free port."""
+        """Start to listen; port 0 is any free port."""
         await super().start()
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -44,23 +44,23 @@ class GuardedSite(web.BaseSite):
         return _Connection(self._runner.server(), self)
 
     def opened(self) -> None:
-        """A connection is open."""
+        """Count a connection that was opened."""
         self._open += 1
 
     def closed(self) -> None:
-        """A connection is closed."""
+        """Count a connection that was closed."""
         self._open -= 1
 
 
 class _Refusal(asyncio.Protocol):
-    """Closes a connection at once: the client may come again."""
+    """Closes a connection immediately; the client may try again."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
 
 
 class _Connection(asyncio.Protocol):
-    """aiohttp's protocol, but for clients that do not read what they have asked for."""
+    """aiohttp's protocol, with a timeout for clients that do not read their answers."""
 
     def __init__(self, inner: asyncio.Protocol, site: GuardedSite) -> None:
         self._inner = inner
@@ -77,7 +77,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._site.closed()
-        self._read_on()
+        self._cancel_timeout()
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -87,10 +87,10 @@ class _Connection(asyncio.Protocol):
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        self._read_on()
+        self._cancel_timeout()
         self._inner.resume_writing()
 
-    def _read_on(self) -> None:
+    def _cancel_timeout(self) -> None:
         if self._stuck is not None:
             self._stuck.cancel()
             self._stuck = None

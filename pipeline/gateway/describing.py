@@ -1,4 +1,4 @@
-"""Words for `/openapi.json`: what an operation takes and answers, without repeating the rest."""
+"""Building blocks of `/openapi.json`: schemas, parameters, operations and errors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,26 +10,26 @@ INTEGER: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
 ERRORS = {
     400: "The query or the body cannot be read.",
-    401: "There is no token, or not a valid one.",
-    403: "The Host or the Origin is not one that may ask.",
-    404: "There is no such thing, or no such project.",
+    401: "The token is missing or not valid.",
+    403: "The Host or the Origin is not allowed.",
+    404: "There is no such task, worker or project.",
     408: "The body took too long.",
     413: "The body has more than 1 MB, or too many records.",
     415: "The Content-Type is not JSON.",
     422: "Records cannot be used; nothing was sent.",
     429: "Too many requests a second.",
-    503: "Not now: try again after as many seconds as Retry-After says.",
+    503: "Temporarily unavailable: try again after the seconds in Retry-After.",
 }
 GUARDED = (401, 403, 429)
 
 
 def ref(name: str) -> Schema:
-    """A schema of the document by its name."""
+    """A reference to a schema of the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def array(items: Schema, **more: Any) -> Schema:
-    """A list of these."""
+    """An array of these items."""
     return {"type": "array", "items": items, **more}
 
 
@@ -39,17 +39,17 @@ def record(**fields: Schema) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """That, or null."""
+    """The schema, or null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def query(name: str, description: str, schema: Schema) -> Schema:
-    """A parameter in the query that may be left out."""
+    """An optional parameter in the query."""
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def in_path(name: str, description: str) -> Schema:
-    """A parameter that is a part of the path."""
+    """A parameter in the path."""
     schema = {"type": "string", "minLength": 1}
     return {
         "name": name,
@@ -60,10 +60,10 @@ def in_path(name: str, description: str) -> Schema:
     }
 
 
-PROJECT = query("project", "The prefix of a project that is served here.", STRING)
+PROJECT = query("project", "The prefix of a project; without it, the default one.", STRING)
 PAGE = (
     query("limit", "How many.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
-    query("after", "`next` of the page before.", STRING),
+    query("after", "`next` of the previous page.", STRING),
 )
 
 
@@ -75,7 +75,7 @@ def operation(
     body: Mapping[str, Schema] | None = None,
     kind: str = "application/json",
 ) -> dict[str, Any]:
-    """An operation: what it answers, of which type, and which errors are its own."""
+    """An operation: its answer, parameters, body, and the errors specific to it."""
     content = {kind: {"schema": answer or STRING}}
     described: dict[str, Any] = {
         "summary": summary,

@@ -1,4 +1,4 @@
-"""Asks for tasks on behalf of workers, any number of them at once."""
+"""Requests tasks for any number of workers at once."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class Desk:
-    """Puts requests on their topic, and follows the assignments."""
+    """Publishes requests, and waits for their assignments."""
 
     def __init__(
         self, topic: str, outbox: Outbox, assignments: Reader, patience: float = PATIENCE_SECONDS
@@ -23,13 +23,13 @@ class Desk:
         self._requests = OpenRequests()
 
     async def run(self) -> None:
-        """Follow the assignments for ever."""
+        """Read the assignments until cancelled."""
         while True:
             for record in await self._assignments.next(seconds=1):
                 self._requests.learn(record.value)
 
     async def ask(self, worker: str, count: int, value: bytes) -> list[Record]:
-        """Ask for so many tasks; what came in time, a refusal last of all.
+        """Request `count` tasks; returns the assignments that arrived in time, any refusal last.
 
         Raises `NotAcknowledged`.
         """
@@ -37,7 +37,7 @@ class Desk:
         try:
             (place,) = await self._outbox.send(self._topic, [Row(worker.encode(), value)])
             if place.offset is None:
-                raise NotAcknowledged("Kafka took the request a second time", [place])
+                raise NotAcknowledged("Kafka received the request twice", [place])
         except BaseException:
             self._requests.not_sent(asked)
             raise

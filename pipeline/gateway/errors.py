@@ -1,15 +1,15 @@
-"""What is answered when something is not as it must be."""
+"""Errors of the gateway: at start, and as answers to requests."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class CannotStart(Exception):
-    """The gateway cannot start as it is told to; says what to change."""
+    """The gateway cannot start; the message says what to change."""
 
 
 class Problem(Exception):
-    """An answer with an error status: one line that says what to do, and further fields."""
+    """An answer with an error status: one line that says what to do, and more fields."""
 
     def __init__(
         self, status: int, error: str, headers: dict[str, str] | None = None, **fields: Any
@@ -23,9 +23,9 @@ class Problem(Exception):
 def unavailable(
     error: str, fields: Mapping[str, Any] | None = None, retry_after: int = 2
 ) -> Problem:
-    """Not now: whoever asks again in so many seconds may have more luck.
+    """503 with Retry-After: the client should try again after that many seconds.
 
-    >>> unavailable("Kafka is away").headers
+    >>> unavailable("Kafka does not answer").headers
     {'Retry-After': '2'}
     """
     return Problem(503, error, {"Retry-After": str(retry_after)}, **(fields or {}))

@@ -1,4 +1,4 @@
-"""Follows a topic from its start, in small portions: whoever asks meanwhile is not kept waiting."""
+"""Follows a topic from its start in small portions; requests are served meanwhile."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from aiokafka import ConsumerRecord
 from pipeline.kafka.reading import Reader
 
 AT_ONCE = 250  # records: a few milliseconds
-REST = 0.5  # of the time that a portion took, left to others
+PAUSE = 0.5  # of the time that a portion took
 
 
 class Follower:
-    """Hands every record of a topic to `take`; `caught_up` is set at the end that it had."""
+    """Passes every record of a topic to `take`; sets `caught_up` at the end offset it had."""
 
     def __init__(
         self, name: str, reader: Reader, take: Callable[[Sequence[ConsumerRecord]], None]
@@ -29,7 +29,7 @@ class Follower:
         return f"reading {self.name}: {done:,} of {self._total:,} records"
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Read until cancelled."""
         self._total = await self._reader.remaining()
         while True:
             if not self.caught_up.is_set():
@@ -40,4 +40,4 @@ class Follower:
             for start in range(0, len(records), AT_ONCE):
                 began = perf_counter()
                 self._take(records[start : start + AT_ONCE])
-                await asyncio.sleep(REST * (perf_counter() - began))
+                await asyncio.sleep(PAUSE * (perf_counter() - began))

@@ -1,4 +1,4 @@
-"""What every request passes: who asks, from where, and how often; and how every answer leaves."""
+"""The middleware of all requests: access checks, errors as JSON, headers and metrics."""
 
 import logging
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
-    "Server": "sbic",  # versions are nobody's business
+    "Server": "sbic",  # without versions
 }
 
 
@@ -36,8 +36,8 @@ class Gate:
         self.metrics = metrics
 
     @web.middleware
-    async def pass_through(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check a request, answer it, and turn whatever is wrong into one line of JSON."""
+    async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check and answer a request; every error becomes a JSON object."""
         started = perf_counter()
         route = self.routes.get(request.match_info.handler)
         response: web.StreamResponse
@@ -49,7 +49,7 @@ class Gate:
             response = answer(translated(error))
         except Exception:
             log.exception("a request to %s failed", "no route" if route is None else route.path)
-            response = answer(Problem(500, "the gateway failed; its log says why"))
+            response = answer(Problem(500, "the gateway failed; see its log"))
         self.metrics.answered(
             "none" if route is None else route.path, response.status, perf_counter() - started
         )
@@ -63,23 +63,23 @@ class Gate:
         self.guard.check(request, route)
         return await handler(request)
 
-    async def dress(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Add the headers that every answer has; a signal of aiohttp."""
+    async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Add the headers of every answer; a signal handler of aiohttp."""
         response.headers.update(HEADERS)
         self.guard.allow_origin(request, response)
 
 
 def answer(problem: Problem) -> web.Response:
-    """The answer that says what the problem is."""
+    """The answer that describes a problem."""
     response = json(dumps(problem.fields), problem.status)
     response.headers.update(problem.headers)
     return response
 
 
 def translated(error: web.HTTPException) -> Problem:
-    """What aiohttp says, in our words."""
+    """An error of aiohttp as a `Problem`."""
     if error.status == 404:
-        return Problem(404, "there is nothing here; GET /openapi.json has all there is")
+        return Problem(404, "there is nothing here; GET /openapi.json lists all paths")
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
         return Problem(405, f"the method must be one of {allowed}", {"Allow": allowed})

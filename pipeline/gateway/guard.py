@@ -1,4 +1,4 @@
-"""Who may ask: tokens, hosts and origins, and requests per second."""
+"""Access checks: tokens, hosts and origins, and requests per second."""
 
 from hmac import compare_digest
 from time import monotonic
@@ -19,24 +19,24 @@ PREFLIGHT_SECONDS = "600"
 
 
 class Guard:
-    """Raises `Problem` where a request must not be answered.
+    """Raises `Problem` for requests that must not be answered.
 
     Without tokens the gateway listens on the loopback only. A page of another site that is open in
-    a browser on this machine can still send requests there: under a name of its own that leads to
-    127.0.0.1 (then `Host` is not ours), or across origins (then `Origin` is not ours). A token is
-    something such a page does not have.
+    a browser on this machine can still send requests there: through a host name that resolves to
+    127.0.0.1 (then `Host` is not ours), or across origins (then `Origin` is not ours). With tokens
+    this is no threat, since such a page does not have one.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         self._tokens = [token.encode() for token in config.tokens]
-        self._origins = frozenset(config.origins)
+        self._origins = frozenset(config.cors)
         keys = config.tokens or (ANYBODY,)
         self._buckets = {key.encode(): Bucket(config.rate, monotonic) for key in keys}
 
     def check(self, request: web.Request, route: Route | None) -> None:
-        """Let a request through, or say why not."""
+        """Raise `Problem` unless the request is allowed."""
         if not self._tokens:
-            self._check_place(request)
+            self._check_host_and_origin(request)
         if route is None or route.is_open:
             return
         token = self._token(request) if self._tokens else b""
@@ -46,18 +46,18 @@ class Guard:
             raise Problem(429, "too many requests a second", {"Retry-After": seconds})
 
     def _token(self, request: web.Request) -> bytes:
-        """The token of the request, if it is one of ours."""
+        """The token of the request; raises 401 unless it is valid."""
         given = request.headers.get("Authorization", "")
         if not given.startswith(BEARER):
-            raise unauthorized("this needs a token: Authorization: Bearer TOKEN")
+            raise unauthorized("a token is required: Authorization: Bearer TOKEN")
         offered = given.removeprefix(BEARER).strip().encode(errors="surrogateescape")
-        # all are compared, so that the time tells nothing of which
+        # all are compared, so that the time does not reveal which one matches
         matches = [token for token in self._tokens if compare_digest(token, offered)]
         if not matches:
-            raise unauthorized("this token is not valid here")
+            raise unauthorized("this token is not valid")
         return matches[0]
 
-    def _check_place(self, request: web.Request) -> None:
+    def _check_host_and_origin(self, request: web.Request) -> None:
         host = host_of(f"//{request.host}")
         if host is None or not is_loopback(host):
             raise Problem(403, "the Host must be localhost or 127.0.0.1, or set a token")
@@ -65,14 +65,14 @@ class Guard:
         if origin is None or origin in self._origins:
             return
         if urlsplit(origin).netloc != request.host:
-            raise Problem(403, "pages of other origins may not ask: see SBIC_GATEWAY_CORS")
+            raise Problem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
 
     def preflight(self, request: web.Request) -> web.Response | None:
-        """The answer to a browser that asks whether it may ask; None if it is no such request."""
+        """The answer to a CORS preflight; None if the request is not one."""
         if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
             return None
         if request.headers.get("Origin") not in self._origins:
-            raise Problem(403, "pages of other origins may not ask: see SBIC_GATEWAY_CORS")
+            raise Problem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
         return web.Response(
             status=204,
             headers={
@@ -83,7 +83,7 @@ class Guard:
         )
 
     def allow_origin(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Let a page of an origin that is named read the answer."""
+        """Add the CORS headers for an allowed origin."""
         if not self._origins:
             return
         response.headers["Vary"] = "Origin"
@@ -95,12 +95,12 @@ class Guard:
 
 
 def unauthorized(error: str) -> Problem:
-    """401, with what a client needs to know."""
+    """401, with the header that it requires."""
     return Problem(401, error, {"WWW-Authenticate": 'Bearer realm="sbic"'})
 
 
 def host_of(url: str) -> str | None:
-    """The host in an address; None if there is none that can be understood.
+    """The host in an address; None if it cannot be parsed.
 
     >>> host_of("//[::1]:8080"), host_of("//localhost"), host_of("//[") is None
     ('::1', 'localhost', True)

@@ -1,7 +1,7 @@
-"""One partition's way to Kafka: a batch under way, and all that comes meanwhile in the next one.
+"""Publishes to one partition: one batch in flight, and the next one filled meanwhile.
 
-aiokafka's `send` makes a future of every record, and its `send_batch` lets one batch of a partition
-wait at a time: with arrays from many clients either would cost more than everything else.
+aiokafka's `send` creates a future for every record, and its `send_batch` queues one batch of a
+partition at a time: with arrays from many clients, either would cost more than everything else.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where Kafka has a record; after a repeated delivery it does not say at which offset."""
+    """The partition and offset of a record; Kafka does not report the offset of a repeated one."""
 
     partition: int
     offset: int | None
 
 
 class Delivery:
-    """Rows that were given together: where each is, and `done` when all are or one has failed."""
+    """Rows sent together: the place of each; `done` when all are acknowledged or one has failed."""
 
     def __init__(self, rows: int) -> None:
         self.places: list[Place | None] = [None] * rows
@@ -35,7 +35,7 @@ class Delivery:
         self._missing = rows
 
     def arrived(self, index: int, place: Place) -> None:
-        """Kafka has a row."""
+        """A row is acknowledged."""
         self.places[index] = place
         self._missing -= 1
         if not self._missing and not self.done.done():
@@ -46,13 +46,24 @@ class Delivery:
         if not self.done.done():
             self.done.set_result(why)
 
+    def give_up(self) -> None:
+        """Nobody waits any more: rows that are not in flight are dropped."""
+        self.is_given_up = True
+
 
 Batch = Any  # aiokafka's BatchBuilder has no types
-Waiting = tuple[Row, Delivery, int]
+
+
+class Waiting(NamedTuple):
+    """A row that is not sent yet, and its number in its delivery."""
+
+    row: Row
+    delivery: Delivery
+    number: int
 
 
 class Producer(NamedTuple):
-    """What a lane needs of a producer: to make batches, and to send one to its partition."""
+    """What a lane needs of a producer: to create batches, and to send one to its partition."""
 
     create_batch: Callable[[], Batch]
     send: Callable[[Batch], Awaitable["asyncio.Future[Any]"]]
@@ -71,18 +82,18 @@ class Lane:
 
     @property
     def stuck_seconds(self) -> float:
-        """For how long Kafka has not acknowledged the batch under way."""
+        """How long the batch in flight has not been acknowledged."""
         return 0.0 if self._since is None else monotonic() - self._since
 
     def put(self, row: Row, delivery: Delivery, index: int) -> None:
-        """Send a row as soon as what is before it has arrived."""
-        self._waiting.append((row, delivery, index))
+        """Send a row once those before it are acknowledged."""
+        self._waiting.append(Waiting(row, delivery, index))
         if self._sending is None:
             self._since = monotonic()
             self._sending = asyncio.create_task(self._send())
 
     async def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending; all rows that wait fail."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
@@ -98,27 +109,28 @@ class Lane:
                 self._since = self._since or monotonic()
                 first = (await (await self._producer.send(batch))).offset
                 self._since = None
-                for step, (_, delivery, index) in enumerate(taken):
+                for step, each in enumerate(taken):
                     offset = first + step if first >= 0 else None
-                    delivery.arrived(index, Place(self._partition, offset))
+                    each.delivery.arrived(each.number, Place(self._partition, offset))
         except (Exception, asyncio.CancelledError) as error:
             why = str(error) or "the producer was closed"
-            for _, delivery, _ in (*taken, *self._waiting):
-                delivery.failed(why)
+            for each in (*taken, *self._waiting):
+                each.delivery.failed(why)
             self._waiting.clear()
             self._on_error(why)
         finally:
             self._since = self._sending = None
 
     def _fill(self, batch: Batch) -> list[Waiting]:
-        """Put what fits into a batch, but for rows that nobody waits for any more."""
+        """Fill a batch, without the rows of deliveries that were given up."""
         taken = []
         while self._waiting:
-            row, delivery, _ = self._waiting[0]
-            if not delivery.is_given_up:
-                if batch.append(key=row.key, value=row.value, timestamp=None) is None:
+            first = self._waiting[0]
+            if not first.delivery.is_given_up:
+                key, value = first.row
+                if batch.append(key=key, value=value, timestamp=None) is None:
                     break  # it is full
-                taken.append(self._waiting[0])
+                taken.append(first)
             self._waiting.popleft()
         batch.close()
         return taken

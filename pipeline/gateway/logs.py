@@ -1,10 +1,10 @@
-"""What a gateway says on standard error."""
+"""Logging of a gateway, to standard error."""
 
 import logging
 
 
 def set_up_logging() -> None:
-    """Say what happens; aiokafka's own lines would repeat it."""
+    """Log the gateway's own messages; aiokafka's would repeat them."""
     logging.basicConfig(
         force=True,
         level=logging.WARNING,

@@ -1,4 +1,4 @@
-"""What a gateway tells Prometheus: base units, and never an id as a label value."""
+"""The Prometheus metrics of a gateway: base units, and no id as a label value."""
 
 from collections.abc import Callable
 
@@ -10,15 +10,17 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Metrics:
-    """All metrics of a gateway, in a registry of their own."""
+    """All metrics of a gateway, in a separate registry."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -44,14 +46,15 @@ class Metrics:
         )
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count a request that was answered."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def sent(self, kind: str, records: int) -> None:
-        """Kafka has so many labels, tasks or requests more."""
+        """Count acknowledged labels, tasks or requests."""
         self._sent.labels(kind).inc(records)
 
-    def gauge(self, name: str, documentation: str, value: Callable[[], float]) -> None:
-        """A gauge that asks for its value when Prometheus asks."""
-        Gauge(name, documentation, registry=self.registry).set_function(value)
+    def connections(self, count: Callable[[], float]) -> None:
+        """Where the number of open connections comes from."""
+        gauge = Gauge("sbic_gateway_connections", "Connections open.", registry=self.registry)
+        gauge.set_function(count)

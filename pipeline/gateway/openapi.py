@@ -1,4 +1,4 @@
-"""`/openapi.json`: all routes as OpenAPI 3.1, with the schemas of what goes over Kafka."""
+"""`/openapi.json`: all routes as OpenAPI 3.1, with the schemas of the Kafka records."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,8 +10,8 @@ from pipeline.gateway.schemas import load_schemas
 
 ERROR = {
     "title": "Error",
-    "description": "What to do, in one line. Where records are bad, `problems` has the first 100 "
-    "of them. Where Kafka has acknowledged only some, `labels` or `tasks` has the place of each, "
+    "description": "What to do, in one line. If records are bad, `problems` has the first 100 "
+    "of them. If Kafka has acknowledged only some, `labels` or `tasks` has the place of each, "
     "or null.",
     "type": "object",
     "required": ["error"],
@@ -24,18 +24,18 @@ ERROR = {
 }
 PLACE = {
     "title": "Place",
-    "description": "Where Kafka has a record: `sources` of a posterior says when it was counted. "
-    "After a delivery that was repeated the offset is not known, and null.",
+    "description": "The partition and offset of a record; a posterior counts it once its `sources` "
+    "include them. The offset is null if it is not known, after a repeated delivery.",
     **record(partition=INTEGER, offset={"type": ["integer", "null"]}),
 }
 DESCRIPTION = (
-    "Labels in, posteriors out. Ids in a path are percent-encoded. Ignore fields that you do not "
-    "know: more may come."
+    "Labels in, posteriors out. Ids in a path are percent-encoded. Ignore unknown fields: later "
+    "versions may add some."
 )
 
 
 def openapi(routes: Iterable[Route]) -> dict[str, Any]:
-    """The document that describes these routes."""
+    """The OpenAPI document of these routes."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = described(route)
@@ -53,7 +53,7 @@ def openapi(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def described(route: Route) -> dict[str, Any]:
-    """The operation of a route, with the errors that all have."""
+    """The operation of a route, with the errors common to all."""
     operation = {"operationId": operation_id(route), **route.operation}
     if route.is_open:
         return operation | {"security": []}
@@ -62,7 +62,7 @@ def described(route: Route) -> dict[str, Any]:
 
 
 def operation_id(route: Route) -> str:
-    """A name for a client's function.
+    """The operation id, a name for generated client code.
 
     >>> async def handler(_request): ...
     >>> operation_id(Route("GET", "/tasks/{task}", handler, {}))
@@ -73,7 +73,7 @@ def operation_id(route: Route) -> str:
 
 
 def error(status: int) -> dict[str, Any]:
-    """An error as a response of the document."""
+    """The response object of an error status."""
     found: dict[str, Any] = {
         "description": ERRORS[status],
         "content": {"application/json": {"schema": ref("Error")}},

@@ -1,4 +1,4 @@
-"""Puts records onto Kafka and waits for the acknowledgement; goes on when Kafka is back."""
+"""Publishes records and waits for the acknowledgements; reconnects when Kafka is back."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pipeline.kafka.options import client_options
 from pipeline.partitioner import partition_of
 from pipeline.settings import Settings
 
-BATCH_BYTES = 1_000_000  # a larger record is a batch of its own
+BATCH_BYTES = 1_000_000  # a larger record gets its own batch
 PATIENCE_SECONDS = 8.0
 RETRY_SECONDS = 0.5
 REMEMBERED_KEYS = 1 << 16
@@ -28,10 +28,10 @@ class NotAcknowledged(Exception):
 
 
 class Outbox:
-    """An idempotent producer, which sends a batch again until Kafka takes it.
+    """An idempotent producer, which retries a batch until it is acknowledged.
 
-    While one waits for longer than `patience`, nothing more is taken. After an error there is
-    another producer.
+    While a batch is unacknowledged for longer than `patience`, new records are refused. After an
+    error the producer is replaced.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Outbox:
         self._home = lru_cache(REMEMBERED_KEYS)(lambda key: partition_of(key, partitions))
 
     async def run(self) -> None:
-        """Keep a producer for ever."""
+        """Keep a producer connected until cancelled."""
         while True:
             try:
                 async with connected(self._new_producer(), self._settings) as self._producer:
@@ -71,7 +71,7 @@ class Outbox:
 
     @property
     def why_not(self) -> str | None:
-        """Why nothing is taken now; None if it is."""
+        """Why records are refused now; None if they are accepted."""
         if self._producer is None:
             return self._why_none
         if all(lane.stuck_seconds < self._patience for lane in self._lanes.values()):
@@ -80,7 +80,7 @@ class Outbox:
         return f"Kafka at {servers} does not acknowledge what was sent"
 
     async def send(self, topic: str, rows: Sequence[Row]) -> list[Place]:
-        """Send rows in order, each to the partition of its key; where Kafka has them.
+        """Send rows in order, each to the partition of its key, and return their places.
 
         Raises `NotAcknowledged`.
         """
@@ -97,7 +97,7 @@ class Outbox:
         except TimeoutError:
             error = f"Kafka took longer than {self._patience:g} seconds"
         if error is not None:
-            delivery.is_given_up = True
+            delivery.give_up()
             raise NotAcknowledged(error, delivery.places)
         return [place for place in delivery.places if place is not None]
 

@@ -1,4 +1,4 @@
-"""What a query string may say."""
+"""Parses the parameters of a query string."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,7 @@ MOST = 100
 
 
 def order_of(request: web.Request, orders: Collection[str], default: str) -> str:
-    """The name of the order that is asked for."""
+    """The requested order."""
     order = request.query.get("order", default)
     if order not in orders:
         raise Problem(400, f"order must be one of {', '.join(orders)}")
@@ -20,7 +20,7 @@ def order_of(request: web.Request, orders: Collection[str], default: str) -> str
 
 
 def limit_of(request: web.Request) -> int:
-    """How many are asked for."""
+    """The requested number of records."""
     text = request.query.get("limit", str(LIMIT))
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
         raise Problem(400, f"limit must be a whole number from 1 to {MOST}")
@@ -28,11 +28,11 @@ def limit_of(request: web.Request) -> int:
 
 
 def cursor_of(request: web.Request) -> Cursor | None:
-    """Where the page begins that is asked for."""
+    """The cursor of the requested page."""
     text = request.query.get("after")
     if text is None:
         return None
     try:
         return Cursor.parse(text)
     except ValueError:
-        raise Problem(400, "after must be what the page before had as next") from None
+        raise Problem(400, "after must be the next of the previous page") from None

@@ -1,4 +1,4 @@
-"""The projects that a gateway serves, each followed in the background, whatever Kafka does."""
+"""The projects that a gateway serves, each followed in the background."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger("sbic")
 
 
 class Project:
-    """One project: its session, or why there is none."""
+    """One project: its session, or the reason why there is none."""
 
     def __init__(self, given: Given) -> None:
         self.given = given
@@ -28,12 +28,12 @@ class Project:
         self._why_none = "connecting to Kafka"
 
     async def follow(self) -> None:
-        """Keep a session with the project for ever."""
+        """Keep a session with the project until cancelled."""
         while True:
             try:
                 async with session(self.given) as self.current:
                     await self.current.run()
-                log.info("the project %s has changed: reading it anew", self.prefix)
+                log.info("the project %s has changed: reading it again", self.prefix)
                 self._why_none = "the project has changed"
             except (ClusterError, KafkaError) as error:
                 if str(error) != self._why_none:
@@ -41,20 +41,20 @@ class Project:
                 self._why_none = str(error)
             except Exception:
                 log.exception("%s: following the project failed", self.prefix)
-                self._why_none = "following the project failed; the gateway's log says why"
+                self._why_none = "following the project failed; see the gateway's log"
             self.current = None
             await asyncio.sleep(RETRY_SECONDS)
 
     @property
     def session(self) -> Session:
-        """The session, or 503."""
+        """The session; raises 503 if there is none."""
         if self.current is None:
             raise unavailable(self._why_none)
         return self.current
 
     @property
     def readable(self) -> Session:
-        """The session, once everything has been read; 503 before."""
+        """The session, once its topics have been read; raises 503 before."""
         now = self.session
         if why_not := now.why_not_readable:
             raise unavailable(why_not)
@@ -77,13 +77,13 @@ class Projects:
         self.default = projects[0].prefix
 
     def of(self, request: web.Request) -> Project:
-        """The project that a request is about, or 404."""
+        """The project of a request; raises 404."""
         prefix = request.query.get("project", self.default)
         try:
             return self.by_prefix[prefix]
         except KeyError:
             served = ", ".join(self.by_prefix)
-            raise Problem(404, f"no such project here; there are: {served}") from None
+            raise Problem(404, f"no such project; this gateway serves: {served}") from None
 
     @property
     def why_not_ready(self) -> str | None:

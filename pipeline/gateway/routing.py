@@ -1,4 +1,4 @@
-"""A route: where it is, what answers it, and how `/openapi.json` describes it."""
+"""Routes: method, path, handler and OpenAPI description."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Route:
     """One method of one path.
 
-    `operation` is the OpenAPI operation, made by `pipeline.gateway.describing`. An open route needs
-    no token.
+    `operation` is the OpenAPI operation, built with `pipeline.gateway.describing`. An open route
+    needs no token.
     """
 
     method: str
@@ -32,5 +32,5 @@ class Routes(Protocol):
 
 
 def json(body: bytes, status: int = 200) -> web.Response:
-    """An answer that is JSON already."""
+    """An answer whose body is JSON."""
     return web.Response(body=body, status=status, content_type="application/json")

@@ -1,4 +1,4 @@
-"""The JSON Schemas of `schemas/`: in a checkout they are there, in a package beside this file."""
+"""Loads the JSON Schemas: from `schemas/` in a checkout, beside this file in a package."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ FOLDERS = (HERE / "schema_files", HERE.parent.parent / "schemas")
 
 
 def load_schemas() -> dict[str, Any]:
-    """All of them by their titles, as `components/schemas` of an OpenAPI document has them.
+    """All schemas by title, as `components/schemas` of an OpenAPI document.
 
     >>> label = load_schemas()["Label"]
     >>> label["properties"]["task"]["$ref"]
@@ -22,7 +22,7 @@ def load_schemas() -> dict[str, Any]:
 
 
 def embedded(schema: Any, title: str) -> Any:
-    """A schema as a part of another document: no name of its own, and references from the root."""
+    """A schema as part of another document: without its id, references relative to the root."""
     if isinstance(schema, list):
         return [embedded(each, title) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Runs a gateway: listens, follows its projects, and stops in good order."""
+"""Runs a gateway: listens, follows its projects, and shuts down gracefully."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from pipeline.gateway.projects import Project, Projects
 from pipeline.project.given import Given
 
 DRAIN_SECONDS = 8  # supervisors commonly kill after 10
-IDLE_SECONDS = 30  # between two requests of a connection, and until the headers of the first
+IDLE_SECONDS = 30  # between two requests of a connection, and before the first
 
 log = logging.getLogger("sbic")
 
 
 async def run(config: GatewayConfig, projects: Sequence[Given]) -> None:
-    """Serve until SIGTERM or SIGINT; requests under way are then answered."""
+    """Serve until SIGTERM or SIGINT, then answer the requests in flight."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGTERM, signal.SIGINT):
@@ -37,7 +37,7 @@ async def run(config: GatewayConfig, projects: Sequence[Given]) -> None:
 
 @asynccontextmanager
 async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterator[str]:
-    """A gateway that answers; its address."""
+    """A running gateway; yields its address."""
     stopping = asyncio.Event()
     metrics = Metrics()
     projects = Projects([Project(each) for each in given])
@@ -47,14 +47,14 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
         access_log=None,
         keepalive_timeout=IDLE_SECONDS,
         shutdown_timeout=DRAIN_SECONDS,
-        auto_decompress=False,  # a small body that becomes a large one
+        auto_decompress=False,  # a small compressed body can become a large one
     )
     await runner.setup()
     following = [asyncio.create_task(project.follow()) for project in projects.by_prefix.values()]
     try:
         site = GuardedSite(runner, config.host, config.port, config.connections)
         await listen(site, config)
-        metrics.gauge("sbic_gateway_connections", "Connections open.", site.count)
+        metrics.connections(site.count)
         yield site.name
     finally:
         stopping.set()
@@ -65,7 +65,7 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
 
 
 async def listen(site: web.BaseSite, config: GatewayConfig) -> None:
-    """Begin to listen, or say why that cannot be."""
+    """Start to listen; raises `CannotStart`."""
     try:
         await site.start()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A project as it is now: connected, read in the background, and left when its settings change."""
+"""A session with a project: connected and read in the background until its settings change."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,11 +32,11 @@ from pipeline.topics import Topics
 from pipeline.transfer.standing import Standing, compile_engine
 
 LOOK_SECONDS = 1.0
-LEAVE_SECONDS = 2.0
+STOP_SECONDS = 2.0
 
 
 class Session:
-    """What is known of a project with these settings, kept up to date while `run` runs."""
+    """The state of a project with these settings, kept up to date while `run` runs."""
 
     def __init__(
         self,
@@ -66,25 +66,25 @@ class Session:
         self._parse_task = task_parser(settings.crowd_classes)
 
     def label_row(self, value: bytes) -> Row:
-        """The record of a label, or `BadRecord`."""
+        """The key and value of a label; raises `BadRecord`."""
         _, worker, _ = self._parse_label(value)
         return Row(worker.encode(), value)
 
     def task_row(self, value: bytes) -> Row:
-        """The record of what is said of a task, or `BadRecord`."""
+        """The key and value of a task's description; raises `BadRecord`."""
         return Row(self._parse_task(None, value)["task"].encode(), value)
 
     @property
     def why_not_readable(self) -> str | None:
-        """What is not read yet; what was read once can be asked for while Kafka is away."""
+        """What is still being read, or None; what was read stays available without Kafka."""
         for name in ("posteriors", "workers", "dead letters"):
             if not self._followers[name].caught_up.is_set():
                 return str(self._followers[name])
         return None if self._looked else "asking Kafka for the group"
 
     async def run(self) -> None:
-        """Read for ever, or until the project has other settings."""
-        looking = asyncio.create_task(self._look_for_ever())
+        """Read until the project's settings change."""
+        looking = asyncio.create_task(self._watch_group_and_settings())
         others = [
             asyncio.create_task(work)
             for work in (
@@ -100,32 +100,33 @@ class Session:
                 task.result()
         finally:
             self._ending.set()
-            # aiokafka 0.14 leaves a connection open if it is cancelled while it connects
-            await asyncio.wait([looking], timeout=LEAVE_SECONDS)
+            # aiokafka 0.14 leaves a connection open if it is cancelled while connecting
+            await asyncio.wait([looking], timeout=STOP_SECONDS)
             for task in (looking, *others):
                 task.cancel()
             await asyncio.gather(looking, *others, return_exceptions=True)
 
     async def _follow_labels(self) -> None:
-        """Labels come last: nothing but the answers of a task is made of them."""
+        """Read labels last: only the answers of a task depend on them."""
         await self._followers["posteriors"].caught_up.wait()
         await asyncio.to_thread(compile_engine)
         labels = self._followers["labels"]
         following = asyncio.create_task(labels.run())
         try:
             await labels.caught_up.wait()
-            self.view.has_labels = True
+            self.view.labels_read()
             await following
         finally:
             following.cancel()
 
-    async def _look_for_ever(self) -> None:
-        """Ask Kafka for the group and the flow; ends when the project has changed."""
+    async def _watch_group_and_settings(self) -> None:
+        """Poll the group and the activity; returns when the project's settings have changed."""
         revision = await read_on(self._log, self._log_place, None)
         last: Revision | None = revision
         while last == revision and not self._ending.is_set():
             try:
-                await self._flow.tell(self.view.summary, await self._flow.group())
+                group = await self._flow.group()
+                self.view.summary.update(await self._flow.activity(group))
                 last = await read_on(self._log, self._log_place, last)
                 self._looked, self.trouble = True, None
             except ClusterError as error:
@@ -138,7 +139,7 @@ class Session:
 
 @asynccontextmanager
 async def session(given: Given) -> AsyncIterator[Session]:
-    """A session with the project as it is now."""
+    """A connected session with the project as it is now."""
     settings = await settings_in_project(given)
     await check_role(settings, "gateway")
     topics = Topics(settings)
@@ -153,7 +154,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
         takes = {
             "posteriors": (topics.posteriors, view.tasks.take),
             "workers": (topics.workers, view.workers.take),
-            "dead letters": (topics.dead_letters, view.letters.take),
+            "dead letters": (topics.dead_letters, view.summary.letters.take),
             "labels": (topics.labels, standing.take),
         }
         followers = {}

@@ -1,8 +1,8 @@
-"""How pairs of workers agree: what triangular estimation is made of.
+"""How often pairs of workers agree: the input of triangular estimation.
 
 C_jk is the mean of x_ij x_ik over the tasks i that workers j and k both labelled, 0 if they share
-none. It is computed a row at a time, in O(labels on the worker's tasks): the whole matrix of a
-crowd of many workers would not fit in memory.
+none. It is computed one row at a time, in O(labels on the worker's tasks), because the whole
+matrix of a large crowd would not fit in memory.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ class Agreement:
 class StrongestPairs:
     """For each worker i the two workers j > i with the largest |C_ij|, the first among equals.
 
-    Two, so that the strongest pair without a given worker can be told.
+    Two are kept so that the strongest pair without a given worker can be found.
 
     >>> pairs = StrongestPairs(3)
     >>> pairs.add(0, np.array([0, 0.5, -0.9])); pairs.add(1, np.array([0.5, 0, 0.1]))
@@ -54,7 +54,7 @@ class StrongestPairs:
         self._strength = np.full((2, workers), -1.0)
 
     def add(self, worker: int, row: Floats) -> None:
-        """Take note of the row of C of this worker."""
+        """Add this worker's row of C."""
         later = np.abs(row[worker + 1 :])
         for rank in range(min(2, len(later))):
             best = int(np.argmax(later))

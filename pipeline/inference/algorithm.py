@@ -37,11 +37,11 @@ class Prior:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an algorithm says of each task.
+    """An algorithm's estimate of each task, for the classes -1 and 1.
 
-    `score` is positive where +1 is predicted, negative where -1 is, 0 where it is a tie. It is
-    the log-odds of +1 where `is_log_odds`; otherwise (majority, KOS, TE) only its sign and rank
-    mean anything.
+    `score` is positive where +1 is predicted, negative where -1 is predicted and 0 for a tie. With
+    `is_log_odds` it is the log-odds of +1; otherwise (majority, KOS, TE) only its sign and rank are
+    meaningful.
     """
 
     score: Floats
@@ -49,7 +49,7 @@ class Estimate:
 
     @property
     def probability(self) -> Floats | None:
-        """The probability of +1 for each task, if the algorithm has one."""
+        """The probability of +1 for each task, if the algorithm computes one."""
         return sigmoid(self.score) if self.is_log_odds else None
 
     @property
@@ -58,7 +58,7 @@ class Estimate:
         return np.sign(self.score).astype(np.int64)
 
     def error(self, truth: Ints) -> float:
-        """The share of wrong predictions; a tie counts half, a task of unknown truth (0) not.
+        """The share of wrong predictions; a tie counts half, unknown truth (0) is left out.
 
         >>> Estimate(np.array([2.0, -1.0, 0.0, 9.0])).error(np.array([1, 1, 1, 0]))
         0.5
@@ -72,9 +72,9 @@ TIE = -1
 
 @dataclass(frozen=True)
 class ClassEstimate:
-    """What an algorithm says of each task where classes have names.
+    """An algorithm's estimate of each task, where classes have names.
 
-    `score` has a row for each task and a column for each class: probabilities where
+    `score` has a row for each task and a column for each class: probabilities with
     `is_probability`, otherwise (majority) votes.
     """
 
@@ -83,7 +83,7 @@ class ClassEstimate:
 
     @property
     def prediction(self) -> Ints:
-        """The number of the class with the highest score; TIE where several have it.
+        """The number of the class with the highest score; TIE where several share it.
 
         >>> ClassEstimate(np.array([[0.2, 0.8, 0.0], [0.5, 0.5, 0.0]])).prediction.tolist()
         [1, -1]
@@ -100,9 +100,9 @@ class ClassEstimate:
         return best
 
     def error(self, truth: Ints) -> float:
-        """The share of wrong predictions; a task of unknown truth (-1) does not count.
+        """The share of wrong predictions; unknown truth (-1) is left out.
 
-        Of a tie between m classes each is taken with probability 1/m, as if one were drawn. A truth
+        In a tie between m classes each counts with probability 1/m, as if one were drawn. A truth
         that is none of the classes has a number beyond them, and every prediction is wrong.
 
         >>> score = np.array([[0.2, 0.8, 0.0], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
@@ -124,7 +124,7 @@ AnyEstimate = Estimate | ClassEstimate
 
 
 class Algorithm(Protocol):
-    """Labels in, an estimate of each task out; `rng` serves those that draw at random."""
+    """Estimates tasks from labels; `rng` is for algorithms that draw at random."""
 
     def __call__(self, labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
         """Estimate every task of `labels`."""
@@ -143,7 +143,7 @@ def sigmoid(x: Floats) -> Floats:
 
 
 def softmax(log_score: Floats) -> Floats:
-    """Each row as probabilities, from logs that may lack a common term, without overflow.
+    """Each row as probabilities, from logarithms up to a common term, without overflow.
 
     >>> softmax(np.array([[1000.0, 1000.0], [-2000.0, 0.0]])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
@@ -154,7 +154,7 @@ def softmax(log_score: Floats) -> Floats:
 
 
 def estimate_from_logs(labels: Labels, log_score: Floats) -> AnyEstimate:
-    """The estimate where an algorithm has log probabilities, up to a term common to all classes.
+    """The estimate from log probabilities, up to a term common to all classes.
 
     `log_score` has a row for each task and a column for each class.
 

@@ -1,6 +1,6 @@
-"""Approximate mean field: accuracies from beliefs, beliefs from accuracies, in turns.
+"""Approximate mean field: alternates between accuracies from beliefs and beliefs from accuracies.
 
-The posterior is taken to factorise (equation 4 of the paper) into μ_i for each task and
+The posterior is assumed to factorise (equation 4 of the paper) into μ_i for each task and
 ν_j = Beta for each worker. With z_i the log-odds of μ_i, every iteration sets
 
     z_i = log(q / (1 - q)) + Σ_j x_ij log(p_j / (1 - p_j))
@@ -38,10 +38,10 @@ def amf(
 def mean_field(
     labels: Labels, prior: Prior, right: float, wrong: float, start: float, iterations: int
 ) -> Floats:
-    """The tasks' log-odds after so many turns, all workers beginning with the weight `start`.
+    """The tasks' log-odds after so many iterations; every worker starts with the weight `start`.
 
-    `right` and `wrong` are the answers a worker is credited with before the first one: α and β,
-    or their modes' in EM.
+    `right` and `wrong` are the counts that every worker starts with: α and β, or α - 1 and β - 1
+    in EM.
     """
     is_yes = labels.label > 0
     weight = np.full(labels.workers, start)
@@ -52,7 +52,7 @@ def mean_field(
         yes, no = sigmoid(log_odds)[labels.task], sigmoid(-log_odds)[labels.task]
         agreed = summed(labels.worker, np.where(is_yes, yes, no), labels.workers)
         opposed = summed(labels.worker, np.where(is_yes, no, yes), labels.workers)
-        # log(p / (1 - p)); the two sums apart lose nothing where one is tiny
+        # log(p / (1 - p)), from two sums: their ratio would lose digits where one is tiny
         weight = np.log(np.maximum(agreed + right, LEAST_COUNT))
         weight -= np.log(np.maximum(opposed + wrong, LEAST_COUNT))
     return log_odds

@@ -1,6 +1,6 @@
-"""The middle 95 % of Beta distributions, of many at once.
+"""The central 95 % interval of many Beta distributions at once.
 
-A Beta(a, b) variable is the sigmoid of a variable t with the log-density (but for a constant)
+A Beta(a, b) variable is the sigmoid of a variable t with the log-density (up to a constant)
 
     g(t) = a log sig(t) + b log sig(-t) = -(a + b) log(1 + exp(-t)) - b t
 
@@ -14,15 +14,13 @@ import numpy as np
 from pipeline.inference.labels import Floats
 
 NODES = np.arange(128.0)
-FALL = 20.0  # exp(-20) of the mode's density is nothing
+FALL = 20.0  # exp(-20) of the density at the mode is negligible
 FAR = 18.0  # sig(-18) is 1.5e-8: beyond, the tail is an exponential
 TAILS = np.array([[0.025], [0.975]])
 
 
 def beta_interval(a: Floats, b: Floats) -> Floats:
-    """For each a and b, the quantiles of Beta(a, b) between which 95 % lie: two rows.
-
-    Each is exact to 1e-6.
+    """The 2.5 % and 97.5 % quantiles of each Beta(a, b): two rows, exact to 1e-6.
 
     >>> beta_interval(np.array([1.0, 20.0]), np.array([1.0, 10.0])).round(6).tolist()
     [[0.025, 0.491677], [0.975, 0.820616]]
@@ -41,7 +39,7 @@ def beta_interval(a: Floats, b: Floats) -> Floats:
     left, right = first / a, last / b  # the tails beyond the grid
     edge = _correction(low, first, a, n, step) - left
     inside = step * (sums[:, -1] - (first + last) / 2) + _correction(high, last, a, n, step) - edge
-    missing = TAILS * (inside + right) + edge  # of the plain sum, but for the correction there
+    missing = TAILS * (inside + right) + edge  # target of the plain sum, before its correction
     rough = missing / step + first / 2
     node = np.stack([(sums < up_to[:, None]).sum(axis=1) for up_to in rough])
     node = np.minimum(node, len(NODES) - 1)
@@ -54,7 +52,7 @@ def beta_interval(a: Floats, b: Floats) -> Floats:
 
 
 def _slopes(t: Floats, f: Floats, a: Floats, n: Floats) -> tuple[Floats, Floats, Floats]:
-    """The first three derivatives of the density, where it is f."""
+    """The first three derivatives of the density at t, where its value is f."""
     s = 1 / (1 + np.exp(-t))
     g1 = a - n * s
     g2 = -n * s * (1 - s)
@@ -63,13 +61,13 @@ def _slopes(t: Floats, f: Floats, a: Floats, n: Floats) -> tuple[Floats, Floats,
 
 
 def _correction(t: Floats, f: Floats, a: Floats, n: Floats, step: Floats) -> Floats:
-    """What Euler and Maclaurin add to the trapezoidal rule at one end."""
+    """The Euler-Maclaurin correction of the trapezoidal rule at one end."""
     f1, _, f3 = _slopes(t, f, a, n)
     return step**4 / 720 * f3 - step**2 / 12 * f1
 
 
 def _way(target: Floats, t: Floats, f: Floats, a: Floats, n: Floats) -> Floats:
-    """How far to go from t for the integral to grow by the target: Newton on its polynomial."""
+    """The step from t by which the integral grows by the target: Newton on its polynomial."""
     f1, f2, f3 = _slopes(t, f, a, n)
     d = target / f
     for _ in range(3):

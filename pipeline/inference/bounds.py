@@ -6,17 +6,17 @@ that does not depend on R, the probability of a wrong prediction is at most
     F(L, α, β) ** R           under the uniform policy (Theorem 1)
     exp(-R G(L, α, β))        under the uncertainty policy (Theorem 2)
 
-As printed, the exponent of Theorem 1 is -R log F; with F below 1 that grows with R. The proof, and
-what is meant, is F to the power R.
+As printed, the exponent of Theorem 1 is -R log F, which grows with R since F is below 1. The proof
+shows F to the power R.
 
-A worker known by n = L - 1 other labels, k of them right, is taken to have accuracy p_k:
+A worker with n = L - 1 other labels, k of them right, has the estimated accuracy p_k:
 
     P(k) = C(n, k) B(k + α, n - k + β) / B(α, β)        p_k = (k + α) / (n + α + β)
     F_sorted = Σ P(k) 2 √(p_k (1 - p_k))
     G_sorted = Σ P(k) log(p_k / (1 - p_k)) (2 p_k - 1)
 
-Fast SBIC knows the worker of a label by 0 to L - 1 labels, whichever came before: F_fast and G_fast
-are the means of F_sorted and G_sorted over 1 to L labels.
+Fast SBIC estimates the worker of a label from the 0 to L - 1 labels that came before it: F_fast and
+G_fast are the means of F_sorted and G_sorted over 1 to L labels.
 """
 
 from dataclasses import dataclass
@@ -68,6 +68,6 @@ def bounds(labels_per_worker: int, prior: Prior) -> Bounds:
 def _log_gamma_ratio(x: float, size: int) -> Floats:
     """log Γ(x + k) - log Γ(x) for k = 0 to size - 1.
 
-    Added up from log(x + i): the difference of two log-gammas has no digits left for a large x.
+    Summed from log(x + i): for a large x the difference of two log-gammas has no digits left.
     """
     return np.concatenate(([0.0], np.cumsum(np.log(x + np.arange(size - 1)))))

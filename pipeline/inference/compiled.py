@@ -1,4 +1,4 @@
-"""Decorators that compile loops over numbers with numba; without it they run as Python."""
+"""Decorators that compile numeric loops with numba; without numba the loops run as Python."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ except ModuleNotFoundError:
 
 IS_COMPILED = numba is not None
 
-SAY_AFTER_SECONDS = 2.0
+NOTICE_AFTER_SECONDS = 2.0
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -30,11 +30,10 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """As `compiled`, for code that makes no arrays and so need not count who uses them.
+    """As `compiled`, for code that creates no arrays and so needs no reference counts.
 
     numba counts references to every array at every call between compiled functions: with a tuple
-    of arrays that took three quarters of the time (0.61 to 0.68). Other Python threads run on
-    meanwhile.
+    of arrays this took three quarters of the time (0.61 to 0.68). A kernel also releases the GIL.
     """
     if numba is None:
         return function
@@ -42,7 +41,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
-    """The Python function that was compiled."""
+    """The Python function behind a compiled one."""
     python: Callable[P, R] = getattr(function, "py_func", function)
     return python
 
@@ -51,17 +50,17 @@ def _compile(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     dispatcher: Any = numba.njit(**options)(function)
     try:
         _enable_caching(dispatcher)
-    except RuntimeError:  # there is no folder for a cache
+    except RuntimeError:  # no folder for a cache
         return dispatcher  # type: ignore[no-any-return]
-    # numba 0.68 takes what it cached for new while the function's own file is unchanged, though
-    # the functions that it calls and the numbers that it uses come from others.
+    # numba 0.68 uses a cached function as long as its own file is unchanged, although the functions
+    # that it calls and the constants that it uses come from other files.
     cached = dispatcher._cache._cache_file
     cached._source_stamp = (cached._source_stamp, _digest_of_sources())
     return dispatcher  # type: ignore[no-any-return]
 
 
 def _enable_caching(dispatcher: Any) -> None:
-    """Cache in the package's folder or the user's; if neither can be written, read the former."""
+    """Cache in the package's folder or the user's; if neither is writable, read the package's."""
     try:
         dispatcher.enable_caching()
     except RuntimeError:
@@ -81,47 +80,44 @@ def _digest_of_sources() -> str:
     return digest.hexdigest()
 
 
-class _Patience:
-    """Says once that compiling goes on, if it takes longer than a person likes to wait.
-
-    What is found in the cache is not compiled.
-    """
+class _CompileNotice:
+    """Logs once that functions are being compiled, when that takes noticeably long."""
 
     def __init__(self) -> None:
-        self._seconds_left = SAY_AFTER_SECONDS
+        self._seconds_left = NOTICE_AFTER_SECONDS
         self._depth = 0
         self._start = 0.0
         self._timer: Timer | None = None
 
     def on_start(self, event: Any) -> None:
-        """A function is being compiled; of others that it calls, too."""
+        """Start the timer with the outermost function; those that it calls are nested."""
         self._depth += 1
         if self._depth == 1 and self._seconds_left > 0:
             self._start = monotonic()
-            self._timer = Timer(self._seconds_left, self._say)
+            self._timer = Timer(self._seconds_left, self._log)
             self._timer.daemon = True
             self._timer.start()
 
     def on_end(self, event: Any) -> None:
-        """It is compiled."""
+        """Stop the timer when the outermost function is compiled."""
         self._depth -= 1
         if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._seconds_left -= monotonic() - self._start
 
-    def _say(self) -> None:
+    def _log(self) -> None:
         self._seconds_left = 0.0
         logging.getLogger(__name__).warning(
-            "compiling, once: this takes some seconds, and later starts load the result"
+            "compiling, once: this takes some seconds; later starts load the result"
         )
 
 
-_patience = _Patience()
+_notice = _CompileNotice()
 
 
 def _listen() -> None:
-    """Hear of what numba compiles of this package, and of nobody else's."""
+    """Watch what numba compiles of this package only."""
     events = import_module("numba.core.event")
 
     class Listener(events.Listener):  # type: ignore[name-defined,misc]
@@ -129,8 +125,8 @@ def _listen() -> None:
             if event.data["dispatcher"].py_func.__module__.startswith("pipeline."):
                 super().notify(event)
 
-        on_start = staticmethod(_patience.on_start)
-        on_end = staticmethod(_patience.on_end)
+        on_start = staticmethod(_notice.on_start)
+        on_end = staticmethod(_notice.on_end)
 
     events.register("numba:compile", Listener())
 

@@ -8,7 +8,7 @@ smoothing and x_ij the answer of worker j to task i, every iteration sets
     π_jkl ∝ s + Σ_{i: x_ij = l} μ_ik            for each k, over l
     μ_ik  ∝ p_k Π_j π_jkl with l = x_ij         for each i, over k
 
-over the whole data set, from the shares of the votes as the first μ. Dawid, Skene: *Maximum
+over the whole data set; the first μ are the shares of the votes. Dawid, Skene: *Maximum
 Likelihood Estimation of Observer Error-Rates Using the EM Algorithm*, Applied Statistics 28(1),
 1979, https://doi.org/10.2307/2346806. `em` is the form with one accuracy for each worker.
 """
@@ -30,8 +30,8 @@ def dawid_skene(
 ) -> AnyEstimate:
     """EM until no probability changes by TOLERANCE, or for so many iterations.
 
-    The prior of the classes is estimated too, and a task without labels gets it; `prior.q` counts
-    only where there are no labels at all.
+    The prior of the classes is estimated too, and is the estimate of a task without labels;
+    `prior.q` is used only if there are no labels at all.
 
     >>> names = ("cat", "dog", "bird")
     >>> answers = [(f"t{i}", who, i % 3) for i in range(9) for who in ("ann", "bob")]
@@ -56,8 +56,8 @@ def dawid_skene(
 class Step:
     """One iteration of EM on given labels.
 
-    Of each confusion matrix only the columns of answers that the worker gave are stored, so that
-    the memory grows with labels times classes, however many classes there are.
+    Each confusion matrix is stored only for the answers that the worker gave, so that memory grows
+    with labels times classes, not with workers times classes squared.
     """
 
     def __init__(self, labels: Labels) -> None:
@@ -73,7 +73,7 @@ class Step:
         """Log p_k + Σ_j log π_jkl of each task and class, with p and π from these μ."""
         task = self._labels.task
         log_prior = np.log(probability[self._has_labels].sum(axis=0) + SMOOTHING)
-        # without the number of tasks in p: the same for every class
+        # p is not divided by the number of tasks: that is the same for every class
         log_score: Floats = log_prior + summed_rows(
             task, self._log_confusion(probability[task])[self._column], self._labels.tasks
         )
@@ -101,6 +101,6 @@ def vote_shares(labels: Labels) -> Floats:
 
 
 def without_labels(labels: Labels, prior: Prior) -> Floats:
-    """Each task at the prior: q for +1, or every class as probable as any other."""
+    """Each task at the prior: q for +1, or all classes equally probable."""
     classes = [1 - prior.q, prior.q] if labels.are_signs else np.ones(len(labels.classes))
     return np.tile(np.log(classes), (labels.tasks, 1))

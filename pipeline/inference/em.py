@@ -1,4 +1,4 @@
-"""Expectation maximisation: mean field with the mode of a worker's accuracy for its mean.
+"""Expectation maximisation: mean field with the mode of a worker's accuracy instead of its mean.
 
 Dawid, Skene: *Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm*,
 1979, in the one-coin form of Appendix B of the paper: AMF with α - 1 and β - 1, since the mode of

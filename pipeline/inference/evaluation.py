@@ -1,4 +1,4 @@
-"""How wrong an algorithm is, where that depends on the order of the labels or on chance."""
+"""The error of an algorithm that depends on the order of the labels or on chance."""
 
 from collections.abc import Sequence
 from statistics import stdev
@@ -18,7 +18,7 @@ def shuffled_error(
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Of the mean of several values; a single one has none.
+    """The standard error of the mean; None for a single value.
 
     >>> standard_error([0.2, 0.3, 0.4, 0.3]).__round__(4), standard_error([0.2])
     (0.0408, None)

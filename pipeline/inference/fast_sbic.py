@@ -1,4 +1,4 @@
-"""Fast SBIC (Algorithm 1): each label, as it comes, adds its worker's vote to its task."""
+"""Fast SBIC (Algorithm 1): each label, as it arrives, adds its worker's vote to its task."""
 
 import numpy as np
 
@@ -9,22 +9,22 @@ from pipeline.inference.named_crowd import NamedCrowd, Task, Worker
 
 
 class FastSBIC(NamedCrowd[Task, Worker, int]):
-    """Learns from one label at a time, in the order in which they come.
+    """Learns from one label at a time, in order of arrival.
 
     A label x of worker j on task i adds a vote to the task's log-odds z (Algorithm 1, lines 5
-    and 6; the n labels that j gave before count):
+    and 6; n_j and c_j count the labels that j gave before):
 
         z_i += x log((c_j + α) / (n_j - c_j + β))        c_j = Σ sig(x_hj z_h)
 
-    The sum is not made anew for each label: when z_i moves from a to b, everyone who answered i
-    gets c += sig(x b) - sig(x a). So the cost of a label does not depend on how many labels its
+    The sum is not recomputed for each label: when z_i moves from a to b, every worker who answered
+    i gets c += sig(x b) - sig(x a). So the cost of a label does not depend on how many labels its
     worker gave before.
 
     >>> crowd = FastSBIC()
     >>> crowd.observe("t1", "ann", 1)  # the vote, and the task's new log-odds
     (0.6931471805599453, 0.6931471805599453)
     >>> vote, log_odds = crowd.observe("t1", "bob", 1)
-    >>> crowd.accuracy("ann") > crowd.accuracy("eve")  # someone agreed with ann; eve is a stranger
+    >>> crowd.accuracy("ann") > crowd.accuracy("eve")  # someone agreed with ann; eve is new
     True
     >>> crowd.revert("t1", "bob")
     0.6931471805599453
@@ -37,21 +37,21 @@ class FastSBIC(NamedCrowd[Task, Worker, int]):
         super().__init__(Engine("fast-sbic", prior=self.prior), (-1, 1))
 
     def observe(self, task: Task, worker: Worker, label: int) -> tuple[float, float]:
-        """Count `label` (1 or -1) and return its vote and the task's log-odds with it."""
+        """Count `label` (1 or -1); return its vote and the task's new log-odds."""
         vote = self._observe(task, worker, label)
         return vote, self.log_odds(task)
 
     def revert(self, task: Task, worker: Worker) -> float:
-        """Take a label back and return the task's log-odds, as if it had never been given.
+        """Take a label back and return the task's log-odds without it.
 
-        The other votes keep the weight they had when they were given. KeyError where the worker
-        has not answered the task.
+        The other votes keep the weight that they had on arrival. KeyError if the worker has not
+        answered the task.
         """
         return self._engine.log_odds(self._revert(task, worker))
 
     def set_prior(self, task: Task, q: float) -> float:
-        """Let `q` be this task's probability of +1 before any label; return its log-odds."""
-        Prior(q=q)  # refuses what is no probability
+        """Set this task's probability of +1 before any label; return its log-odds."""
+        Prior(q=q)  # refuses anything but a probability
         number = self._tasks.number(task)
         self._engine.set_prior(number, (1 - q, q))
         return self._engine.log_odds(number)
@@ -92,5 +92,5 @@ def fitted(labels: Labels, prior: Prior) -> Engine:
 
 
 def estimate_of(engine: Engine, labels: Labels) -> AnyEstimate:
-    """What the engine says of each task."""
+    """The engine's estimate of each task."""
     return estimate_from_logs(labels, engine.scores(np.arange(labels.tasks)))

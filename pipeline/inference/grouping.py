@@ -1,4 +1,4 @@
-"""Labels by group: sums per task or per worker, and the positions of each one's labels."""
+"""Labels by group: sums per task or per worker, and the positions of each group's labels."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from pipeline.inference.labels import Floats, Ints
 
 
 def summed(key: Ints, values: Floats | Ints | NDArray[np.bool_], groups: int) -> Floats:
-    """The sum of the values of each group; 0 for a group without any.
+    """The sum of the values of each group; 0 for an empty group.
 
     >>> summed(np.array([1, 0, 1]), np.array([0.5, 2.0, 0.25]), 3).tolist()
     [2.0, 0.75, 0.0]
@@ -17,7 +17,7 @@ def summed(key: Ints, values: Floats | Ints | NDArray[np.bool_], groups: int) ->
 
 
 def summed_rows(key: Ints, rows: Floats, groups: int) -> Floats:
-    """The sum of the rows of each group; zeros for a group without any.
+    """The sum of the rows of each group; zeros for an empty group.
 
     >>> summed_rows(np.array([1, 0, 1]), np.array([[1.0, 2.0], [0.5, 0.0], [3.0, 4.0]]), 2).tolist()
     [[0.5, 0.0], [4.0, 6.0]]

@@ -1,11 +1,11 @@
 """KOS: the leading singular vector of the task-worker matrix.
 
 With X the matrix of labels (0 where there is none), w the workers' weights and z the tasks'
-scores, power iteration takes in turns
+scores, power iteration alternates
 
     w = Xᵀ z,    z = X w
 
-from z = the majority, normalised so that nothing explodes. Karger, Oh, Shah: *Budget-Optimal Task
+from z = the majority, normalised to avoid overflow. Karger, Oh, Shah: *Budget-Optimal Task
 Allocation for Reliable Crowdsourcing Systems*, Operations Research 2014, in the matrix form of
 Appendix B of the paper.
 """
@@ -24,7 +24,7 @@ SYNTHETIC_ITERATIONS = 5  # Appendix B: more accurate than convergence on synthe
 def kos(
     labels: Labels, prior: Prior, rng: np.random.Generator, iterations: int = ITERATIONS
 ) -> Estimate:
-    """KOS of Section 2.3. Takes no prior, and its score is no log-odds.
+    """KOS of Section 2.3. It uses no prior, and its score is not a log-odds.
 
     >>> two = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t2", "ann", -1)])
     >>> kos(two, Prior(), np.random.default_rng()).prediction.tolist()

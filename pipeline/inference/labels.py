@@ -1,4 +1,4 @@
-"""A set of labels as arrays: what every algorithm takes."""
+"""A set of labels as arrays: the input of every algorithm."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ ANSWER = {-1: 0, 1: 1}
 class Labels:
     """Labels in order of arrival; tasks and workers numbered in the order they first appear.
 
-    An answer is the number of a class, its place in `classes`. Where these are -1 and 1, `label`
+    An answer is the number of a class: its position in `classes`. If these are -1 and 1, `label`
     has the answers in the paper's terms:
 
     >>> labels = Labels.of([("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1)])
@@ -30,8 +30,8 @@ class Labels:
     >>> labels.task.tolist(), labels.worker.tolist(), labels.label.tolist()
     ([0, 1, 0], [0, 0, 1], [1, -1, 1])
 
-    A skip (0) is no label, though its task exists; of two answers of one worker to one task
-    the first counts:
+    A skip (0) is not a label, though its task is known. If a worker answers a task twice, the first
+    answer counts:
 
     >>> again = Labels.of([("t1", "ann", 1), ("t1", "ann", -1), ("t2", "bob", 0)])
     >>> len(again), again.repeats, again.skips, again.tasks

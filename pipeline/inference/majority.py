@@ -1,4 +1,4 @@
-"""Majority voting: every label counts the same."""
+"""Majority voting: every label has the same weight."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from pipeline.inference.labels import Floats, Labels
 
 
 def majority(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
-    """MAJ of Section 2.3: ŷ_i = sign Σ_j x_ij. Takes no prior; a tie stays a tie (score 0).
+    """MAJ of Section 2.3: ŷ_i = sign Σ_j x_ij. It uses no prior; a tie stays a tie (score 0).
 
     >>> three = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t1", "cy", -1)])
     >>> majority(three, Prior(), np.random.default_rng()).score.tolist()
     [1.0]
 
-    Of any other classes it is the one with the most votes:
+    For other classes the score is the number of votes for each:
 
     >>> pets = [("t1", "ann", 2), ("t1", "bob", 2), ("t1", "cy", 0)]
     >>> three = Labels.of_answers(pets, ("cat", "dog", "bird"))

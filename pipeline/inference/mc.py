@@ -1,13 +1,13 @@
 """Monte Carlo: Gibbs sampling of the exact posterior of the model.
 
-With the workers' accuracies p and the tasks' truths y drawn in turns from
+With the workers' accuracies p and the tasks' truths y drawn alternately from
 
     P(y_i = +1 | p, X) = sig(z_i),    z_i = log(q / (1 - q)) + Σ_j x_ij log(p_j / (1 - p_j))
     p_j | y, X ~ Beta(α + right_j, β + wrong_j)
 
-the probability of +1 is the average of sig(z_i) over the sweeps, which has the same mean as that
-of the draws of y_i and less variance. Murphy: *Machine Learning, a Probabilistic Perspective*,
-2012, chapter 24; the settings are those of Appendix B.
+the probability of +1 is the average of sig(z_i) over the sweeps. It has the same mean as the
+average of the draws of y_i, and less variance. Murphy: *Machine Learning, a Probabilistic
+Perspective*, 2012, chapter 24; the settings are those of Appendix B.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The engine for a person in a notebook: a label at a time, with names for everything."""
+"""The engine for use in a notebook: one label at a time, with names instead of numbers."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.ids import Ids
-from pipeline.inference.engine.steps import ADDED, RETRACT, RETRACTED
+from pipeline.inference.engine.taking import ADDED, RETRACT, RETRACTED
 
 Task = TypeVar("Task", bound=Hashable)
 Worker = TypeVar("Worker", bound=Hashable)
@@ -15,11 +15,11 @@ Class = TypeVar("Class", bound=Hashable)
 
 @dataclass(frozen=True)
 class WorkerQuality(Generic[Class]):
-    """What is known of a worker.
+    """The estimate of a worker.
 
-    Of `labels`, so many are expected to be `correct`; `accuracy` is what that comes to with the
-    prior. Under settled they know the answer with probability `theta`, and otherwise say each class
-    as often as `habits` has it.
+    `labels` were given, of which `correct` are expected to be right; `accuracy` also includes the
+    prior. Under settled the worker knows the answer with probability `theta`, and otherwise answers
+    each class with the frequency in `habits`.
     """
 
     labels: int
@@ -30,7 +30,7 @@ class WorkerQuality(Generic[Class]):
 
 
 class NamedCrowd(Generic[Task, Worker, Class]):
-    """What `FastSBIC` and `Settled` share. Tasks, workers and classes are any hashable names."""
+    """The base of `FastSBIC` and `Settled`; tasks, workers and classes are any hashable names."""
 
     def __init__(self, engine: Engine, classes: Sequence[Class]) -> None:
         self.classes = tuple(classes)
@@ -40,7 +40,7 @@ class NamedCrowd(Generic[Task, Worker, Class]):
         self._workers = Ids[Worker]()
 
     def _observe(self, task: Task, worker: Worker, label: Class) -> float:
-        """Take a label; its vote under Fast SBIC."""
+        """Count a label; return its vote under Fast SBIC."""
         answer = self._number.get(label)
         if answer is None:
             *others, last = map(str, self.classes[::-1])
@@ -52,28 +52,28 @@ class NamedCrowd(Generic[Task, Worker, Class]):
         return vote
 
     def _revert(self, task: Task, worker: Worker) -> int:
-        """Take a label back; the number of its task."""
+        """Take a label back; return the number of its task."""
         i, j = self._tasks.known(task), self._workers.known(worker)
         if i is None or j is None or self._engine.take_one(i, j, RETRACT)[0] != RETRACTED:
             raise KeyError((task, worker))
         return i
 
     def set_gold(self, task: Task, label: Class | None) -> None:
-        """Let the truth of a task be known, or no longer (None)."""
+        """Set the known truth of a task; None makes it unknown again."""
         answer = None if label is None else self._number[label]
         self._engine.set_gold(self._tasks.number(task), answer)
 
     def settle(self, tolerance: float = 1e-9) -> int:
-        """Weigh all labels anew until nothing moves; how many sweeps that took."""
+        """Reweigh all labels until no probability moves; return the number of sweeps."""
         return self._engine.settle(tolerance).sweeps
 
     def probabilities(self, task: Task) -> dict[Class, float]:
-        """The probability of each class; of a task without labels, the prior."""
+        """The probability of each class; the prior for a task without labels."""
         row = self._engine.beliefs([self._tasks.number(task)])[0]
         return dict(zip(self.classes, row.tolist(), strict=True))
 
     def worker(self, worker: Worker) -> WorkerQuality[Class]:
-        """What is known of a worker; of one without labels, what a stranger is worth."""
+        """The estimate of a worker; the crowd's average for one without labels."""
         known = self._engine.workers([self._workers.number(worker)])
         quality = int(known.given[0]), float(known.right[0]), float(known.accuracy[0])
         if known.theta is None or known.habits is None:

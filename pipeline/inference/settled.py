@@ -1,8 +1,7 @@
-"""Settled: every label weighed by what is known of its worker now; any number of classes.
+"""Settled: weighs every label by the current estimate of its worker; any number of classes.
 
-The formulas are in `engine.settled`. A label moves its task at once. When all tasks are then
-weighed anew, again and again, the beliefs come to rest where they depend on the labels alone and
-not on their order.
+The formulas are in `engine.settled`. A label updates its task at once. When all tasks are then
+recomputed until no probability moves, the beliefs depend on the labels alone, not on their order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +9,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pipeline.inference.algorithm import AnyEstimate, ClassEstimate, Prior, estimate_from_logs
-from pipeline.inference.engine.engine import ClassPrior, Engine
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.engine.storage import ClassPrior
 from pipeline.inference.labels import Labels
 from pipeline.inference.named_crowd import Class, NamedCrowd, Task, Worker
 
-AT_REST = 1e-9  # the most that any probability still moves in a sweep
+AT_REST = 1e-9  # at rest, no probability moves by more than this in a sweep
 
 
 class Settled(NamedCrowd[Task, Worker, Class]):
-    """Learns from one label at a time; `settle` makes up for the order.
+    """Learns from one label at a time; `settle` removes the influence of their order.
 
     >>> crowd = Settled(classes=("cat", "dog", "bird"))
     >>> round(crowd.observe("t1", "ann", "bird")["bird"], 6)
@@ -43,26 +43,26 @@ class Settled(NamedCrowd[Task, Worker, Class]):
         super().__init__(engine, classes)
 
     def observe(self, task: Task, worker: Worker, label: Class) -> dict[Class, float]:
-        """Count a label and return the probability of each class with it."""
+        """Count a label and return the task's new probability of each class."""
         self._observe(task, worker, label)
         return self.probabilities(task)
 
     def revert(self, task: Task, worker: Worker) -> dict[Class, float]:
-        """Take a label back; once settled it is as if it had never been given.
+        """Take a label back; after `settle` no trace of it is left.
 
-        KeyError where the worker has not answered the task.
+        KeyError if the worker has not answered the task.
         """
         self._revert(task, worker)
         return self.probabilities(task)
 
     def set_prior(self, task: Task, prior: Mapping[Class, float] | None) -> None:
-        """Let a task have these probabilities before any label, or those of all tasks (None)."""
+        """Set a task's probabilities before any label; None restores the class prior."""
         given = None if prior is None else [prior[name] for name in self.classes]
         self._engine.set_prior(self._tasks.number(task), given)
 
 
 def settled(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
-    """The beliefs at rest, the class prior learned: `prior.q` is not used.
+    """The beliefs at rest, with a learned class prior: `prior.q` is not used.
 
     >>> labels = Labels.of([("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1)])
     >>> settled(labels, Prior(), np.random.default_rng()).prediction.tolist()
@@ -74,20 +74,20 @@ def settled(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstima
 
 
 def settled_live(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
-    """The beliefs as the labels arrive, each moving its own task only."""
+    """The beliefs as labels arrive, each updating its own task only."""
     return estimate_of(fitted(labels, prior), labels)
 
 
 def fitted(labels: Labels, prior: Prior, class_prior: ClassPrior = "learned") -> Engine:
     """An engine that has taken the labels in their order."""
-    classes = max(2, len(labels.classes))  # of a single class there is nothing to tell
+    classes = max(2, len(labels.classes))  # with a single class there is nothing to estimate
     engine = Engine("settled", classes=classes, prior=prior, class_prior=class_prior)
     engine.take(labels.task, labels.worker, labels.answer)
     return engine
 
 
 def estimate_of(engine: Engine, labels: Labels) -> AnyEstimate:
-    """What the engine says of each task."""
+    """The engine's estimate of each task."""
     scores = engine.scores(np.arange(labels.tasks))
     if len(labels.classes) == 1:
         return ClassEstimate(np.ones((labels.tasks, 1)))

@@ -1,6 +1,6 @@
-"""Loads what was compiled when the package was installed, where nothing can be written any more.
+"""Loads functions that were compiled at installation, where the file system is read-only.
 
-numba 0.68 uses a cache only in a folder that it can write to. In an image with a read-only root it
+numba 0.68 uses a cache only if it can write to its folder. In an image with a read-only root it
 would compile everything at every start, for a minute.
 """
 
@@ -11,10 +11,10 @@ from numba.core import caching
 
 
 class InstalledFolder(caching.InTreeCacheLocator):
-    """The folder beside the source, whether it can be written or not."""
+    """The folder beside the source, writable or not."""
 
     def ensure_cache_path(self) -> None:
-        """Leave it as it is."""
+        """Require that the folder exists; do not try to create or write it."""
         if not os.path.isdir(self._cache_path):
             raise NotADirectoryError
 
@@ -31,4 +31,4 @@ class ShippedCache(caching.FunctionCache):
     _impl_class = InstalledResults
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Nothing: what is not there is compiled again by the next process."""
+        """Do nothing: the next process compiles what is missing again."""

@@ -1,17 +1,16 @@
-"""Sorted SBIC (Algorithm 2) offline: every task is judged last, by workers who are known by then.
+"""Sorted SBIC (Algorithm 2) offline: estimates each task after all others, as if it came last.
 
-Fast SBIC is surest of the tasks that come last, when it knows the workers best. Sorted SBIC gives
-each task a view s of its own, in which all labels but the task's own have been observed; then it
-adds the task's own (lines 9 to 13):
+Fast SBIC is most accurate on the tasks that come last, when it knows the workers best. Sorted SBIC
+gives each task its own view s, in which all labels but the task's own have been observed; then it
+adds the task's own labels (lines 9 to 13):
 
     z_i = log(q / (1 - q)) + Σ x_ij log(p_ij / (1 - p_ij))
 
-with p_ij from j's labels on the other tasks. Offline the views can be shared (section 3.2): to
-give each half of the tasks a state in which all labels of the other half have been observed,
-observe them, and go on with the half's own halves in that state. That is O(log |M|) passes over
-the labels instead of |M|. The tasks are halved in the order of their first appearance. Since the
-other labels are not observed in their order of arrival but half by half, the result differs from
-that of a view per task, by up to about 1 in the log-odds.
+with p_ij from j's labels on the other tasks. Offline the views can be shared (section 3.2): observe
+all labels of one half of the tasks, and recurse into the other half in that state. This takes
+O(log |M|) passes over the labels instead of |M|. The tasks are halved in the order of their first
+appearance. Since the other labels are observed half by half, not in order of arrival, the log-odds
+differ from those of one view per task by up to about 1.
 """
 
 from typing import NamedTuple
@@ -25,14 +24,14 @@ from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.fast_sbic import vote_of
 from pipeline.inference.engine.ledger import last_label, remove
 from pipeline.inference.engine.state import GIVEN, LABELS, RIGHT, State
-from pipeline.inference.engine.steps import take_one
+from pipeline.inference.engine.taking import take_one
 from pipeline.inference.labels import Floats, Ints, Labels
 
 
 class _Scratch(NamedTuple):
-    """The labels, and their numbers group by group of tasks, in order of arrival within each group.
+    """The labels, and their numbers by group of tasks, in order of arrival within each group.
 
-    `correct` remembers c of each label's worker while the label's group is observed.
+    `correct` saves c of each label's worker while the label's group is observed.
     """
 
     task: Ints
@@ -66,9 +65,9 @@ def sorted_sbic(labels: Labels, prior: Prior, rng: np.random.Generator) -> Estim
 def _judge(
     low: int, high: int, start: int, end: int, state: State, scratch: _Scratch, log_odds: Floats
 ) -> None:
-    """Judge tasks low to high, in a state in which the labels of all others have been observed.
+    """Estimate tasks low to high, in a state in which the labels of all others have been observed.
 
-    Their labels are order[start:end]; the state is left as it was found.
+    Their labels are order[start:end]; the state is the same afterwards.
     """
     if high - low == 1:
         for place in range(start, end):
@@ -88,7 +87,7 @@ def _judge(
 
 @kernel
 def _observe(start: int, end: int, state: State, scratch: _Scratch) -> None:
-    """Observe order[start:end], so that it can be forgotten."""
+    """Observe order[start:end], and save what `_forget` needs."""
     for place in range(start, end):
         scratch.correct[place] = state.worker[scratch.worker[scratch.order[place]], RIGHT]
     for place in range(start, end):
@@ -98,20 +97,20 @@ def _observe(start: int, end: int, state: State, scratch: _Scratch) -> None:
 
 @kernel
 def _forget(start: int, end: int, state: State, scratch: _Scratch) -> None:
-    """Bring the state back to what it was, to the last bit: nothing is subtracted from c."""
+    """Restore the earlier state to the last bit: c is restored, not recomputed by subtraction."""
     for place in range(start, end):
         t = scratch.order[place]
         i, j = scratch.task[t], scratch.worker[t]
         state.worker[j, RIGHT] = scratch.correct[place]
         state.worker[j, GIVEN] -= 1.0
-        remove(state, i, last_label(state, i))  # all of this task's labels go
+        remove(state, i, last_label(state, i))  # all labels of this task are removed
         if state.task[i, LABELS] == 0:
             begin(state, i)
 
 
 @kernel
 def _part(half: int, start: int, end: int, scratch: _Scratch) -> int:
-    """Let the labels of tasks below `half` come first; return where the others start."""
+    """Partition the labels: those of tasks below `half` first; return where the others start."""
     middle, others = start, 0
     for place in range(start, end):
         t = scratch.order[place]
@@ -128,7 +127,7 @@ def _part(half: int, start: int, end: int, scratch: _Scratch) -> int:
 
 @kernel
 def _join(start: int, middle: int, end: int, scratch: _Scratch) -> None:
-    """Merge the two parts back into one, in order of arrival."""
+    """Merge the two parts into one, in order of arrival."""
     order, spare = scratch.order, scratch.spare
     first, second = start, middle
     for place in range(end - start):

@@ -1,16 +1,16 @@
-"""Triangular estimation: a worker's reliability from how they agree with two others.
+"""Triangular estimation: a worker's reliability from agreement with two others.
 
 With θ_j = 2 p_j - 1, the mean product of two workers' answers to the tasks they share estimates
-C_jk = θ_j θ_k, so that for any three workers θ_k² = C_ik C_jk / C_ij. TE takes for worker k the
-pair (i, j) of others with the largest |C_ij|; finds the signs from
+C_jk = θ_j θ_k, so that for any three workers θ_k² = C_ik C_jk / C_ij. For worker k, TE takes the
+pair (i, j) of others with the largest |C_ij|. It finds the signs from
 
-    k* = argmax |θ_k² + Σ_i C_ik|,   sign θ_k* = that sum's,   sign θ_k = sign(θ_k* C_kk*)
+    k* = argmax |θ_k² + Σ_i C_ik|,   sign θ_k* = sign of that sum,   sign θ_k = sign(θ_k* C_kk*)
 
 and lets every worker vote with log((1 + θ) / (1 - θ)). Bonald, Combes: *A Minimax Optimal Algorithm
 for Crowdsourcing*, NIPS 2017; as there, a pair that shares no task has C = 0.
 
-Several pairs are often equally strong, and the result depends on which is taken: here the first,
-with the workers in the order they first appear.
+Several pairs are often equally strong, and the result depends on the choice: here the first pair,
+with the workers in order of first appearance.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ MOST_RELIABLE = 1 - 1e-9  # keeps the weight of a vote finite
 
 
 def te(labels: Labels, prior: Prior, rng: np.random.Generator) -> Estimate:
-    """TE of Section 2.3. Takes no prior, and its score is no log-odds.
+    """TE of Section 2.3. It uses no prior, and its score is not a log-odds.
 
     >>> crowd = Labels.of((t, w, 1) for t in ("t1", "t2") for w in ("ann", "bob", "cy"))
     >>> te(crowd, Prior(), np.random.default_rng()).prediction.tolist()
@@ -37,7 +37,7 @@ def te(labels: Labels, prior: Prior, rng: np.random.Generator) -> Estimate:
 
 
 def reliabilities(labels: Labels) -> Floats:
-    """θ of every worker; 0, that of a guesser, where no triangle tells.
+    """θ of every worker; 0, as for a guesser, where there is no triangle.
 
     >>> crowd = Labels.of((t, w, 1) for t in ("t1", "t2") for w in ("ann", "bob", "cy"))
     >>> reliabilities(crowd).tolist()
@@ -57,7 +57,7 @@ def reliabilities(labels: Labels) -> Floats:
 
 
 def sizes(agreement: Agreement, pairs: StrongestPairs) -> Floats:
-    """|θ| of every worker: one pair serves all but its own two members."""
+    """|θ| of every worker: one pair is used for all but its own two members."""
     pair = pairs.strongest()
     size = by_triangle(agreement, *pair)
     for member in pair:
@@ -66,7 +66,7 @@ def sizes(agreement: Agreement, pairs: StrongestPairs) -> Floats:
 
 
 def by_triangle(agreement: Agreement, i: int, j: int) -> Floats:
-    """√|C_ik C_jk / C_ij| for every worker k; 0 where i and j say nothing of each other."""
+    """√|C_ik C_jk / C_ij| for every worker k; 0 where C_ij is 0."""
     row = agreement.row(i)
     if row[j] == 0:
         return np.zeros_like(row)
@@ -75,7 +75,7 @@ def by_triangle(agreement: Agreement, i: int, j: int) -> Floats:
 
 
 def signs(agreement: Agreement, evidence: Floats) -> Floats:
-    """The sign of θ of every worker, from that of k*, the one with the most evidence."""
+    """The sign of θ of every worker, from that of k*, the worker with the most evidence."""
     surest = int(np.argmax(np.abs(evidence)))
     sign: Floats = np.sign(agreement.row(surest))
     sign[surest] = 1

@@ -1,1 +1,1 @@
-"""Clients of Kafka: connecting, administration, reading, sending and asking."""
+"""Clients of Kafka: connecting, administration, reading, sending labels and requesting tasks."""

@@ -1,4 +1,4 @@
-"""Asks for tasks and answers them, as the page does that a worker looks at: through Kafka only."""
+"""A Kafka client for workers: requests tasks, sends labels and describes tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -12,11 +12,11 @@ from orjson import dumps
 
 from pipeline.hints import command
 from pipeline.kafka.access.rights import Operation
-from pipeline.kafka.admin import partitions_of
 from pipeline.kafka.connection import connected
 from pipeline.kafka.open_requests import At, OpenRequests
 from pipeline.kafka.options import client_options
 from pipeline.kafka.reading import Reader, reading
+from pipeline.kafka.sizes import partitions_of
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request
@@ -29,11 +29,11 @@ TASKS_AT_ONCE = 1000
 
 
 class NoAnswer(Exception):
-    """The pipeline does not do its part."""
+    """No instance answered a request in time."""
 
 
 class Answer(NamedTuple):
-    """What came of a request: a task, or the reason why there is none; and how long it took."""
+    """The answer to a request: a task, or the reason why there is none, and how long it took."""
 
     task: str | None
     reason: str | None
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 class Asker:
-    """The workers' side."""
+    """Requests tasks and sends labels for any number of workers."""
 
     def __init__(
         self, producer: AIOKafkaProducer, assignments: Reader, topics: Topics, partitions: int
@@ -57,13 +57,13 @@ class Asker:
         self._requests = OpenRequests()
 
     async def follow(self) -> None:
-        """Read the assignments, for ever."""
+        """Read the assignments until cancelled."""
         while True:
             for record in await self._assignments.next(seconds=1):
                 self._requests.learn(record.value)
 
     async def ask(self, worker: str) -> Answer:
-        """Ask for a task, and wait for it."""
+        """Request a task and wait for the answer; raises `NoAnswer`."""
         start = monotonic()
         asked = self._requests.begin(worker, 1)
         try:
@@ -94,11 +94,11 @@ class Asker:
         )
 
     async def answer(self, worker: str, task: str, label: int | str) -> RecordMetadata:
-        """Give a label, and learn where Kafka has put it."""
+        """Send a label and return its partition and offset."""
         return await self._send(self._topics.labels.name, worker, encode_label(task, worker, label))
 
     async def describe(self, tasks: Iterable[str], **fields: object) -> None:
-        """Register tasks, or change them."""
+        """Register tasks, or update their fields."""
         topic = self._topics.tasks.name
         names = list(tasks)
         for start in range(0, len(names), TASKS_AT_ONCE):
@@ -118,7 +118,7 @@ class Asker:
 
 @asynccontextmanager
 async def asking(settings: Settings) -> AsyncIterator[Asker]:
-    """Someone who asks on behalf of all workers."""
+    """A connected `Asker`; `follow` has to run while it is used."""
     topics = Topics(settings)
     for topic in (topics.labels, topics.tasks, topics.requests):
         partitions = await partitions_of(settings, topic.name, Operation.WRITE)

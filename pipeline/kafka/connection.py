@@ -1,4 +1,4 @@
-"""Connects a client to Kafka; whatever is wrong comes out as a `ClusterError` of one line."""
+"""Connects clients to Kafka; every failure becomes a `ClusterError` with a one-line message."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ CONNECT_SECONDS = 5
 STOP_SECONDS = 2
 GONE = (KafkaTimeoutError, LeaderNotAvailableError, NotLeaderForPartitionError)
 NOT_CONNECTED = (KafkaConnectionError, NodeNotReadyError)
-# how aiokafka's SCRAM ends where the server does not prove that it knows the password
+# what aiokafka's SCRAM raises when the server does not prove that it knows the password
 IMPOSTOR = (ValueError, AssertionError, KeyError)
 
 
@@ -34,11 +34,11 @@ OPERATIONS: Mapping[type, Operation] = {
     AIOKafkaProducer: Operation.WRITE,
     AIOKafkaConsumer: Operation.READ,
 }
-"""What a client of a kind is not allowed to do, when Kafka does not let it do what it does."""
+"""The operation that each kind of client lacks when Kafka denies authorization."""
 
 
 class Startable(Protocol):
-    """A client: aiokafka's own are such."""
+    """A client that is started and stopped, as aiokafka's are."""
 
     async def start(self) -> Any:
         """Connect."""
@@ -52,7 +52,7 @@ Client = TypeVar("Client", bound=Startable)
 
 @asynccontextmanager
 async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]:
-    """Start a client, stop it in the end, and translate what it raises in between."""
+    """Start a client, stop it at the end, and translate the Kafka errors raised meanwhile."""
     operation = OPERATIONS.get(type(client), Operation.DESCRIBE)
     try:
         await start(client, settings)
@@ -66,10 +66,10 @@ async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]
 
 
 async def stop(client: Startable) -> None:
-    """Stop a client, also of a Kafka that is gone.
+    """Stop a client, even when Kafka is gone.
 
-    Then aiokafka 0.14's producer waits for ever for Kafka to take the rest, and its consumer raises
-    the cancellation of a task of its own as if it were the caller's.
+    In that case aiokafka 0.14's producer waits forever to flush, and its consumer raises the
+    cancellation of one of its own tasks as if the caller had been cancelled.
     """
     try:
         async with asyncio.timeout(STOP_SECONDS):
@@ -82,7 +82,7 @@ async def stop(client: Startable) -> None:
 
 
 async def start(client: Startable, settings: Settings) -> None:
-    """Start a client; what is wrong with the connection is found out."""
+    """Start a client; on failure raise a `ClusterError` that names the cause."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await client.start()
@@ -91,7 +91,7 @@ async def start(client: Startable, settings: Settings) -> None:
 
 
 def in_our_words(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
-    """What Kafka said, for the person who runs it; `operation` is what it was asked for."""
+    """A Kafka error as a `ClusterError`; `operation` is what the client was doing."""
     at = f"Kafka at {', '.join(settings.bootstrap_servers)}"
     if isinstance(error, GONE):
         return Refused(f"{at} no longer answers")

@@ -1,4 +1,4 @@
-"""Asks the broker that coordinates the group of a project."""
+"""Sends requests to the coordinator of the project's consumer group."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,15 +16,19 @@ from pipeline.kafka.options import client_options
 from pipeline.settings import Settings
 
 GROUP_TYPE = 0
-WAIT_SECONDS = 0.05
-# a broker that is new, or was just started, has to make or load its groups first
-SOON = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+RETRY_SECONDS = 0.05
+NOT_READY = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
+"""Errors of a broker that was just started and still has to load its groups: retry."""
 
 T = TypeVar("T")
 
 
 class Coordinator:
-    """A client for requests that the clients of aiokafka 0.14 do not send, or not as needed."""
+    """A client for group requests that aiokafka 0.14 does not send, or not as needed."""
 
     def __init__(self, settings: Settings) -> None:
         self.group = settings.prefix
@@ -39,10 +43,10 @@ class Coordinator:
         await self.client.close()
 
     async def ask(self, request: Request[Any], read: Callable[[Any], T]) -> T:
-        """What `read` makes of the answer; it raises the errors that are in it."""
+        """Send a request and return `read(response)`, which raises the errors in the response."""
         while True:
             try:
                 node = await self.client.coordinator_lookup(GROUP_TYPE, self.group)
                 return read(await self.client.send(node, request))
-            except SOON:
-                await asyncio.sleep(WAIT_SECONDS)
+            except NOT_READY:
+                await asyncio.sleep(RETRY_SECONDS)

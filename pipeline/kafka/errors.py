@@ -1,4 +1,4 @@
-"""What can be wrong with a cluster, each in words for the person who runs it."""
+"""What can be wrong with a cluster, each with a message that tells the user what to do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pipeline.settings import Settings
 
 
 class ClusterError(Exception):
-    """The cluster cannot be used as it is."""
+    """The cluster cannot be used; the message says why and what to do."""
 
 
 class Unreachable(ClusterError):
@@ -24,15 +24,15 @@ class Unreachable(ClusterError):
 
 
 class Denied(ClusterError):
-    """Kafka is there, and this client cannot connect to it: TLS or the password is wrong."""
+    """Kafka answers, but this client cannot connect: TLS or the credentials are wrong."""
 
 
 class NotAllowed(ClusterError):
-    """Kafka knows who this is, and does not let them do it: ACLs are missing.
+    """This user is authenticated but not authorized: ACLs are missing.
 
     >>> print(NotAllowed(Settings(), [Right(Operation.READ, "topic", "posteriors")]))
-    this client may not read topic sbic.posteriors; an operator grants it with: kafka-acls.sh \
---add --allow-principal User:NAME --operation Read --topic sbic.posteriors
+    this client is not authorized to read topic sbic.posteriors; an operator grants it with: \
+kafka-acls.sh --add --allow-principal User:NAME --operation Read --topic sbic.posteriors
     """
 
     def __init__(self, settings: Settings, rights: Sequence[Right]) -> None:
@@ -42,23 +42,24 @@ class NotAllowed(ClusterError):
         more = " and so on (docs/security.md has a table of roles)" if len(rights) > 1 else ""
         self.who = f"user {user}" if user else "this client"
         super().__init__(
-            f"{self.who} may not {in_words(named)}; an operator grants it with: {line}{more}"
+            f"{self.who} is not authorized to {in_words(named)}; an operator grants it with: "
+            f"{line}{more}"
         )
 
 
 class MayNotCreate(NotAllowed):
-    """Topics are missing, and this client may not create any: an operator has to."""
+    """Topics are missing, and this client is not authorized to create them."""
 
     def __init__(self, topic: str, settings: Settings) -> None:
         super().__init__(settings, [Right(Operation.CREATE, "topic")])
         self.args = (
-            f"there is no topic {topic}, and {self.who} may not create it; an operator creates "
-            f"the project with: {command(settings, 'topics')}",
+            f"there is no topic {topic}, and {self.who} is not authorized to create it; an "
+            f"operator creates the project with: {command(settings, 'topics')}",
         )
 
 
 class MissingTopic(ClusterError):
-    """A topic that a tool needs is not there."""
+    """A topic that is needed does not exist."""
 
     def __init__(self, topic: str, settings: Settings) -> None:
         super().__init__(
@@ -68,12 +69,12 @@ class MissingTopic(ClusterError):
 
 
 class Refused(ClusterError):
-    """The cluster answers, and does not do what it is asked for."""
+    """The cluster answers, but refuses the request."""
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One thing about a topic that is not as it must be."""
+    """One way in which a topic differs from what is needed."""
 
     topic: str
     has: str
@@ -84,7 +85,7 @@ class Mismatch:
 
 
 class WrongTopics(ClusterError):
-    """Topics of these names exist, and are not as they must be."""
+    """Topics of these names exist, but are not as the project needs them."""
 
     def __init__(self, mismatches: Sequence[Mismatch]) -> None:
         super().__init__("; ".join(map(str, mismatches)))

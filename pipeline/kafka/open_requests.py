@@ -1,4 +1,4 @@
-"""Requests for tasks that wait for their assignments, several of a worker at once if need be."""
+"""Requests in flight, matched with their assignments; a worker may have several at once."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Record = dict[str, Any]
 
 
 class At(NamedTuple):
-    """Where a request is on its topic."""
+    """The partition and offset of a request."""
 
     partition: int
     offset: int
@@ -20,7 +20,7 @@ class At(NamedTuple):
 
 @dataclass(eq=False)
 class Asked:
-    """A request for so many tasks; `answered` has its assignments, a refusal last of all."""
+    """A request for `count` tasks; `answered` holds its assignments, with any refusal last."""
 
     worker: str
     count: int
@@ -28,27 +28,35 @@ class Asked:
     records: dict[int, Record] = field(default_factory=dict)
 
     def add(self, number: int, record: Record) -> None:
-        """Take an assignment, by its number; the first of a number holds."""
+        """Add an assignment under its number; a repeated number is ignored."""
         self.records.setdefault(number, record)
         refused = record["task"] is None
         if (refused or len(self.records) == self.count) and not self.answered.done():
             self.answered.set_result(self.in_order())
 
     def in_order(self) -> list[Record]:
-        """The assignments that have come."""
+        """The assignments received so far, in order of their numbers."""
         return [self.records[number] for number in sorted(self.records)]
 
 
+class _Early(NamedTuple):
+    """An assignment that arrived before its request was acknowledged."""
+
+    at: At
+    number: int
+    record: Record
+
+
 @dataclass
-class _Unplaced:
-    """Requests of a worker that Kafka has not acknowledged, and what came for them meanwhile."""
+class _Unacknowledged:
+    """A worker's requests that Kafka has not acknowledged, and their early assignments."""
 
     requests: int = 0
-    early: list[tuple[At, int, Record]] = field(default_factory=list)
+    early: list[_Early] = field(default_factory=list)
 
 
 class OpenRequests:
-    """Finds the request that an assignment answers: its id has the place of the request.
+    """Finds the request that an assignment answers: its id has the request's partition and offset.
 
     An assignment may be read before Kafka's acknowledgement of the request:
 
@@ -66,48 +74,48 @@ class OpenRequests:
 
     def __init__(self) -> None:
         self._placed: dict[At, Asked] = {}
-        self._unplaced: dict[str, _Unplaced] = {}
+        self._unacknowledged: dict[str, _Unacknowledged] = {}
 
     def begin(self, worker: str, count: int) -> Asked:
-        """A request that is about to be sent; `placed` or `not_sent` has to follow."""
-        self._unplaced.setdefault(worker, _Unplaced()).requests += 1
+        """Open a request that is about to be sent; call `placed` or `not_sent` afterwards."""
+        self._unacknowledged.setdefault(worker, _Unacknowledged()).requests += 1
         return Asked(worker, count, asyncio.get_running_loop().create_future())
 
     def placed(self, asked: Asked, at: At) -> None:
-        """Kafka has the request here."""
+        """Record where Kafka has acknowledged the request."""
         self._placed[at] = asked
-        for place, number, record in self._unplaced[asked.worker].early:
-            if place == at:
-                asked.add(number, record)
-        self._leave(asked)
+        for early in self._unacknowledged[asked.worker].early:
+            if early.at == at:
+                asked.add(early.number, early.record)
+        self._forget_unacknowledged(asked)
 
     def not_sent(self, asked: Asked) -> None:
-        """Kafka does not have the request, as far as anybody knows."""
-        self._leave(asked)
+        """Give up a request that was not acknowledged."""
+        self._forget_unacknowledged(asked)
 
-    def _leave(self, asked: Asked) -> None:
-        unplaced = self._unplaced[asked.worker]
-        unplaced.requests -= 1
-        if not unplaced.requests:
-            del self._unplaced[asked.worker]
+    def _forget_unacknowledged(self, asked: Asked) -> None:
+        unacknowledged = self._unacknowledged[asked.worker]
+        unacknowledged.requests -= 1
+        if not unacknowledged.requests:
+            del self._unacknowledged[asked.worker]
 
     def close(self, at: At) -> None:
-        """Nobody waits for this one any more."""
+        """Close a request: later assignments for it are ignored."""
         self._placed.pop(at, None)
 
     def learn(self, value: bytes | None) -> None:
-        """Take the value of a record of the assignments topic."""
+        """Process the value of a record of the assignments topic."""
         try:
             assignment = parse_assignment(value)
             source, partition, offset, number = place_of(assignment.id)
         except ValueError:
             return  # not an sbic record: ignore
         at = At(partition, offset)
-        is_known = at in self._placed or assignment.worker in self._unplaced
-        if assignment.ended or source or not is_known:  # or a label was the request
+        is_known = at in self._placed or assignment.worker in self._unacknowledged
+        if assignment.ended or source or not is_known:  # a source: a label was the request
             return
         record = loads(value)  # type: ignore[arg-type]  # it was just parsed
         if at in self._placed:
             self._placed[at].add(number, record)
         else:
-            self._unplaced[assignment.worker].early.append((at, number, record))
+            self._unacknowledged[assignment.worker].early.append(_Early(at, number, record))

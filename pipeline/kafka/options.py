@@ -7,7 +7,7 @@ from pipeline.settings import Settings
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """What aiokafka's consumers, producers and admin clients all take.
+    """The options common to aiokafka's consumers, producers and admin clients.
 
     >>> client_options(Settings(broker="kafka://one:9092"))
     {'bootstrap_servers': ['one:9092'], 'security_protocol': 'PLAINTEXT'}

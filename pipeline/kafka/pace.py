@@ -1,4 +1,4 @@
-"""Hands out things in portions: as fast as they are taken, or so many a second."""
+"""Splits a sequence into portions, at full speed or at a given rate."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def paced(things: Sequence[T], rate: float | None) -> AsyncIterator[Sequence[T]]:
-    """Portions of `things` in order, `rate` things a second; without a rate, no waiting."""
+    """Yield portions of `things` in order, at `rate` things a second, or without waiting."""
     start = monotonic()
     done = 0
     while done < len(things):

@@ -1,7 +1,7 @@
-"""Finds out why no client can connect: aiokafka 0.14 only says that none of the servers would do.
+"""Finds out why no client can connect: aiokafka 0.14 reports only that no server was usable.
 
-One connection is made to each server, step by step as a client does; where a step fails, the error
-says which it was and what to change.
+The probe connects to each server step by step, as a client does. The error names the step that
+failed and what to change.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from pipeline.security.security import Security
 from pipeline.settings import Settings
 
 STEP_SECONDS = 5
-API_VERSIONS = 18  # the request that Kafka answers in every version, before anybody says who it is
-EXPIRED, NOT_YET_VALID, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # of OpenSSL's verification
+API_VERSIONS = 18  # the request that every Kafka answers, even before authentication
+EXPIRED, NOT_YET_VALID, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's verify codes
 
 
 async def why_unreachable(settings: Settings) -> ClusterError:
-    """What is wrong with the connection; `Unreachable` if nothing but silence is to be found."""
+    """What is wrong with the connection; `Unreachable` if no server answers at all."""
     advertised: dict[str, str] = {}
     try:
         for server in settings.bootstrap_servers:
@@ -42,8 +42,8 @@ async def why_unreachable(settings: Settings) -> ClusterError:
         for server, by in advertised.items():
             if server not in settings.bootstrap_servers and not await Probe(settings, server).run():
                 return Denied(
-                    f"Kafka at {by} sends clients to {server}, where none answers: its operator "
-                    f"has to set advertised.listeners to an address that can be reached from here"
+                    f"Kafka at {by} sends clients to {server}, where no Kafka answers: its "
+                    f"operator has to set advertised.listeners to an address reachable from here"
                 )
     except Denied as error:
         return error
@@ -61,7 +61,7 @@ class Probe:
         self.host, self.port = host.strip("[]"), int(port)
 
     async def run(self) -> list[str]:
-        """Connect as a client does; the addresses of all brokers, or none if there is no answer.
+        """Connect as a client does; returns the addresses of all brokers, or none if silent.
 
         Raises `Denied` with what is wrong.
         """
@@ -72,11 +72,11 @@ class Probe:
             return []
 
     async def _tls(self) -> None:
-        """Reach the server, encrypted or not, until it answers a first request."""
+        """Connect, with TLS if it is set, and send a first request."""
         try:
             await self._first_answer(self.security.context if self.security.has_tls else None)
         except gaierror:
-            raise Denied(f"{self.at}: there is no host of that name; look at SBIC_BROKER") from None
+            raise Denied(f"{self.at}: there is no host of that name; check SBIC_BROKER") from None
         except ssl.SSLCertVerificationError as error:
             raise Denied(self._bad_certificate(error)) from None
         except (ssl.SSLError, ConnectionResetError, asyncio.IncompleteReadError) as error:
@@ -113,7 +113,7 @@ class Probe:
         )
 
     async def _no_common_protocol(self, error: Exception) -> str:
-        """The other side has closed the connection, or said what a client does not understand."""
+        """Why the server closed the connection, or answered in another protocol."""
         protocol, speaks_tls = self.security.protocol, await self._speaks_tls()
         if speaks_tls and not self.security.has_tls:
             needed = "SASL_SSL" if self.security.has_sasl else "SSL or SASL_SSL"
@@ -127,15 +127,15 @@ class Probe:
             )
         if speaks_tls and self.security.certfile is None:
             return (
-                f"{self.at} wants a certificate of this client: set SBIC_SSL_CERTFILE and "
+                f"{self.at} requires a client certificate: set SBIC_SSL_CERTFILE and "
                 f"SBIC_SSL_KEYFILE"
             )
         if speaks_tls:
-            return f"{self.at} does not take the certificate in SBIC_SSL_CERTFILE"
+            return f"{self.at} does not accept the certificate in SBIC_SSL_CERTFILE"
         return f"{self.at} closes the connection: is it Kafka? ({type(error).__name__})"
 
     async def _speaks_tls(self) -> bool:
-        """Whether the server answers in TLS, with a certificate of whatever kind."""
+        """Whether the server answers in TLS, with any certificate."""
         try:
             async with asyncio.timeout(STEP_SECONDS):
                 context = ssl.create_default_context()
@@ -149,28 +149,28 @@ class Probe:
         return True
 
     async def _sasl(self) -> list[str]:
-        """Say who this is, and ask for the brokers."""
+        """Authenticate, and request the addresses of the brokers."""
         security = self.security
         try:
             connection = await self._connect(client_options(self.settings))
         except NoToken as error:
             raise Denied(str(error)) from None
         except UnsupportedSaslMechanismError:
-            takes = ", ".join(await self._mechanisms())
+            accepted = ", ".join(await self._mechanisms())
             raise Denied(
-                f"{self.at} does not take {security.mechanism}: set SBIC_SASL_MECHANISM to one "
-                f"that it takes ({takes})"
+                f"{self.at} does not accept {security.mechanism}: set SBIC_SASL_MECHANISM to one "
+                f"that it accepts ({accepted})"
             ) from None
         except IllegalSaslStateError:
             other = "SSL" if security.has_tls else "PLAINTEXT"
             raise Denied(
-                f"{self.at} wants no password: set SBIC_SECURITY_PROTOCOL to {other}, or "
+                f"{self.at} does not use SASL: set SBIC_SECURITY_PROTOCOL to {other}, or "
                 f"SBIC_BROKER to its port for SASL"
             ) from None
         except (SaslAuthenticationFailed, KafkaConnectionError, TimeoutError):
-            # it has just answered: of who this is, some brokers say nothing more
+            # it answered before, so the credentials are wrong: some brokers just close
             raise Denied(self._wrong_password()) from None
-        except (ValueError, AssertionError, KeyError):  # so aiokafka's SCRAM ends
+        except (ValueError, AssertionError, KeyError):  # raised by aiokafka's SCRAM
             raise Denied(
                 f"{self.at} does not know the password of {security.username} itself: it is not "
                 f"the Kafka that it claims to be"
@@ -183,7 +183,7 @@ class Probe:
         return await create_conn(self.host, self.port, request_timeout_ms=milliseconds, **options)
 
     async def _mechanisms(self) -> list[str]:
-        """The mechanisms of SASL that the server takes."""
+        """The SASL mechanisms that the server accepts."""
         security = self.security
         options = client_options(self.settings) | {
             "security_protocol": "SSL" if security.has_tls else "PLAINTEXT"
@@ -198,15 +198,15 @@ class Probe:
             return f"{self.at} refuses the token of SBIC_SASL_TOKEN_FILE or _COMMAND"
         return (
             f"{self.at} refuses user {self.security.username} or the password "
-            f"({self.security.mechanism}): look at SBIC_SASL_USERNAME and SBIC_SASL_PASSWORD "
+            f"({self.security.mechanism}): check SBIC_SASL_USERNAME and SBIC_SASL_PASSWORD "
             f"(or _FILE)"
         )
 
     async def _ask(self, connection: AIOKafkaConnection) -> list[str]:
-        """Send a first request: a listener that wants SASL closes the connection only then."""
+        """Send a first request: a listener with SASL closes the connection only then."""
         try:
             answer = await connection.send(MetadataRequest([]))
-            if not answer.brokers:  # aiokafka 0.14 goes on with a token that is refused
+            if not answer.brokers:  # aiokafka 0.14 continues with a rejected token
                 raise Denied(self._wrong_password())
             return [f"{host}:{port}" for _, host, port, *_ in answer.brokers]
         except KafkaConnectionError:
@@ -214,7 +214,7 @@ class Probe:
                 raise
             other = "SASL_SSL" if self.security.has_tls else "SASL_PLAINTEXT"
             raise Denied(
-                f"{self.at} wants a user and a password: set SBIC_SECURITY_PROTOCOL to {other}, "
+                f"{self.at} requires a user and a password: set SBIC_SECURITY_PROTOCOL to {other}, "
                 f"and SBIC_SASL_MECHANISM, SBIC_SASL_USERNAME and SBIC_SASL_PASSWORD"
             ) from None
         finally:

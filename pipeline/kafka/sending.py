@@ -1,4 +1,4 @@
-"""Puts labels onto their topic, keyed by worker, and knows where each of them went."""
+"""Publishes labels keyed by worker, and reports the partition and offset of each."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 
 from pipeline.kafka.access.rights import Operation
-from pipeline.kafka.admin import partitions_of
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import Refused
 from pipeline.kafka.options import client_options
 from pipeline.kafka.pace import paced
+from pipeline.kafka.sizes import partitions_of
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.settings import Settings
@@ -21,14 +21,19 @@ from pipeline.topics import Topics
 
 MAX_BATCH_BYTES = 1 << 20
 
-Label = tuple[str, str, int | str]
-"""Task, worker and label, this one as it is on the wire."""
+
+class Label(NamedTuple):
+    """A label to send, with its value as it is on the wire."""
+
+    task: str
+    worker: str
+    label: int | str
 
 
 class Sent(NamedTuple):
-    """Labels that Kafka has: of one partition, at consecutive offsets from `first` on.
+    """Acknowledged labels of one partition, at consecutive offsets from `first` on.
 
-    `at` is when they were handed over, by the monotonic clock.
+    `at` is when they were passed to the producer, by the monotonic clock.
     """
 
     at: float
@@ -37,7 +42,7 @@ class Sent(NamedTuple):
     labels: Sequence[Label]
 
 
-class OnItsWay(NamedTuple):
+class InFlight(NamedTuple):
     """A batch of labels that Kafka has not acknowledged yet."""
 
     at: float
@@ -46,15 +51,15 @@ class OnItsWay(NamedTuple):
     acknowledgement: "asyncio.Future[Any]"
 
     async def sent(self) -> Sent:
-        """Wait until Kafka has it."""
+        """Wait for the acknowledgement."""
         offset = (await self.acknowledgement).offset
         if offset < 0:
-            raise Refused("Kafka took labels a second time, and does not say where they are")
+            raise Refused("Kafka received labels twice, and does not report their offsets")
         return Sent(self.at, self.partition, offset, self.labels)
 
 
 class LabelSender:
-    """An idempotent producer: Kafka has each label once, each worker's in the order sent."""
+    """An idempotent producer of labels; each worker's labels keep their order."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str, partitions: int) -> None:
         self.producer = producer
@@ -65,23 +70,23 @@ class LabelSender:
     async def send_all(
         self, labels: Sequence[Label], rate: float | None = None
     ) -> AsyncIterator[Sent]:
-        """Send all in order, at most `rate` labels a second, and tell what Kafka has."""
-        before: list[OnItsWay] = []
+        """Send all in order, at most `rate` labels a second, and yield what is acknowledged."""
+        previous: list[InFlight] = []
         async for portion in paced(labels, rate):
-            on_their_way = await self.send(portion)
-            if rate is None:  # while Kafka takes a portion, make the next
-                on_their_way, before = before, on_their_way
-            for batch in on_their_way:
+            batches = await self.send(portion)
+            if rate is None:  # encode the next portion while this one is in flight
+                batches, previous = previous, batches
+            for batch in batches:
                 yield await batch.sent()
-        for batch in before:
+        for batch in previous:
             yield await batch.sent()
 
-    async def send(self, labels: Iterable[Label]) -> list[OnItsWay]:
-        """Send labels, a batch for each partition; returns when they are on their way."""
+    async def send(self, labels: Iterable[Label]) -> list[InFlight]:
+        """Send labels, a batch for each partition; returns while they are in flight."""
         at = monotonic()
         by_partition: dict[int, list[tuple[bytes, Label]]] = {}
         for label in labels:
-            partition, key = self._workers.get(label[1]) or self._place(label[1])
+            partition, key = self._workers.get(label.worker) or self._place(label.worker)
             by_partition.setdefault(partition, []).append((key, label))
         sent = []
         for partition, keyed in by_partition.items():
@@ -95,7 +100,7 @@ class LabelSender:
 
     async def _send(
         self, at: float, partition: int, keyed: list[tuple[bytes, Label]]
-    ) -> list[OnItsWay]:
+    ) -> list[InFlight]:
         sent = []
         batch = self.producer.create_batch()
         labels: list[Label] = []
@@ -111,22 +116,22 @@ class LabelSender:
 
     async def _send_batch(
         self, batch: Any, at: float, partition: int, labels: list[Label]
-    ) -> OnItsWay:
+    ) -> InFlight:
         batch.close()
         future = await self.producer.send_batch(batch, self.topic, partition=partition)
-        future.add_done_callback(_heard)
-        return OnItsWay(at, partition, labels, future)
+        future.add_done_callback(_retrieve)
+        return InFlight(at, partition, labels, future)
 
 
-def _heard(acknowledgement: "asyncio.Future[Any]") -> None:
-    """Of several batches that fail together one is reported; the others are no news."""
+def _retrieve(acknowledgement: "asyncio.Future[Any]") -> None:
+    """Retrieve the exception: of batches that fail together, only the first one is reported."""
     if not acknowledgement.cancelled():
         acknowledgement.exception()
 
 
 @asynccontextmanager
 async def sending(settings: Settings) -> AsyncIterator[LabelSender]:
-    """A sender to the labels topic of this project."""
+    """A sender connected to the labels topic of the project."""
     topic = Topics(settings).labels.name
     partitions = await partitions_of(settings, topic, Operation.WRITE)
     producer = AIOKafkaProducer(

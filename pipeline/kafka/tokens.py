@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER: read from a file or a command, anew for every connection."""
+"""OAUTHBEARER tokens, read from a file or a command for every new connection."""
 
 import asyncio
 import shlex
@@ -13,17 +13,17 @@ COMMAND_SECONDS = 10
 
 
 class NoToken(KafkaError):  # type: ignore[misc]
-    """There is no token to send: clients try again, as with a broker that is away."""
+    """There is no token to send; clients retry, as they do when a broker is unreachable."""
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Gives aiokafka the token of this moment: whoever renews it puts it into the file."""
+    """Gives aiokafka the current token; the file or the command has to keep it fresh."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
 
     async def token(self) -> str:
-        """The token; `NoToken` says why there is none, and never what it would be."""
+        """The token; raises `NoToken` with the reason, and never with the token itself."""
         command = self._security.token_command
         text = await (self._printed(command) if command else asyncio.to_thread(self._read))
         token = text.strip()
@@ -31,7 +31,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         if not token:
             raise NoToken(f"{source} gives no token: it is empty")
         if not token.isascii() or not token.isprintable() or " " in token:
-            raise NoToken(f"{source} gives more than a token: there must be nothing else")
+            raise NoToken(f"{source} must give a token and nothing else")
         return token
 
     def _read(self) -> str:
@@ -44,7 +44,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             raise NoToken(f"{TOKEN_FILE}: cannot read {path}: {why}") from None
 
     async def _printed(self, command: str) -> str:
-        """What the command prints; its own words may have a secret in them, and are not told."""
+        """What the command prints; its error output may contain a secret and is dropped."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *shlex.split(command),

@@ -1,8 +1,8 @@
-"""The ids of topics, and what a client may do with them.
+"""The ids of topics, and the operations that a client is authorized for.
 
-A topic that is deleted and created again has another id. aiokafka 0.14 asks for metadata up to
-version 5; operations came with version 8 and ids with version 10. Unlike its own requests, this one
-never creates a topic that is missing.
+A topic that is deleted and recreated gets a new id. aiokafka 0.14 requests metadata up to version
+5; operations came with version 8 and ids with version 10. Unlike aiokafka's own requests, this one
+never creates a missing topic.
 """
 
 from base64 import urlsafe_b64encode
@@ -37,7 +37,7 @@ from pipeline.settings import Settings
 API_KEY = 3
 VERSION = 11
 NO_ID = bytes(16)
-NOT_TOLD = -(1 << 31)  # of operations: by servers that do not know of them
+NOT_TOLD = -(1 << 31)  # the operations, from a server that does not report them
 
 
 class Uuid(AbstractType):  # type: ignore[misc]
@@ -55,7 +55,7 @@ class Uuid(AbstractType):  # type: ignore[misc]
 
 
 class MetadataResponseV11(Response):  # type: ignore[misc]
-    """The answer, as Kafka's protocol guide has it."""
+    """The response, as in Kafka's protocol guide."""
 
     API_KEY = API_KEY
     API_VERSION = VERSION
@@ -102,7 +102,7 @@ class MetadataResponseV11(Response):  # type: ignore[misc]
 
 
 class MetadataRequestV11(RequestStruct):  # type: ignore[misc]
-    """The question."""
+    """The request, as in Kafka's protocol guide."""
 
     API_KEY = API_KEY
     API_VERSION = VERSION
@@ -122,7 +122,7 @@ class MetadataRequestV11(RequestStruct):  # type: ignore[misc]
 
 
 class TopicsRequest(Request[MetadataRequestV11]):  # type: ignore[misc]
-    """Asks for some topics by name."""
+    """Requests some topics by name."""
 
     API_KEY = API_KEY
 
@@ -131,28 +131,28 @@ class TopicsRequest(Request[MetadataRequestV11]):  # type: ignore[misc]
         self.topics = [(NO_ID, name, tags) for name in names]
 
     def build(self, request_struct_class: type[MetadataRequestV11]) -> MetadataRequestV11:
-        """The request as it is sent."""
+        """The request in this version of the protocol."""
         return request_struct_class(self.topics, False, True, {})
 
 
 class Described(NamedTuple):
-    """A topic that is there; `operations` are the bits of what this client may do with it."""
+    """A topic that exists; `operations` are the bits of this client's authorized operations."""
 
     topic_id: str
     partitions: int
     operations: int
 
     def allows(self, operation: Operation) -> bool:
-        """Whether this client may do that."""
+        """Whether this client is authorized for the operation."""
         return self.operations == NOT_TOLD or bool(self.operations >> operation & 1)
 
 
 NOT_ALLOWED = Described("", 0, 0)
-"""A topic that this client may not even describe, if it is there at all."""
+"""A topic that this client is not authorized to describe, whether or not it exists."""
 
 
 class TopicIds:
-    """A client that asks for topics; `pipeline.kafka.connection.connected` starts and stops it."""
+    """A client that describes topics; `pipeline.kafka.connection.connected` starts and stops it."""
 
     def __init__(self, settings: Settings) -> None:
         self.client = AIOKafkaClient(**client_options(settings), client_id="sbic-topics")
@@ -166,7 +166,7 @@ class TopicIds:
         await self.client.close()
 
     async def find(self, names: Iterable[str]) -> dict[str, str]:
-        """The id of each topic that is there, as Kafka's own tools show it."""
+        """The id of each topic that exists, in the form that Kafka's own tools show."""
         described = await self.describe(names)
         for name, topic in described.items():
             if topic is NOT_ALLOWED:
@@ -174,7 +174,7 @@ class TopicIds:
         return {name: topic.topic_id for name, topic in described.items()}
 
     async def describe(self, names: Iterable[str]) -> dict[str, Described]:
-        """Each topic that is there, or of which this client must not know."""
+        """Each topic that exists; `NOT_ALLOWED` for those that must not be described."""
         try:
             node = self.client.get_random_node()
             answer = await self.client.send(node, TopicsRequest(names))

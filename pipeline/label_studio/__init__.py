@@ -1,1 +1,1 @@
-"""Label Studio: what its webhooks and exports say, as labels. Pure: no Kafka, no web."""
+"""Label Studio: converts its webhooks and exports to labels, and imports exports."""

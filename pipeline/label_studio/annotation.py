@@ -1,4 +1,4 @@
-"""One annotation of Label Studio as one answer: its id, the task, the worker and the label."""
+"""One annotation of Label Studio: its id, the task, the worker and the label."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -7,14 +7,18 @@ from typing import Any, NamedTuple
 from pipeline.label_studio.choices import Choices, Problem
 from pipeline.records.bad import BadRecord, read_id
 
-Slot = tuple[str, str]
-"""A task and a worker: where one answer stands."""
+
+class Slot(NamedTuple):
+    """A task and a worker: of the answers with the same slot, one stands."""
+
+    task: str
+    worker: str
 
 
 class Annotation(NamedTuple):
-    """What Label Studio knows of an answer; `label` is 0 for a skip.
+    """An answer given in Label Studio; `label` is 0 for a skip.
 
-    `updated_at` is in microseconds since 1970, 0 where Label Studio does not say.
+    `updated_at` is in microseconds since 1970, 0 where Label Studio does not give it.
     """
 
     id: int
@@ -24,14 +28,14 @@ class Annotation(NamedTuple):
 
 
 def read_annotation(found: Mapping[str, Any], choices: Choices, task: object = None) -> Annotation:
-    """An annotation as webhooks and JSON exports have it, or `Problem`.
+    """Parse an annotation of a webhook or a JSON export; raises `Problem`.
 
     `task` is the id of the task around it, for an annotation that does not name its own.
     """
     name = annotation_id(found.get("id"))
     try:
         worker = text_id(found.get("completed_by"), "completed_by")
-        slot = text_id(found.get("task", task), "task"), worker
+        slot = Slot(text_id(found.get("task", task), "task"), worker)
         label = 0 if found.get("was_cancelled") else choices.label_of(found.get("result"))
     except Problem as problem:
         raise Problem(f"annotation {name}: {problem}") from None
@@ -39,10 +43,10 @@ def read_annotation(found: Mapping[str, Any], choices: Choices, task: object = N
 
 
 def read_row(row: Mapping[str, Any], choices: Choices) -> Annotation:
-    """An annotation as a row of the JSON_MIN export, or `Problem`."""
+    """Parse a row of a JSON_MIN export; raises `Problem`."""
     name = annotation_id(row.get("annotation_id"))
     try:
-        slot = text_id(row.get("id"), "id"), text_id(row.get("annotator"), "annotator")
+        slot = Slot(text_id(row.get("id"), "id"), text_id(row.get("annotator"), "annotator"))
         label = choices.label_in_row(row)
     except Problem as problem:
         raise Problem(f"annotation {name}: {problem}") from None
@@ -63,7 +67,7 @@ def annotation_id(value: object) -> int:
 
 
 def text_id(value: object, name: str) -> str:
-    """The id of a task or of a user, which may come as an object around it.
+    """The id of a task or of a user, which may be inside an object.
 
     >>> text_id(3, "task"), text_id({"id": 5, "email": "ann@example.org"}, "completed_by")
     ('3', '5')
@@ -79,7 +83,7 @@ def text_id(value: object, name: str) -> str:
 
 
 def microseconds(text: object) -> int:
-    """The time as a number that can be compared; 0 if there is none.
+    """A timestamp in microseconds since 1970; 0 if there is none.
 
     >>> microseconds("2021-08-17T13:52:48.536370Z") - microseconds("2021-08-17T13:52:48Z")
     536370

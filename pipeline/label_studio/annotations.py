@@ -1,9 +1,9 @@
-"""All annotations that the labels topic has, and what to send when Label Studio changes one.
+"""All annotations in the labels topic, and the labels to send when Label Studio changes one.
 
-What stands in the pipeline is to be what Label Studio has: of the annotations of one worker on one
-task, with `SBIC_REPEATS=first` the oldest that is no skip, with `last` the one that was created or
-updated last. Everything is known from the labels topic, so any gateway and `sbic import` send what
-is right, whoever sent what was before.
+The answer that stands in the pipeline has to be the one that Label Studio has: of the annotations
+of one worker on one task, with `SBIC_REPEATS=first` the oldest that is not a skip, with `last` the
+one that was created or updated last. All state comes from the labels topic, so several gateways and
+`sbic import` can take turns.
 """
 
 from typing import Literal
@@ -13,25 +13,25 @@ from pipeline.label_studio.record import Record
 
 
 class Annotations:
-    """The annotations that there are; about 500 bytes for each.
+    """The annotations in the topic: about 500 bytes for each.
 
     >>> known = Annotations("first")
-    >>> cat = Annotation(16, ("5", "1"), "cat", updated_at=1)
+    >>> cat = Annotation(16, Slot("5", "1"), "cat", updated_at=1)
     >>> known.given(cat)
-    [Record(slot=('5', '1'), label='cat', annotation=16, updated_at=1)]
+    [Record(slot=Slot(task='5', worker='1'), label='cat', annotation=16, updated_at=1)]
     >>> for record in known.given(cat):
     ...     known.learn(record)
     >>> known.given(cat)
     []
     >>> known.deleted(16)
-    [Record(slot=('5', '1'), label=None, annotation=16, updated_at=0)]
+    [Record(slot=Slot(task='5', worker='1'), label=None, annotation=16, updated_at=0)]
     """
 
     def __init__(self, repeats: Literal["first", "last"]) -> None:
         self._replaces = repeats == "last"
         self._by_id: dict[int, Annotation] = {}
         self._in_slot: dict[Slot, tuple[int, ...]] = {}  # in the order of their last records
-        self._deleted: set[int] = set()  # Label Studio never uses an id again
+        self._deleted: set[int] = set()  # Label Studio never reuses an id
         self._names: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -41,11 +41,11 @@ class Annotations:
         return annotation in self._by_id
 
     def ids(self) -> list[int]:
-        """The ids of all annotations, in the order in which they came."""
+        """The ids of all annotations, in the order of arrival."""
         return list(self._by_id)
 
     def learn(self, record: Record) -> None:
-        """Take a record of the labels topic, each partition's in order."""
+        """Process a record of the labels topic, each partition's in order."""
         name = record.annotation
         if name is None or name in self._deleted:
             return
@@ -55,18 +55,18 @@ class Annotations:
             self._remove(known)
             return
         if known and known.slot != record.slot and known.updated_at > record.updated_at:
-            return  # it moved to another worker, whose partition was read before
+            return  # it moved to another worker, whose partition was read first
         self._remove(known)
         task, worker = record.slot
-        slot = self._names.setdefault(task, task), self._names.setdefault(worker, worker)
+        slot = Slot(self._names.setdefault(task, task), self._names.setdefault(worker, worker))
         self._by_id[name] = Annotation(name, slot, record.label, record.updated_at)
         self._in_slot[slot] = (*self._in_slot.get(slot, ()), name)
 
     def given(self, new: Annotation) -> list[Record]:
-        """What to send for an annotation that was created or updated, or stands in an export."""
+        """The records to send for an annotation that was created, updated or exported."""
         known = self._by_id.get(new.id)
         if new.id in self._deleted or (known and known.updated_at > new.updated_at):
-            return []  # this is older than what the topic has
+            return []  # the topic has a newer one
         before = self._standing(new.slot)
         after = self._winner([*self._others(new.slot, new.id), new])
         if (
@@ -79,7 +79,7 @@ class Annotations:
         return moved + self._changed(before, Record.of(new), after)
 
     def deleted(self, annotation: int) -> list[Record] | None:
-        """What to send for an annotation that was deleted; None if the topic never had it."""
+        """The records to send for a deleted annotation; None if the topic never had it."""
         known = self._by_id.get(annotation)
         if known is None:
             return [] if annotation in self._deleted else None
@@ -88,7 +88,7 @@ class Annotations:
     def _changed(
         self, before: Annotation | None, record: Record, after: Annotation | None
     ) -> list[Record]:
-        """The record, and what else it takes until `after` stands where `before` stood."""
+        """The record, and those that are needed for `after` to stand in place of `before`."""
         stands = before.label if before else None
         if record.label != 0 and (stands is None or self._replaces):
             stands = record.label
@@ -100,7 +100,7 @@ class Annotations:
         return [record, empty, *([Record.of(after)] if after else [])]
 
     def _taken_back(self, known: Annotation) -> list[Record]:
-        """Empty the slot of an annotation that goes elsewhere."""
+        """Take back the label of an annotation that moves to another slot."""
         if self._standing(known.slot) != known:
             return []
         return [Record(known.slot, None), *self._instead_of(known)]
@@ -116,7 +116,7 @@ class Annotations:
         return [self._by_id[name] for name in self._in_slot.get(slot, ()) if name != but]
 
     def _winner(self, annotations: list[Annotation]) -> Annotation | None:
-        """Which of the annotations of a slot is to stand; of equally late ones the last to come."""
+        """The annotation of a slot that has to stand; of equally late ones, the last to arrive."""
         answers = [annotation for annotation in annotations if annotation.label != 0]
         if not answers:
             return None

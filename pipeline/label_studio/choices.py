@@ -1,4 +1,4 @@
-"""Which class the choices of an annotation stand for."""
+"""Maps the choices of an annotation to a class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ SIGNS = {"1": 1, "+1": 1, "-1": -1, "0": 0}
 
 
 class Problem(ValueError):
-    """An annotation that cannot be a label: what is wrong with it, in one line."""
+    """An annotation that cannot become a label; the message says why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Choices:
         if not self.classes.is_signs and name in self.classes.names:
             return name
         listed = self.classes.listed()
-        raise Problem(f"the choice {name!r:.60} is none of the classes {listed}: map it to one")
+        raise Problem(f"the choice {name!r:.60} is not one of the classes {listed}: map it to one")
 
 
 def label_map_of(text: str, classes: Classes) -> dict[str, int | str]:
-    """The map of choices to labels that the address of the hook has, or `Problem`.
+    """Parse the map of choices to labels in the hook's address; raises `Problem`.
 
     >>> label_map_of("Yes:1,No:-1,Not sure:0", Classes.parse("-1,1"))
     {'Yes': 1, 'No': -1, 'Not sure': 0}
@@ -97,7 +97,7 @@ def label_map_of(text: str, classes: Classes) -> dict[str, int | str]:
 
 
 def label_named(name: str, classes: Classes) -> int | str:
-    """The label that this text stands for: a class, or 0 for a skip; otherwise `Problem`.
+    """The label of this name: a class, or 0 for a skip; raises `Problem`.
 
     >>> label_named("-1", Classes.parse("-1,1")), label_named("cat", Classes.parse("cat,dog"))
     (-1, 'cat')

@@ -1,4 +1,4 @@
-"""What a webhook of Label Studio says: annotations given, or deleted."""
+"""Parses the webhooks of Label Studio: annotations created, updated or deleted."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ DELETED = ("ANNOTATION_DELETED", "ANNOTATIONS_DELETED")
 
 
 class Event(NamedTuple):
-    """Annotations that were created, or updated, and the ids of those that were deleted.
+    """Annotations that were created or updated, and the ids of those that were deleted.
 
-    An event with none of them is of an action that has nothing to do with labels.
+    All are empty for an action that does not concern labels.
     """
 
     created: tuple[Annotation, ...] = ()
@@ -23,7 +23,7 @@ class Event(NamedTuple):
 
 
 def read_event(payload: object, choices: Choices) -> Event:
-    """The event in the body of a webhook, or `Problem`; other actions are empty events.
+    """Parse the body of a webhook; raises `Problem`.
 
     >>> from pipeline.classes import Classes
     >>> read_event({"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 17}]},
@@ -37,18 +37,18 @@ def read_event(payload: object, choices: Choices) -> Event:
     if action not in CREATED + UPDATED:
         return Event()
     around = payload.get("task")
-    task = around if isinstance(around, Mapping) else None  # of several there is a list
+    task = around if isinstance(around, Mapping) else None  # a list for several annotations
     given = tuple(read_annotation(found, choices, task) for found in _found(payload))
     return Event(updated=given) if action in UPDATED else Event(created=given)
 
 
 def _found(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The annotations: one, or a list of them, under either name."""
+    """The annotations of a payload, as a list."""
     found = payload.get("annotation", payload.get("annotations"))
     if found is None and "id" in payload:
-        found = payload  # as the reference has it for a single deletion
+        found = payload  # the documented form of a single deletion
     listed = found if isinstance(found, list) else [found]
     if not all(isinstance(item, Mapping) for item in listed):
-        problem = "has no annotation: let the webhook send its payload"
+        problem = "has no annotation: switch on 'Send payload' in the webhook"
         raise Problem(f"{payload['action']} {problem}")
     return listed

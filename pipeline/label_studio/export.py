@@ -1,4 +1,4 @@
-"""The annotations in a file that Label Studio has exported: JSON, or JSON_MIN."""
+"""Reads the annotations of a file exported by Label Studio, as JSON or JSON_MIN."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,9 +12,9 @@ from pipeline.label_studio.choices import Choices, Problem
 def read_export(
     path: str, choices: Choices, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[Annotation]:
-    """Every annotation of the file; those of a task in the order of their last change.
+    """Yield every annotation of the file, those of a task in the order of their last change.
 
-    `advance` is told of the bytes read. Raises `BadFile`, with the number of the task.
+    `advance` is called with the number of bytes read. Raises `BadFile` with the number of the task.
     """
     for number, element in enumerate(elements(path, advance), 1):
         if not isinstance(element, Mapping):

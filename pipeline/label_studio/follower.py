@@ -1,4 +1,4 @@
-"""Follows the annotations of Label Studio that the labels topic has."""
+"""Reads the annotations of Label Studio from the labels topic, incrementally."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from pipeline.topics import Topics
 
 
 class AnnotationsFollower:
-    """What the topic has, each time it is asked to catch up; in between it reads nothing."""
+    """The annotations in the topic as of the last `catch_up`."""
 
     def __init__(self, settings: Settings, labels: Reader, asking: AIOKafkaConsumer) -> None:
         self.known = Annotations(settings.repeats)
@@ -23,7 +23,7 @@ class AnnotationsFollower:
         self._asking = asking
 
     async def catch_up(self) -> AsyncIterator[int]:
-        """Take all labels that the topic has now; yields how many, as they are read."""
+        """Read up to the current end of the topic; yields the number of records of each portion."""
         await self._labels.move_end(self._asking)
         async for records in self._labels.to_the_end():
             for record in records:
@@ -32,13 +32,13 @@ class AnnotationsFollower:
             yield len(records)
 
     async def remaining(self) -> int:
-        """How many offsets there are up to the end that was last seen."""
+        """How many offsets remain up to the last known end."""
         return await self._labels.remaining()
 
 
 @asynccontextmanager
 async def following_annotations(settings: Settings) -> AsyncIterator[AnnotationsFollower]:
-    """A follower that begins at the start of the topic."""
+    """A connected follower that begins at the start of the topic."""
     asking = AIOKafkaConsumer(**client_options(settings))
     topic = Topics(settings).labels.name
     async with (

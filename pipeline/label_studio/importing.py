@@ -1,4 +1,4 @@
-"""Brings the labels topic to what an export of Label Studio says; what it has is not sent again."""
+"""Imports an export of Label Studio: sends only what differs from the labels topic."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ AT_ONCE = 5000
 
 @dataclass
 class Imported:
-    """What became of the annotations; `labels` are the records that Kafka has acknowledged."""
+    """The outcome of an import; `labels` is the number of acknowledged records."""
 
     annotations: int = 0
     new: int = 0
@@ -32,19 +32,19 @@ class Imported:
 
     @property
     def unchanged(self) -> int:
-        """Annotations that the topic had before, or has a later answer of."""
+        """Annotations that the topic already had, in this version or a later one."""
         return self.annotations - self.new - self.changed
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Files that Label Studio has exported, and how to read them."""
+    """Files exported by Label Studio, and how to read them."""
 
     paths: Sequence[str]
     choices: Choices
 
     def annotations(self, title: str) -> Iterator[Annotation]:
-        """All annotations, under a progress bar; raises `BadFile`."""
+        """Yield all annotations, with a progress bar; raises `BadFile`."""
         total = sum(path.stat().st_size for path in map(Path, self.paths) if path.is_file())
         with progress(title, total=total) as advance:
             for path in self.paths:
@@ -56,8 +56,8 @@ async def import_annotations(
 ) -> None:
     """Send what the topic does not have; with `prune`, take back what the files do not have.
 
-    The files are read through before anything is sent: a mistake in one is a `BadFile`. `done`
-    tells how far it is, also where it is interrupted. A dry run sends nothing.
+    All files are checked before anything is sent; raises `BadFile`. `done` has the progress, even
+    after an interruption. A dry run sends nothing.
     """
     newest = max((annotation.id for annotation in exported.annotations("Checking")), default=-1)
     async with following_annotations(settings) as follower:
@@ -83,9 +83,9 @@ async def _all_known(follower: AnnotationsFollower) -> Annotations:
 def _changes(
     known: Annotations, exported: Exported, done: Imported, prune_to: int
 ) -> Iterator[Record]:
-    """The records to send, of the files and then of the annotations that are no longer there.
+    """The records to send: for the files, and then for annotations that were deleted.
 
-    Those with a larger id than any in the files were created after the export.
+    Annotations with a larger id than any in the files were created after the export, and stay.
     """
     missing = set(known.ids())
     for annotation in exported.annotations("Sending"):
@@ -108,12 +108,12 @@ def _learned(known: Annotations, records: Iterable[Record]) -> Iterator[Record]:
 
 
 async def _send(sender: LabelSender, records: Iterable[Record]) -> None:
-    """Send records, each worker's in this order, and return when Kafka has them."""
+    """Send records, each worker's in this order; they are acknowledged on return."""
     acknowledgements = []
     for record in records:
-        key = record.slot[1].encode()
-        place = partition_of(key, sender.partitions)
+        key = record.slot.worker.encode()
+        partition = partition_of(key, sender.partitions)
         value = encode_record(record)
-        sent = await sender.producer.send(sender.topic, value, key=key, partition=place)
+        sent = await sender.producer.send(sender.topic, value, key=key, partition=partition)
         acknowledgements.append(sent)
     await asyncio.gather(*acknowledgements)

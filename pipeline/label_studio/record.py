@@ -1,10 +1,10 @@
-"""A label from Label Studio: a label like any other that also names its annotation.
+"""A label from Label Studio: an ordinary label that also has the id of its annotation.
 
     {"task": "5", "worker": "1", "label": "cat",
      "label_studio": {"annotation": 16, "updated_at": 1629207445805479}}
 
-The pipeline ignores the field. By it, whoever reads the labels topic knows which annotations are
-there, which is all that is needed to take one back when Label Studio says no more than its id.
+The pipeline ignores the field. Readers of the labels topic find in it which annotations exist, and
+can take one back when Label Studio reports only its id.
 """
 
 from typing import NamedTuple
@@ -18,9 +18,9 @@ MARK = b'"label_studio"'
 
 
 class Record(NamedTuple):
-    """A label to send; a label of None takes back what stands.
+    """A label to send; None takes back the label that stands.
 
-    Of a record with an `annotation`, None says that the annotation was deleted.
+    With an `annotation`, None means that the annotation was deleted.
     """
 
     slot: Slot
@@ -30,14 +30,14 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, given: Annotation) -> "Record":
-        """The record that says what an annotation is now."""
+        """The record of an annotation as it is now."""
         return cls(given.slot, given.label, given.id, given.updated_at)
 
 
 def encode_record(record: Record) -> bytes:
     """The value of the record.
 
-    >>> encode_record(Record(("5", "1"), None))
+    >>> encode_record(Record(Slot("5", "1"), None))
     b'{"task":"5","worker":"1","label":null}'
     """
     (task, worker), label = record.slot, record.label
@@ -48,9 +48,9 @@ def encode_record(record: Record) -> bytes:
 
 
 def read_record(value: bytes | None) -> Record | None:
-    """The record in a value that names an annotation; any other is None.
+    """The record in a value that has an annotation; None for any other.
 
-    >>> record = Record(("5", "1"), "cat", 16, 1629207445805479)
+    >>> record = Record(Slot("5", "1"), "cat", 16, 1629207445805479)
     >>> read_record(encode_record(record)) == record
     True
     >>> read_record(b'{"task":"5","worker":"1","label":1}')
@@ -69,4 +69,4 @@ def read_record(value: bytes | None) -> Record | None:
         or type(label) not in (int, str, type(None))
     ):  # fmt: skip
         return None
-    return Record((task, worker), label, annotation, updated_at)
+    return Record(Slot(task, worker), label, annotation, updated_at)

@@ -1,1 +1,1 @@
-"""The pipeline on this machine: an embedded Kafka, instances and a gateway, supervised."""
+"""Runs the pipeline on this machine: an embedded Kafka, instances and a gateway, supervised."""

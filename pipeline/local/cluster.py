@@ -1,4 +1,4 @@
-"""Several Kafka nodes of one's own, each controller and broker: with three, any one may be away."""
+"""An embedded cluster of three Kafka nodes, each controller and broker: any one may be down."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,11 +11,11 @@ from pipeline.local.embedded import EmbeddedBroker
 from pipeline.local.ports import free_port
 
 NODES = 3
-HEAP_MB = 256  # of each
+HEAP_MB = 256  # per node
 
 
 class EmbeddedCluster:
-    """Three brokers on loopback, numbered from 1; each can be stopped and started by itself.
+    """Three brokers on loopback, numbered from 1; each can be stopped and started separately.
 
     with EmbeddedCluster(folder) as cluster:
         connect(cluster.url)
@@ -33,11 +33,11 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
-        """The addresses of all, as `SBIC_BROKER` takes them."""
+        """The addresses of all brokers, as `SBIC_BROKER` takes them."""
         return ",".join(broker.url for broker in self.brokers.values())
 
     def start(self) -> None:
-        """Start all, and wait until they take requests: none is ready by itself."""
+        """Start all brokers together and wait until they are ready: one alone has no quorum."""
         with ExitStack() as unless_ready:
             for broker in self.brokers.values():
                 broker.launch()
@@ -47,7 +47,7 @@ class EmbeddedCluster:
             unless_ready.pop_all()
 
     def stop(self) -> None:
-        """End those that are running, all at once: one after the other, the last has no quorum."""
+        """Stop all brokers at once: one after the other, the last would have no quorum."""
         with ThreadPoolExecutor(NODES) as threads:
             list(threads.map(EmbeddedBroker.stop, self.brokers.values()))
 

@@ -1,4 +1,4 @@
-"""What the embedded Kafka is told: one or three nodes, each controller and broker, on loopback."""
+"""The configuration of the embedded Kafka: one or three nodes, controllers and brokers in one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 
 
 class Quorum(NamedTuple):
-    """A node of a Kafka, and the controller ports of all its nodes by their ids."""
+    """A node of a cluster, and the controller ports of all nodes by id."""
 
     node: int
     controllers: Mapping[int, int]
@@ -26,11 +26,11 @@ class Quorum(NamedTuple):
 def server_properties(
     port: int, quorum: Quorum, data: Path, further: Mapping[str, str] | None = None
 ) -> str:
-    """The text of `server.properties`; `further` ones take the place of those of the same name."""
+    """The text of `server.properties`; `further` properties override those of the same name."""
     node, controllers = quorum
     controller_port = controllers[node]
     voters = (f"{voter}@{HOST}:{port}" for voter, port in controllers.items())
-    # Kafka's own topics: with three copies any one of the brokers may be away
+    # Kafka's internal topics: with three replicas any one of the brokers may be down
     copies, least_copies = (3, 2) if len(controllers) >= 3 else (1, 1)
     properties: dict[str, object] = {
         "process.roles": "broker,controller",
@@ -41,7 +41,7 @@ def server_properties(
         "log.dirs": data,
         # a misspelt topic is an error, not a new topic with the wrong partitions
         "auto.create.topics.enable": "false",
-        # few users need few partitions for Kafka's own bookkeeping
+        # few clients need few partitions of Kafka's internal topics
         "offsets.topic.replication.factor": copies,
         "offsets.topic.num.partitions": 1,
         "transaction.state.log.replication.factor": copies,
@@ -50,17 +50,17 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": least_copies,
         "share.coordinator.state.topic.num.partitions": 1,
-        # on loopback a broker that says nothing for so long is gone, and another leads
+        # on loopback a broker without heartbeats for so long is gone, and another becomes leader
         "broker.session.timeout.ms": 4000,
         "broker.heartbeat.interval.ms": 500,
-        # a project left alone for a month goes on where it stopped
+        # a project that was unused for a month continues where it stopped
         "offsets.retention.minutes": 365 * 24 * 60,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 1000,
         "log.cleaner.dedupe.buffer.size": 16 << 20,
         "num.io.threads": 4,
-        # an index has this size from its first entry on: at the default of 10 MB the first 4 kB in
-        # each of the 40 partitions that a project writes to kept Kafka busy for more than a second
+        # an index is preallocated: at the default of 10 MB the first 4 kB in each of the 40
+        # partitions that a project writes to kept Kafka busy for more than a second
         "log.index.size.max.bytes": 1 << 20,
     }
     properties.update(further or {})

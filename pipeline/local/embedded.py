@@ -1,4 +1,4 @@
-"""An Apache Kafka of one's own: started, waited for and stopped from Python."""
+"""An embedded Apache Kafka, started and stopped from Python."""
 
 import shutil
 import ssl
@@ -23,11 +23,12 @@ START_SECONDS = 60
 
 
 class EmbeddedBroker:
-    """A broker on loopback that lives no longer than the process that started it.
+    """A broker on loopback that never outlives the process that started it.
 
-    Without a data folder it is ephemeral: it has a temporary one, gone when it stops. Without a
-    port it takes a free one. With a quorum it is one of several (see `cluster`). With a secure
-    folder clients need TLS, a password and ACLs (see `secure`). Further properties are Kafka's own.
+    Without a data folder it is ephemeral: it uses a temporary one, which is removed when it stops.
+    Without a port it uses a free one. With a quorum it is one node of several (see `cluster`). With
+    a secure folder clients need TLS, a password and ACLs (see `secure`). `properties` are further
+    lines of `server.properties`.
 
         with EmbeddedBroker() as broker:
             connect(broker.address)
@@ -53,7 +54,7 @@ class EmbeddedBroker:
 
     @property
     def address(self) -> str:
-        """Host and port, as Kafka clients take it."""
+        """Host and port, as Kafka clients take them."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -62,12 +63,12 @@ class EmbeddedBroker:
         return f"kafka://{self.address}"
 
     def start(self) -> None:
-        """Start Kafka and wait until it takes requests; `CannotStart` says why it does not."""
+        """Start Kafka and wait until it accepts requests; raises `CannotStart`."""
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start Kafka."""
+        """Start Kafka without waiting until it is ready."""
         if self.port and not is_free(self.port):
             raise BadChoice(f"port {self.port} is taken; choose another with --port")
         command = java_command(f"-Xmx{self.heap_mb}m")
@@ -95,12 +96,12 @@ class EmbeddedBroker:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                pass_fds=[lock.fileno()],  # the folder is in use until Kafka has ended
-                start_new_session=True,  # Ctrl-C is for whoever started this, not for Kafka
+                pass_fds=[lock.fileno()],  # the folder is locked until Kafka has exited
+                start_new_session=True,  # Ctrl-C goes to the parent process only
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until a Kafka that was launched takes requests, and end one that does not."""
+        """Wait until a launched Kafka accepts requests; stop it if it does not."""
         try:
             self._wait_until_ready()
         except BaseException:
@@ -118,7 +119,7 @@ class EmbeddedBroker:
                 raise CannotStart(late, self.end_of_log())
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until Kafka ends by itself; its exit status, or None if it is still running."""
+        """Wait until Kafka exits; its exit status, or None if it is still running."""
         assert self._guard
         try:
             return self._guard.wait(timeout)
@@ -126,12 +127,12 @@ class EmbeddedBroker:
             return None
 
     def end_of_log(self) -> str:
-        """The last lines that Kafka wrote."""
+        """The last lines of Kafka's log."""
         assert self._folder
         return self._folder.end_of_log()
 
     def stop(self) -> None:
-        """End Kafka in good order, and wait until it has ended."""
+        """Shut Kafka down gracefully, and wait until it has exited."""
         if self._guard:
             assert self._guard.stdin
             self._guard.stdin.close()

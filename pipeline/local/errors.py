@@ -1,8 +1,8 @@
-"""Why the broker cannot start, in one line for the person who wanted it."""
+"""Why the broker cannot start, in one line for the user."""
 
 
 class CannotStart(Exception):
-    """The broker did not start; `log` is the end of what Kafka wrote, if it wrote anything."""
+    """The broker did not start; `log` has the last lines of Kafka's log, if there are any."""
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
@@ -10,4 +10,4 @@ class CannotStart(Exception):
 
 
 class BadChoice(CannotStart):
-    """The port or the data folder that the caller chose cannot be used."""
+    """The port or the data folder given by the caller cannot be used."""

@@ -1,4 +1,4 @@
-"""The broker's data folder: made once, of one Kafka version, used by one broker at a time."""
+"""The broker's data folder: formatted once, for one Kafka version and one broker at a time."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ VERSION_FILE = "sbic-kafka-version"
 
 
 def default_folder() -> Path:
-    """The per-user folder that is kept between runs."""
+    """The per-user folder, kept between runs."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "sbic" / "kafka"
 
@@ -36,14 +36,14 @@ class DataFolder:
         self.log4j = self.path / "log4j2.properties"
 
     def check(self) -> None:
-        """Refuse a folder with the data of another version, or of somebody else."""
+        """Refuse a folder with data of another Kafka version, or not created by sbic."""
         if not self.data.exists():
             return
         try:
             version = (self.data / VERSION_FILE).read_text().strip()
         except OSError:
             raise BadChoice(
-                f"{self.path} was not made by sbic broker; choose another folder with --data-dir"
+                f"{self.path} was not created by sbic broker; choose another folder with --data-dir"
             ) from None
         if version != KAFKA_VERSION:
             raise BadChoice(
@@ -52,7 +52,7 @@ class DataFolder:
             )
 
     def lock(self) -> IO[str]:
-        """The folder's lock, held for as long as this file is open in any process."""
+        """The folder's lock, held as long as this file is open in any process."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / "lock").open("w")
@@ -72,7 +72,7 @@ class DataFolder:
         secure: SecureFolder | None = None,
         further: Mapping[str, str] | None = None,
     ) -> None:
-        """Format the folder if it is new, and write the settings, which may have a password."""
+        """Format the folder if it is new, and write the configuration (it may have a password)."""
         properties = dict(further or {})
         if secure:
             controller_port = quorum.controllers[quorum.node]
@@ -86,7 +86,7 @@ class DataFolder:
         self.log4j.write_text(LOG4J)
 
     def end_of_log(self, lines: int = 10) -> str:
-        """The last lines that Kafka wrote, without where in its code it was."""
+        """The last lines of Kafka's log, without stack traces."""
         try:
             written = self.log.read_text(errors="replace").splitlines()
         except OSError:
@@ -106,19 +106,19 @@ def _copy_of_formatted(data: Path, node: int) -> None:
 
 
 def _rename_node(meta: Path, node: int) -> None:
-    """Let a formatted folder be that of this node: no two of a Kafka have the same ids."""
+    """Give a copied folder the ids of this node: no two nodes may share them."""
     own = {"node.id": str(node), "directory.id": _new_id()}
     lines = (line.partition("=") for line in meta.read_text().splitlines())
     meta.write_text("".join(f"{name}{sep}{own.get(name, value)}\n" for name, sep, value in lines))
 
 
 def _new_id() -> str:
-    """A random id as Kafka writes them; one that begins with a dash would pass for an option."""
+    """A random id in Kafka's format; one that begins with a dash would look like an option."""
     return urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
 
 
 def _make_formatted(target: Path) -> None:
-    """What Kafka's own tool makes of an empty folder; it takes a second, so it is kept."""
+    """Format an empty folder with Kafka's own tool; that takes a second, so it is cached."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         properties = Path(scratch, "server.properties")
         data = Path(scratch, "data")
@@ -127,12 +127,12 @@ def _make_formatted(target: Path) -> None:
         try:
             data.rename(target)
         except OSError:
-            if not target.exists():  # unless another process was faster
+            if not target.exists():  # another process may have created it first
                 raise
 
 
 def _format(data: Path, properties: Path, options: list[str]) -> None:
-    """Format a folder. The arguments are in a file: of a command, everybody sees its arguments."""
+    """Format a folder; arguments go through a file, since the process list shows arguments."""
     java, *before = java_command()
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -146,7 +146,7 @@ def _format(data: Path, properties: Path, options: list[str]) -> None:
 
 
 def _quoted(argument: str) -> str:
-    """An argument as a line of a file of arguments of Java.
+    """An argument as a line of a Java argument file.
 
     >>> print(_quoted('say "hello"'), end="")
     "say \\"hello\\""

@@ -1,13 +1,13 @@
-"""Runs a command, and ends it when whoever started this has gone: never an orphan.
+"""Runs a command, and stops it when the parent process is gone, so that it is never orphaned.
 
-Run as a script, with a pipe as standard input that the starter holds open:
+Run as a script, with a pipe as standard input that the parent holds open:
 
     guard.py FOLDER COMMAND...
 
-When the pipe closes, because the starter closed it or died of whatever cause, the command gets
-SIGTERM, then SIGKILL if it takes too long; FOLDER, unless empty, is removed. When the command ends
-by itself, so does this, with its status. Should this script be killed, the kernel sends the
-command SIGTERM (Linux). It imports nothing of the project: it must start in no time.
+When the pipe closes, because the parent closed it or died, the command gets SIGTERM, then SIGKILL
+if it takes too long; FOLDER, unless empty, is removed. When the command exits, so does this script,
+with the same status. If this script is killed, the kernel sends the command SIGTERM (Linux). It
+imports nothing of the project, so that it starts fast.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def run(folder: str, command: list[str]) -> int:
-    """Run the command until it ends or the pipe does; its exit status."""
+    """Run the command until it exits or the pipe closes; its exit status."""
     # inherited file descriptors stay open: the lock of the data folder is one of them
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, close_fds=False, preexec_fn=_dies_with_parent()

@@ -1,4 +1,4 @@
-"""Several instances of the pipeline on this machine, each `sbic run` in a process of its own."""
+"""Instances of the pipeline on this machine, each `sbic run` in a separate process."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from pipeline.local.ports import HOST
-from pipeline.local.supervisor import Command, Say, keep_running
+from pipeline.local.supervisor import Command, Report, keep_running
 from pipeline.project.given import Given
 from pipeline.settings import SPECS, variable
 
@@ -18,26 +18,26 @@ def instances_of(given: Given, web_ports: Sequence[int]) -> list[Command]:
 
     >>> one, two = instances_of(Given({"prefix": "birds"}), [6066, 6067])
     >>> two.name, two.environment["SBIC_PREFIX"], two.environment["SBIC_WEB_PORT"]
-    ('worker-2', 'birds', '6067')
+    ('instance-2', 'birds', '6067')
     """
-    # -P: a folder named pipeline where this was started is not ours
+    # -P: do not import a folder named pipeline in the working directory
     arguments = [sys.executable, "-P", "-m", "pipeline", "run"]
     return [
-        Command(f"worker-{number}", arguments, environment(given.with_values(web_port=port)))
+        Command(f"instance-{number}", arguments, environment(given.with_values(web_port=port)))
         for number, port in enumerate(web_ports, 1)
     ]
 
 
 def environment(given: Given) -> dict[str, str]:
-    """All settings as environment variables; what is not given is empty."""
+    """All settings as environment variables; those not given are empty."""
     values = {variable(name): str(given.values.get(name, "")) for name in SPECS}
     return values | given.security.environment()
 
 
 @asynccontextmanager
-async def running(commands: Sequence[Command], log: Say, say: Say) -> AsyncIterator[None]:
-    """Keep the commands running while the block runs; on return all have ended in good order."""
-    tasks = [asyncio.create_task(keep_running(command, log, say)) for command in commands]
+async def running(commands: Sequence[Command], log: Report, report: Report) -> AsyncIterator[None]:
+    """Keep the commands running while the block runs; on return all have exited."""
+    tasks = [asyncio.create_task(keep_running(command, log, report)) for command in commands]
     try:
         yield
     finally:
@@ -47,7 +47,7 @@ async def running(commands: Sequence[Command], log: Say, say: Say) -> AsyncItera
 
 
 def is_ready(port: int) -> bool:
-    """Whether the instance with this web port says so."""
+    """Whether the instance with this web port is ready."""
     return _page(port, "readyz") is not None
 
 
@@ -57,12 +57,12 @@ def is_alive(port: int) -> bool:
 
 
 def are_settled(ports: Sequence[int]) -> bool:
-    """Whether the instances with these web ports say that no task is to be weighed anew."""
+    """Whether the instances with these web ports are all settled."""
     return all("\nsbic_settled 1.0\n" in (_page(port, "metrics") or "") for port in ports)
 
 
 def _page(port: int, name: str) -> str | None:
-    """A page of the web port of an instance; None where it is not there, or not as it should be."""
+    """A page of a web port; None if it does not answer, or with an error status."""
     try:
         with urlopen(f"http://{HOST}:{port}/{name}", timeout=2) as response:
             return str(response.read().decode())

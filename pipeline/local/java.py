@@ -1,7 +1,7 @@
-"""Kafka's class path, from Maven Central into the local Maven cache, and the Java that runs it.
+"""Kafka's class path, fetched from Maven Central once, and the Java that runs it.
 
-The first time this takes the network and some seconds. The jars' paths are then kept in a file,
-so that later starts need neither the network nor the resolver.
+The first start needs the network and some seconds. The paths of the jars are then cached in a
+file, so that later starts need neither the network nor the resolver.
 """
 
 import fcntl
@@ -19,22 +19,22 @@ from pipeline.local.errors import CannotStart
 
 KAFKA_VERSION = "4.3.1"
 KAFKA = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
-# Kafka's own dependencies leave out what connects its log calls to log4j; the versions must agree
+# Kafka's dependencies do not include the binding from slf4j to log4j; the versions must match
 LOGGING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept, for this version of Kafka."""
+    """The cache folder for this version of Kafka."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "sbic" / f"kafka-{KAFKA_VERSION}"
 
 
 def java_command(*options: str) -> list[str]:
-    """The start of a command line that runs a class of Kafka.
+    """The start of a command line that runs one of Kafka's classes.
 
-    A compiler that stops at its first level and a simple collector halve the start and cost
-    nothing later: for as long as a development broker lives, the second level never pays off. With
-    room for code and classes from the start, Java never stops all threads to tidy them up.
+    The first compiler tier and the serial collector halve the start-up time and cost nothing later:
+    a development broker does not live long enough for the second tier to pay off. Larger code and
+    class areas avoid pauses for cleaning them up.
     """
     java = java_tool("java")
     class_path = os.pathsep.join(map(str, _class_path()))
@@ -90,10 +90,10 @@ def _fetch() -> list[Path]:
         highlight=False,
     )
     try:
-        with console.status("Looking for what it needs"):
+        with console.status("Resolving its dependencies"):
             artifacts = [*jgo.resolve(KAFKA), jgo.resolve(LOGGING)[0]]
         return _download(artifacts, console)
-    except Exception as error:  # whatever goes wrong in there, the person needs the same line
+    except Exception as error:  # every failure in there has the same remedy
         raise CannotStart(
             f"cannot fetch Apache Kafka {KAFKA_VERSION} from Maven Central "
             f"({type(error).__name__}): is there a network? Only the first start needs it"
@@ -104,7 +104,7 @@ def _download(artifacts: Sequence[Any], console: Console) -> list[Path]:
     jars: list[Path] = []
     for artifact in track(artifacts, "Fetching", console=console, transient=True):
         jar: Path = artifact.resolve()
-        if not is_zipfile(jar):  # what an interrupted download left behind: jgo 3.2 keeps it
+        if not is_zipfile(jar):  # left by an interrupted download: jgo 3.2 keeps it
             jar.unlink()
             jar = artifact.resolve()
         jars.append(jar)

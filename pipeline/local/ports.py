@@ -1,15 +1,15 @@
-"""Ports on loopback: a free one, whether one is free, and whether Kafka answers on it."""
+"""Ports on loopback: finds a free one, and checks whether one is free or answers as Kafka."""
 
 import socket
 import ssl
 import struct
 
 HOST = "127.0.0.1"
-API_VERSIONS = 18  # the one request that every Kafka answers in every version
+API_VERSIONS = 18  # the request that every version of Kafka answers
 
 
 def free_port() -> int:
-    """A port that nobody uses at the moment."""
+    """A port that is free now."""
     with socket.create_server((HOST, 0)) as server:
         port: int = server.getsockname()[1]
         return port
@@ -25,7 +25,7 @@ def is_free(port: int) -> bool:
 
 
 def kafka_answers(port: int, context: ssl.SSLContext | None = None, timeout: float = 1.0) -> bool:
-    """Whether a Kafka on this port takes requests, not only connections; with a context by TLS."""
+    """Whether a Kafka on this port answers requests, over TLS if there is a context."""
     header = struct.pack(">hhih", API_VERSIONS, 0, 1, -1)
     try:
         with socket.create_connection((HOST, port), timeout) as plain:

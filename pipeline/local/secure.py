@@ -1,7 +1,7 @@
-"""What a broker with TLS, passwords and ACLs needs: a CA, a certificate, and users.
+"""The files of a broker with TLS, passwords and ACLs: a CA, a certificate, and users.
 
-All is in one folder, which only its owner can read. Java's keytool makes the certificates, so that
-nothing else has to be installed. The key of the CA is thrown away: it signs nothing else.
+They are in one folder, which only its owner can read. Java's keytool creates the certificates, so
+that nothing else has to be installed. The key of the CA is deleted: it signs nothing else.
 """
 
 import os
@@ -24,10 +24,10 @@ DAYS = "3650"
 
 
 class SecureFolder:
-    """The folder: made once, used by every start after that.
+    """The folder: created once, and used by every later start.
 
     `ca.pem` is for clients. Each user has `NAME.password` and `NAME.env`, which a shell can source;
-    the admin, who may do everything, has `admin.properties` for Kafka's own tools as well.
+    the admin, a super user, also has `admin.properties` for Kafka's own tools.
     """
 
     def __init__(self, path: Path, users: Iterable[str]) -> None:
@@ -37,7 +37,7 @@ class SecureFolder:
         self.users = (ADMIN, *users)
 
     def make(self) -> None:
-        """Make what is not there yet."""
+        """Create the files that do not exist yet."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -50,7 +50,7 @@ class SecureFolder:
             raise BadChoice(f"cannot use the folder {self.path}: {error.strerror}") from None
 
     def write_environments(self, url: str) -> None:
-        """Write what the users need to connect to the broker at this address."""
+        """Write the files with which users connect to the broker at this address."""
         for user in self.users:
             variables = self.environment(user, url).items()
             lines = (f"export {name}={quote(value)}\n" for name, value in variables)
@@ -67,7 +67,7 @@ class SecureFolder:
         return self.path / "admin.properties"
 
     def environment(self, user: str, url: str) -> dict[str, str]:
-        """The variables with which this user connects; the password stays in its file."""
+        """The environment variables with which a user connects; the password stays in its file."""
         return {
             "SBIC_BROKER": url,
             "SBIC_SECURITY_PROTOCOL": PROTOCOL,
@@ -82,7 +82,7 @@ class SecureFolder:
         return self._password_file(user).read_text()
 
     def client_properties(self, user: str) -> dict[str, str]:
-        """How Kafka's own clients connect."""
+        """The properties with which Kafka's own clients connect."""
         return {
             "security.protocol": PROTOCOL,
             "sasl.mechanism": MECHANISM,
@@ -92,10 +92,10 @@ class SecureFolder:
         }
 
     def server_properties(self, port: int, controller_port: int) -> dict[str, str]:
-        """How the broker listens, and whom it believes.
+        """The broker's listeners and how it authenticates clients.
 
-        Of the controller, which knows no SCRAM, nobody but the broker itself can take part: its
-        certificate says who it is.
+        The controller does not support SCRAM: only the broker itself can connect to it, by its
+        certificate.
         """
         return {
             "listeners": f"{PROTOCOL}://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
@@ -117,7 +117,7 @@ class SecureFolder:
         }
 
     def format_options(self) -> list[str]:
-        """What adds the users to a data folder that is formatted."""
+        """The options that add the users when a data folder is formatted."""
         return [
             option
             for user in self.users
@@ -147,7 +147,7 @@ class SecureFolder:
             self._keytool(store, "-delete", "ca")
             store.chmod(0o600)
             store.replace(self.keystore)
-            exported.replace(self.cafile)  # last: once it is there, all is
+            exported.replace(self.cafile)  # last: it exists only if everything does
 
     def _keytool(self, store: Path, command: str, alias: str, *options: str) -> None:
         password = ("-storetype", "PKCS12", "-storepass:file", str(self._password_file("keystore")))
@@ -166,14 +166,14 @@ class SecureFolder:
             text=True,
         )
         if done.returncode:
-            raise CannotStart("keytool cannot make a certificate", done.stdout + done.stderr)
+            raise CannotStart("keytool cannot create a certificate", done.stdout + done.stderr)
 
 
 _KEY = ("-keyalg", "EC", "-groupname", "secp256r1", "-validity", DAYS)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, from its first moment on."""
+    """Write a file that only its owner can read, from its creation on."""
     descriptor, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as unfinished:
         unfinished.write(text)

@@ -1,4 +1,4 @@
-"""Keeps a command running: one that stops is started again; none outlives whoever started it."""
+"""Keeps a command running: restarts it when it stops, and never leaves it orphaned."""
 
 import asyncio
 import os
@@ -11,18 +11,18 @@ from time import monotonic
 
 from pipeline.local import guard
 
-FIRST_DELAY = 1.0  # seconds until a command that stopped is started again
+FIRST_DELAY = 1.0  # seconds before a command is restarted
 LONGEST_DELAY = 30.0
-STEADY_SECONDS = 60.0  # one that ran this long is given the first delay again
+STEADY_SECONDS = 60.0  # after a run this long, the next delay is the first one again
 LONGEST_LINE = 1 << 20
 
-Say = Callable[[str, str], None]
-"""Takes the name of a command and a line about it."""
+Report = Callable[[str, str], None]
+"""Receives the name of a command and a line about it."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """What to run, and what it is called."""
+    """A command to run, and its name in the output."""
 
     name: str
     arguments: Sequence[str]
@@ -30,7 +30,7 @@ class Command:
 
 
 def delays() -> Iterator[float]:
-    """How long to wait before each start in a row: twice as long each time.
+    """The delays before successive restarts: each twice as long.
 
     >>> from itertools import islice
     >>> list(islice(delays(), 7))
@@ -42,11 +42,11 @@ def delays() -> Iterator[float]:
         delay = min(2 * delay, LONGEST_DELAY)
 
 
-async def keep_running(command: Command, log: Say, say: Say) -> None:
-    """Run a command until cancelled, and start it again whenever it stops.
+async def keep_running(command: Command, log: Report, report: Report) -> None:
+    """Run a command until cancelled, and restart it whenever it stops.
 
-    `log` takes the lines it writes, `say` what happens to it. When this is cancelled the command
-    gets SIGTERM, and has ended on return.
+    `log` receives the lines that it writes, `report` its restarts. On cancellation the command gets
+    SIGTERM, and has exited on return.
     """
     waits = delays()
     while True:
@@ -55,19 +55,19 @@ async def keep_running(command: Command, log: Say, say: Say) -> None:
         if monotonic() - started > STEADY_SECONDS:
             waits = delays()
         delay = next(waits)
-        say(command.name, f"{ended(status)}; starting it again in {delay:g} s")
+        report(command.name, f"{ended(status)}; restarting it in {delay:g} s")
         await asyncio.sleep(delay)
 
 
-async def _run(command: Command, log: Say) -> int:
+async def _run(command: Command, log: Report) -> int:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", guard.__file__, "", *command.arguments),
-        stdin=PIPE,  # when it closes, even because this process was killed, the command ends
+        stdin=PIPE,  # when it closes, even because this process was killed, the command stops
         stdout=PIPE,
         stderr=STDOUT,
         env={**os.environ, **command.environment},
         limit=LONGEST_LINE,
-        start_new_session=True,  # Ctrl-C is for whoever started this
+        start_new_session=True,  # Ctrl-C goes to this process only
     )
     relay = asyncio.create_task(_relay(process, command.name, log))
     try:
@@ -80,7 +80,7 @@ async def _run(command: Command, log: Say) -> int:
     return await process.wait()
 
 
-async def _relay(process: Process, name: str, log: Say) -> None:
+async def _relay(process: Process, name: str, log: Report) -> None:
     assert process.stdout
     async for line in process.stdout:
         log(name, line.decode(errors="replace").rstrip())
@@ -88,7 +88,7 @@ async def _relay(process: Process, name: str, log: Say) -> None:
 
 
 def ended(status: int) -> str:
-    """How a guarded command ended, in words.
+    """How a guarded command stopped, in words.
 
     >>> ended(70), ended(256 - signal.SIGKILL)
     ('stopped with status 70', 'was killed by SIGKILL')

@@ -1,1 +1,1 @@
-"""Who answers which task next: pure objects, for simulations and for the stream alike."""
+"""Which task a worker answers next: pure objects, for simulations and for the stream."""

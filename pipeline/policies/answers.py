@@ -1,4 +1,4 @@
-"""What a policy has to know of a worker: which tasks are new to them."""
+"""What a policy needs to know about a worker: which tasks are new to them."""
 
 from typing import Protocol
 
@@ -6,10 +6,10 @@ from pipeline.inference.labels import Ints
 
 
 class Answers(Protocol):
-    """The tasks that a worker is not to get."""
+    """The tasks that a worker must not get."""
 
     def first_new(self, tasks: Ints) -> int:
-        """The place of the first of these tasks that is new to the worker, or their number."""
+        """The index of the first of these tasks that is new to the worker, or their number."""
         ...
 
 
@@ -22,7 +22,7 @@ class AnswerSet(set[int]):
     """
 
     def first_new(self, tasks: Ints) -> int:
-        """The place of the first of these tasks that is not in the set, or their number."""
+        """The index of the first of these tasks that is not in the set, or their number."""
         for place, task in enumerate(tasks):
             if task not in self:
                 return place

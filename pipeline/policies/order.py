@@ -1,128 +1,42 @@
-"""The open tasks in the order of key and tie, in arrays that compiled loops work on.
+"""Operations on the order of open tasks, as compiled loops."""
 
-The order is cut into runs of task numbers, each in a row of an array. A task is found by binary
-search, first among the runs and then in one, and moves without a shift of all that follow.
-"""
-
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.inference.compiled import kernel
 from pipeline.inference.labels import Floats, Ints
+from pipeline.policies.layout import (
+    FARTHEST,
+    IN_FLIGHT,
+    KEY,
+    LABEL,
+    LEAD,
+    MOVES,
+    NONE,
+    OPEN,
+    ROW,
+    RUNS,
+    SALT,
+    SIZE,
+    START,
+    START_COLUMNS,
+    TASKS,
+    TIE,
+    Order,
+    Place,
+)
 from pipeline.policies.ties import tie_of
-
-LONG = 128  # tasks in a run, which is then cut in two
-CHANGES = 1 << 16  # that are kept
-
-# Columns of `place`.
-KEY = 0  # or NONE where the task is not open
-TIE = 1
-SALT = 2  # what its ties are made of, or NONE where that is not known
-PLACE_COLUMNS = 3
-NONE = -1
-
-# Columns of `starts`, the first two as above: a place that is not after any task of the run, nor
-# before any of the run before.
-START = 2  # task
-ROW = 3  # of `runs`
-START_COLUMNS = 4
-
-# Columns of `runs`.
-SIZE = 0  # how many tasks the run has
-TASKS = 1  # and on: the tasks, in order; and after room for LONG of these, their keys
-
-# Numbers in `whole`: of runs, of open tasks, and how often any was placed.
-RUNS, OPEN, MOVES = range(3)
-
-LABEL, LEAD, IN_FLIGHT = range(3)  # in `weights`
-
-FAR = 1 << 62  # a key after all others
-FARTHEST = 2.0**61  # that a task has
-
-
-class Order(NamedTuple):
-    """Everything.
-
-    `starts` has the runs in order, and after them the rows that are free; `changes` the tasks that
-    were placed last, the k-th of all at k modulo its length.
-    """
-
-    place: Ints
-    starts: Ints
-    runs: Ints
-    changes: Ints
-    weights: Floats
-    whole: Ints
-
-
-class Weights(NamedTuple):
-    """What a key is made of: how much a label, the lead, and an assignment in flight count."""
-
-    label: float
-    lead: float
-    in_flight: float
-
-
-class Place(NamedTuple):
-    """Before all tasks with this key and tie, and after those that come before them."""
-
-    key: int
-    tie: int
-
-
-FIRST, LAST = Place(0, 0), Place(FAR, 0)
-
-
-def empty_order(weights: Weights) -> Order:
-    """No tasks, and room for none: see `with_room`."""
-    place = np.zeros((0, PLACE_COLUMNS), np.int64)
-    starts, runs = _laid_out(place, np.zeros(0, np.int64))
-    changes = np.zeros(CHANGES, np.int64)
-    return Order(place, starts, runs, changes, np.array(weights), np.array([1, 0, 0]))
-
-
-def with_room(order: Order, tasks: int) -> Order:
-    """Room for so many tasks; where no row is free, all runs are laid out anew."""
-    if tasks > len(order.place):
-        rows = max(tasks, 2 * len(order.place))
-        place = np.full((rows, PLACE_COLUMNS), NONE, np.int64)
-        place[: len(order.place)] = order.place
-        order = order._replace(place=place)
-    if order.whole[RUNS] == len(order.starts):
-        runs = order.runs[order.starts[:, ROW]]
-        is_task = np.arange(LONG) < runs[:, SIZE, None]
-        starts, runs = _laid_out(order.place, runs[:, TASKS : TASKS + LONG][is_task])
-        order.whole[RUNS] = len(starts) // 2
-        order = order._replace(starts=starts, runs=runs)
-    return order
-
-
-def _laid_out(place: Ints, tasks: Ints) -> tuple[Ints, Ints]:
-    """Starts and runs of tasks in order, each run filled by half; and as many free rows."""
-    half = LONG // 2
-    used = max(1, -(-len(tasks) // half))
-    runs = np.zeros((2 * used, TASKS + 2 * LONG), np.int64)
-    starts = np.zeros((2 * used, START_COLUMNS), np.int64)
-    starts[:, ROW] = np.arange(2 * used)
-    if len(tasks):
-        filled = np.resize(tasks, (used, half))
-        runs[:used, SIZE] = np.minimum(half, len(tasks) - half * np.arange(used))
-        runs[:used, TASKS : TASKS + half] = filled
-        runs[:used, TASKS + LONG : TASKS + LONG + half] = place[filled, KEY]
-        starts[:used, START] = filled[:, 0]
-        starts[:used, [KEY, TIE]] = place[filled[:, 0]][:, [KEY, TIE]]
-    return starts, runs
 
 
 def place_of(order: Order, task: int) -> Place:
-    """The place of a task."""
+    """The position of a task."""
     return Place(*order.place[task, KEY : TIE + 1].tolist())
 
 
 def moved_before(order: Order, end: Place, tasks: Ints, since: int) -> Ints:
-    """Of these tasks, and those placed after the first `since`: all before `end`, in order."""
+    """Those of these tasks, and of the tasks moved since move `since`, that are before `end`."""
     room = np.empty(len(tasks) + order.whole[MOVES] - since, np.int64)
     found = room[: _before(order, *end, tasks, since, room)]
     if len(found) > 1:
@@ -153,9 +67,9 @@ def follow(
     in_flight: Ints,
     first: int,
 ) -> int:
-    """Update the tasks that are open, from `first` on, and remove the others.
+    """Update the open tasks, from index `first` on, and remove the others.
 
-    Where one has no room yet, or no salt, that is returned; when all is done, their number.
+    Return the index of the first task without memory or salt, or the number of tasks.
     """
     for t in range(first, len(tasks)):
         if not is_open[t]:
@@ -167,7 +81,7 @@ def follow(
 
 @kernel
 def update(order: Order, task: int, labels: int, lead: float, in_flight: int) -> bool:
-    """Let a task be where it belongs; False where it has no room yet, or no salt."""
+    """Move a task to its position; False if it has no memory or no salt yet."""
     place, whole = order.place, order.whole
     if task >= len(place) or place[task, SALT] == NONE or whole[RUNS] == len(order.starts):
         return False
@@ -188,13 +102,13 @@ def update(order: Order, task: int, labels: int, lead: float, in_flight: int) ->
 
 @kernel
 def update_one(task: int, labels: int, lead: float, in_flight: int, *order: Any) -> bool:
-    """As `update`; the arrays come one by one, since to unpack a tuple of them takes longer."""
+    """As `update`, with the arrays as separate arguments: unpacking a tuple takes longer."""
     return update(Order(*order), task, labels, lead, in_flight)
 
 
 @kernel
 def remove(order: Order, task: int) -> None:
-    """Take a task out, if it is open."""
+    """Remove a task, if it is open."""
     if task >= len(order.place) or order.place[task, KEY] == NONE:
         return
     number = _run_of(order, order.place[task, KEY], order.place[task, TIE], task)
@@ -215,7 +129,7 @@ def remove(order: Order, task: int) -> None:
 
 @kernel
 def _insert(order: Order, task: int) -> None:
-    """Put a task in that has a place, and is not in yet."""
+    """Insert a task that has a key and is not in the order yet."""
     key = order.place[task, KEY]
     number, at = find(order, key, order.place[task, TIE], task)
     run = order.runs[order.starts[number, ROW]]
@@ -233,7 +147,7 @@ def _insert(order: Order, task: int) -> None:
 
 @kernel
 def _drop(order: Order, number: int) -> None:
-    """Free the row of a run that has become empty."""
+    """Free the row of an empty run."""
     starts, last = order.starts, order.whole[RUNS] - 1
     free = starts[number, ROW]
     for later in range(number, last):
@@ -245,7 +159,7 @@ def _drop(order: Order, number: int) -> None:
 
 @kernel
 def _cut(order: Order, number: int) -> None:
-    """Make two runs of one; the second gets the first row that is free."""
+    """Split a run; the second half gets the first free row."""
     starts, used = order.starts, order.whole[RUNS]
     free = starts[used, ROW]
     for later in range(used, number + 1, -1):
@@ -269,14 +183,14 @@ def _cut(order: Order, number: int) -> None:
 
 @kernel
 def find(order: Order, key: int, tie: int, task: int) -> tuple[int, int]:
-    """The run where a task with this key and tie is or would be, and its place there."""
+    """The run of a task with this key and tie, in the order or not, and its index there."""
     number = _run_of(order, key, tie, task)
     run = order.runs[order.starts[number, ROW]]
     at, end = 0, run[SIZE]
     while at < end:
         middle = (at + end) // 2
         other, other_key = run[TASKS + middle], run[len(run) // 2 + TASKS + middle]
-        # ties are looked at where they matter: they lie far apart
+        # ties are read only if the keys are equal: they are not in the same cache line
         if other_key < key or (
             other_key == key and _is_before(key, order.place[other, TIE], other, key, tie, task)
         ):
@@ -288,7 +202,7 @@ def find(order: Order, key: int, tie: int, task: int) -> tuple[int, int]:
 
 @kernel
 def _run_of(order: Order, key: int, tie: int, task: int) -> int:
-    """The last run that does not start after this."""
+    """The last run that does not start after this position."""
     starts = order.starts
     number, end = 0, order.whole[RUNS] - 1
     while number < end:

@@ -1,4 +1,4 @@
-"""What every policy is: the open tasks in order of a key, smallest first."""
+"""The base of every policy: the open tasks sorted by a key, smallest first."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from hashlib import blake2b
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pipeline.inference.labels import Floats, Ints
 from pipeline.policies import order
 from pipeline.policies.answers import Answers
-from pipeline.policies.order import (
+from pipeline.policies.layout import (
+    FIRST,
     KEY,
     NONE,
     OPEN,
@@ -20,27 +21,28 @@ from pipeline.policies.order import (
     TASKS,
     Place,
     Weights,
+    empty_order,
+    with_room,
 )
 from pipeline.policies.progress import ProgressOfWorkers
 
 
 class Policy:
-    """The open tasks, as numbers: `names[number]` is what they are called everywhere.
+    """The open tasks, as numbers; `names[number]` is the name of a task in all processes.
 
-    The lead of a task is how far its likeliest class is ahead of the second, in log-odds: never
-    negative, and |log-odds| where there are two classes.
+    The lead of a task is the distance of its most probable class from the second, in log-odds. It
+    is never negative, and |log-odds| for two classes.
 
-    Equal keys are common (every task begins with the same), and how they are ordered matters: by
-    index, or by any order that stays, the same tasks meet the same workers again and again, and
-    the crowd closes into blocks. So a task draws its place among equals anew with every label:
-    a pseudo-random number made of the seed, the task's name and its count, the same in every
-    process and whatever came before.
+    Equal keys are common (all tasks start with the same), and their order matters: in any fixed
+    order the same workers get the same tasks repeatedly, and the crowd divides into blocks. So with
+    every label a task draws another tie-breaker: a pseudo-random number from the seed, the task's
+    name and its counts, which is the same in every process and independent of the past.
     """
 
     def __init__(self, names: Sequence[Hashable], weights: Weights, seed: int) -> None:
         self._names = names
         self._hash = blake2b(digest_size=7, key=str(seed).encode()[:16])
-        self._order = order.empty_order(weights)
+        self._order = empty_order(weights)
         self._progress = ProgressOfWorkers()
 
     def __len__(self) -> int:
@@ -52,7 +54,7 @@ class Policy:
         return task < len(place) and bool(place[task, KEY] != NONE)
 
     def update(self, task: int, labels: int, lead: float, in_flight: int = 0) -> None:
-        """Open `task`, or let its place follow its labels, lead and assignments in flight."""
+        """Open `task`, or update its labels, lead and assignments in flight."""
         while not order.update_one(task, labels, lead, in_flight, *self._order):
             self._make_room(np.array([task]))
 
@@ -68,20 +70,20 @@ class Policy:
         leads: Floats,
         in_flight: Ints,
     ) -> None:
-        """Update the tasks that are open, and remove the others."""
+        """Update the open tasks, and remove the others."""
         columns, done = (tasks, is_open, labels, leads, in_flight), 0
         while (done := order.follow(self._order, *columns, done)) < len(tasks):
             self._make_room(tasks[done:][is_open[done:]])
 
     def choose(self, answers: Answers, worker: Hashable | None = None) -> int | None:
-        """The first task that is new to the worker, and stays open; None where there is none.
+        """The first task that is new to the worker, which stays open; None if there is none.
 
-        When a worker is named, what they had answered when they last asked is not looked at
-        again: a task that is among their answers no longer has to be given to `allow`.
+        With a worker's name, tasks that they had answered at their last request are not checked
+        again: if one of these is removed from their answers, `allow` must be called.
         """
         progress = self._progress.follow(self._order, worker, answers)
         if progress is None:
-            start, passed = order.FIRST, 0
+            start, passed = FIRST, 0
         elif len(progress.moved):
             return int(progress.moved[0])
         else:
@@ -98,12 +100,12 @@ class Policy:
         return chosen
 
     def allow(self, task: int, worker: Hashable) -> None:
-        """Let `worker` get `task` again, which is no longer among their answers."""
+        """Allow `worker` to get `task` again, which was removed from their answers."""
         if task in self:
             self._progress.allow(task, worker)
 
     def forget(self) -> None:
-        """Look at all tasks anew when a worker asks again, whatever became of their answers."""
+        """Check all tasks again at each worker's next request."""
         self._progress.by_worker.clear()
 
     @property
@@ -112,16 +114,16 @@ class Policy:
         return bool(self._progress.by_worker)
 
     def _since(self, start: Place) -> Iterator[Ints]:
-        """The tasks from `start` on, a run at a time."""
+        """The tasks from `start` on, one run at a time."""
         _, starts, runs, *_ = self._order
-        number, at = (0, 0) if start == order.FIRST else order.find(self._order, *start, NONE)
+        number, at = (0, 0) if start == FIRST else order.find(self._order, *start, NONE)
         for row in starts[number : self._order.whole[RUNS], ROW]:
             yield runs[row, TASKS + at : TASKS + runs[row, SIZE]]
             at = 0
 
     def _make_room(self, tasks: Ints) -> None:
-        """For tasks that are opened, and draw what their places among equals are made of."""
-        self._order = order.with_room(self._order, int(tasks.max()) + 1)
+        """Reserve memory for tasks that are opened, and draw their salts."""
+        self._order = with_room(self._order, int(tasks.max()) + 1)
         salts = self._order.place[:, SALT]
         for task in tasks[salts[tasks] == NONE].tolist():
             drawn = self._hash.copy()

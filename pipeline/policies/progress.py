@@ -1,4 +1,4 @@
-"""How far workers with many answers have come in the order, so that they need not start over."""
+"""Where the search for a worker with many answers stopped, so that the next continues there."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,10 +7,11 @@ import numpy as np
 
 from pipeline.inference.labels import Ints
 from pipeline.policies.answers import Answers
-from pipeline.policies.order import LAST, MOVES, OPEN, Order, Place, moved_before, place_of
+from pipeline.policies.layout import LAST, MOVES, OPEN, Order, Place
+from pipeline.policies.order import moved_before, place_of
 
-WORTH = 512  # tasks passed over; fewer are passed over again as fast
-WORKERS = 1000  # at most, whose progress is kept
+WORTH = 512  # skipped tasks from which on progress is kept; fewer are skipped again as fast
+WORKERS = 1000  # whose progress is kept at most
 
 
 class Progress:
@@ -20,30 +21,29 @@ class Progress:
 
     def __init__(self, start: Place, passed: int, seen: int) -> None:
         self.start = start
-        self.passed = passed  # about how many tasks are answered before `start`
-        self.moved: Ints = np.zeros(0, np.int64)  # before `start` later, in order
-        self.seen = seen  # how many changes `moved` has followed
-        self.looks = 0  # at tasks that may have moved
+        self.passed = passed  # about how many tasks before `start` are answered
+        self.moved: Ints = np.zeros(0, np.int64)  # tasks that moved before `start` later, in order
+        self.seen = seen  # how many moves of the order are in `moved`
+        self.looks = 0  # at tasks in `moved` so far
 
 
 class ProgressOfWorkers:
-    """The progress of the workers who asked last.
+    """The progress of the workers with the most recent requests.
 
-    It is dropped where a walk past all that the worker has answered would have cost less than to
-    follow the changes has.
+    It is dropped once following the moves has cost more than searching from the start would.
     """
 
     def __init__(self) -> None:
         self.by_worker: OrderedDict[Hashable, Progress] = OrderedDict()
 
     def allow(self, task: int, worker: Hashable) -> None:
-        """A worker may get a task again."""
+        """Allow a worker to get a task again."""
         progress = self.by_worker.get(worker)
         if progress is not None:
             progress.moved = np.append(progress.moved, task)
 
     def follow(self, order: Order, worker: Hashable, answers: Answers) -> Progress | None:
-        """A worker's progress after all changes, if it is kept; the first in `moved` is new."""
+        """A worker's progress after all moves, if it is kept; the first task in `moved` is new."""
         progress = self.by_worker.get(worker)
         if progress is None:
             return None
@@ -60,7 +60,7 @@ class ProgressOfWorkers:
         return progress
 
     def keep(self, order: Order, worker: Hashable, task: int | None, passed: int) -> None:
-        """Keep, if it is worth it, that a worker has answered all tasks before this one."""
+        """Record that a worker has answered all tasks before this one, if that saves time."""
         if passed < WORTH:
             return
         start = LAST if task is None else place_of(order, task)

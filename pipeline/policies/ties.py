@@ -1,4 +1,4 @@
-"""The place of a task among those with the same key: pseudo-random, and the same everywhere."""
+"""Tie-breakers between tasks with the same key: pseudo-random, and the same in all processes."""
 
 from pipeline.inference.compiled import kernel
 
@@ -13,7 +13,7 @@ MIX_0, MIX_1, MIX_2 = MIX & MASK, MIX >> LIMB & MASK, MIX >> 2 * LIMB
 
 @kernel
 def tie_of(salt: int, labels: int, in_flight: int) -> int:
-    """The place among equals: bits 32 to 91 of (salt ^ (labels + 2^32 in_flight) STEP) MIX.
+    """The tie-breaker: bits 32 to 91 of (salt ^ (labels + 2^32 in_flight) STEP) MIX.
 
     The middle bits of a product depend on all bits of both numbers.
     """

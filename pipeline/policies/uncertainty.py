@@ -1,19 +1,19 @@
-"""Uncertainty sampling (equation 2): ask where we know least."""
+"""Uncertainty sampling (equation 2): the least certain task first."""
 
 from collections.abc import Hashable, Sequence
 
-from pipeline.policies.order import Weights
+from pipeline.policies.layout import Weights
 from pipeline.policies.policy import Policy
 
-GRID = 2.0**30  # steps in a unit of log-odds: far more than matter, far fewer than bits that round
+GRID = 2.0**30  # steps in a unit of log-odds: finer than matters, coarser than rounding errors
 
 
 class Uncertainty(Policy):
-    """The open task with the smallest lead: of two classes, the one closest to probability 1/2.
+    """The open task with the smallest lead: for two classes, the one closest to probability 1/2.
 
-    An assignment in flight counts as if it had already moved the lead by `expected_weight`,
-    the weight log(α / β) of a stranger's label. Tasks that differ by rounding alone are equals:
-    which of them had the smaller sum would depend on the order of additions.
+    An assignment in flight counts as if it had already increased the lead by `expected_weight`, the
+    weight log(α / β) of a new worker's label. Leads that differ only by rounding errors are equal;
+    otherwise their order would depend on the order of additions.
 
     >>> from pipeline.policies.answers import AnswerSet
     >>> policy = Uncertainty(["t1", "t2"], seed=1, expected_weight=0.7)

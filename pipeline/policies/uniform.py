@@ -2,12 +2,12 @@
 
 from collections.abc import Hashable, Sequence
 
-from pipeline.policies.order import Weights
+from pipeline.policies.layout import Weights
 from pipeline.policies.policy import Policy
 
 
 class Uniform(Policy):
-    """The open task with the fewest labels, those in flight counted.
+    """The open task with the fewest labels, including assignments in flight.
 
     >>> from pipeline.policies.answers import AnswerSet
     >>> policy = Uniform(["t1", "t2"], seed=1)

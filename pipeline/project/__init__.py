@@ -1,1 +1,1 @@
-"""What a project is: settings and topics, written down once in Kafka, and how they change."""
+"""Projects: settings and topics, stored once in Kafka, and how they change."""

@@ -1,11 +1,10 @@
-"""Follows how instances count the labels of a project."""
+"""Follows the progress of instances in counting the labels of a project."""
 
 import asyncio
 from time import monotonic
 from typing import NamedTuple
 
-from pipeline.kafka.admin import committed_offsets
-from pipeline.kafka.removal import group_members
+from pipeline.kafka.groups import committed_offsets, group_members
 from pipeline.kafka.sizes import Extents, extents
 from pipeline.progress import progress
 from pipeline.settings import Settings
@@ -15,7 +14,7 @@ LOOK_SECONDS = 0.5
 
 
 class Count(NamedTuple):
-    """How many labels there are, and how many of them have reached their tasks."""
+    """The number of labels, and how many of them are counted in posteriors."""
 
     labels: int
     counted: int
@@ -27,7 +26,7 @@ class Count(NamedTuple):
 
 
 async def follow_counting(settings: Settings, patience: float) -> Count:
-    """Show a bar until all labels are counted; gives up after so long without an instance."""
+    """Show a bar until all labels are counted; give up after `patience` without an instance."""
     seen = monotonic()
     count = await count_of(settings)
     with progress("Counting", total=count.labels) as advance:
@@ -45,15 +44,17 @@ async def follow_counting(settings: Settings, patience: float) -> Count:
 
 
 async def count_of(settings: Settings) -> Count:
-    """How many labels are taken, all but one if votes of theirs are still on their way."""
+    """The labels processed so far; at most all but one while votes are in flight."""
     labels, votes = Topics(settings).labels.name, Topics(settings).votes.name
     found = await extents(settings, [labels, votes])
-    total, taken = await _done(settings, labels, found)
-    sent, received = await _done(settings, votes, found)
-    return Count(total, taken if sent == received else min(taken, total - 1))
+    all_labels, processed = await _offsets(settings, labels, found)
+    all_votes, counted = await _offsets(settings, votes, found)
+    in_flight = counted != all_votes
+    return Count(all_labels, min(processed, all_labels - 1) if in_flight else processed)
 
 
-async def _done(settings: Settings, topic: str, found: Extents) -> tuple[int, int]:
+async def _offsets(settings: Settings, topic: str, found: Extents) -> tuple[int, int]:
+    """How many records a topic has, and how many of them the group has committed."""
     committed = await committed_offsets(settings, settings.prefix, topic)
     of_topic = {tp.partition: extent for tp, extent in found.items() if tp.topic == topic}
     total = sum(end - begin for begin, end in of_topic.values())

@@ -1,15 +1,16 @@
-"""Compares what somebody has given with what the project has."""
+"""Compares the settings given by the user with those of the project."""
 
 from typing import Any, NamedTuple
 
 from pipeline.classes import Classes
 from pipeline.project.given import Given
 from pipeline.project.revision import PROJECT_SETTINGS, Revision
-from pipeline.settings import class_prior_of, variable
+from pipeline.setting_values import class_prior_of
+from pipeline.settings import variable
 
 
 class Difference(NamedTuple):
-    """A setting that was given and is another in the project."""
+    """A setting given with another value than the project has."""
 
     prefix: str
     name: str
@@ -33,7 +34,7 @@ sbic project set --prefix birds alpha=3.0
 
 
 def differences(revision: Revision, given: Given) -> list[Difference]:
-    """All settings that were given and are others in the project.
+    """All settings given with other values than the project has.
 
     >>> from pipeline.project.revision import FIRST
     >>> differences(FIRST, Given({"alpha": 2.0, "classes": "1, -1", "web_port": 7000}))
@@ -50,7 +51,7 @@ def differences(revision: Revision, given: Given) -> list[Difference]:
 
 
 def _meaning(name: str, value: Any) -> object:
-    """What a value stands for, however it is written."""
+    """The meaning of a value, independent of how it is written."""
     if value is None:
         return None
     if name == "classes":

@@ -1,4 +1,4 @@
-"""Why a project cannot be used as somebody wants to, in lines for that person."""
+"""Why a project cannot be used in some way, and what to do."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from pipeline.kafka.errors import ClusterError
 
 
 class Refusal(ClusterError):
-    """Several lines, one for each thing that is wrong, and what to do about all of them."""
+    """A line for each thing that is wrong, and what to do about all of them."""
 
     def __init__(self, lines: Sequence[str], way_out: str) -> None:
         super().__init__("; ".join([*lines, way_out]))
@@ -15,7 +15,7 @@ class Refusal(ClusterError):
 
 
 class NoProject(ClusterError):
-    """There is no project of this prefix."""
+    """There is no project with this prefix."""
 
     def __init__(self, prefix: str, addresses: Sequence[str]) -> None:
         super().__init__(
@@ -25,36 +25,36 @@ class NoProject(ClusterError):
 
 
 class Unfinished(ClusterError):
-    """A command that makes topics again was begun, and is not done."""
+    """A command that recreates topics was started, and has not finished."""
 
     def __init__(self, prefix: str, state: str) -> None:
         command = {"recounting": "recount", "resetting": "reset", "deleting": "delete"}[state]
         super().__init__(
             f"the project {prefix} is {state}: wait until that is done, or, if the command was "
-            f"ended before, complete it with: sbic project {command} --prefix {prefix}"
+            f"interrupted, complete it with: sbic project {command} --prefix {prefix}"
         )
 
 
 class ReplacedTopics(ClusterError):
-    """Topics are not those that the project was made with."""
+    """Topics are not those that the project was created with."""
 
     def __init__(self, prefix: str, missing: Iterable[str], other: Iterable[str]) -> None:
         self.other = list(other)
         found = [
             *(f"{name} was deleted" for name in missing),
-            *(f"{name} was deleted and created again" for name in self.other),
+            *(f"{name} was deleted and recreated" for name in self.other),
         ]
         super().__init__(
-            f"{', '.join(found)}, not by sbic: nothing is counted until all is made again from "
-            f"labels and tasks with: sbic project recount --prefix {prefix}"
+            f"{', '.join(found)}, not by sbic: nothing is counted until everything is recomputed "
+            f"from labels and tasks with: sbic project recount --prefix {prefix}"
         )
 
 
 class Conflict(ClusterError):
-    """Somebody else has changed the project at the same moment."""
+    """Another command has changed the project at the same time."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(
-            f"somebody else has just changed the project {prefix}: see what it is now with "
+            f"another command has just changed the project {prefix}: check it with "
             f"sbic project show --prefix {prefix}, and try again"
         )

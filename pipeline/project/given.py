@@ -1,4 +1,4 @@
-"""The settings that somebody has given, by a flag or a variable, apart from those left out."""
+"""The settings that the user gave, by flags or variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from pipeline.settings import SPECS, Settings
 
 @dataclass(frozen=True)
 class Given:
-    """Values by the names of their settings; what is left out is as the project has it.
+    """The values given, by setting; all others come from the project.
 
     >>> given = Given({"prefix": "birds", "alpha": 3.0})
     >>> given.settings.alpha, given.settings.beta, given.with_values(alpha=4.0).values["alpha"]
@@ -23,7 +23,7 @@ class Given:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Whatever is not as it is by default.
+        """The settings that differ from their defaults.
 
         >>> Given.of(Settings(prefix="birds", alpha=3.0)).values
         {'prefix': 'birds', 'alpha': 3.0}
@@ -34,16 +34,16 @@ class Given:
 
     @cached_property
     def settings(self) -> Settings:
-        """These settings, the others as they are by default; raises `BadSetting`."""
+        """These settings, with defaults for the others; raises `BadSetting`."""
         return Settings(**self.values, security=self.security)
 
     @property
     def place(self) -> Settings:
-        """Where the project is: all other settings are as they are by default."""
+        """Broker and prefix of the project, with defaults for all other settings."""
         names = ("broker", "prefix")
         known = {name: self.values[name] for name in names if name in self.values}
         return Settings(**known, security=self.security)
 
     def with_values(self, **values: object) -> "Given":
-        """The same and these."""
+        """A copy with these values added or replaced."""
         return Given({**self.values, **values}, self.security)

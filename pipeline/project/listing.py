@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-from pipeline.kafka.admin import connected_admin
+from pipeline.kafka.admin_client import connected_admin
 from pipeline.kafka.connection import connected
 from pipeline.kafka.sizes import extents
 from pipeline.project.log import log_consumer, read_on
 from pipeline.project.revision import Revision
-from pipeline.settings import PREFIX, Settings
+from pipeline.setting_values import is_name
+from pipeline.settings import Settings
 from pipeline.topics import Topics
 
 ENDING = ".project"
@@ -25,13 +26,13 @@ class Listed(NamedTuple):
 
 
 async def projects(place: Settings) -> list[Listed]:
-    """All projects on this broker, by their prefixes."""
+    """All projects on this cluster, sorted by prefix."""
     async with connected_admin(place) as admin:
         names = sorted(await admin.list_topics())
     revisions: dict[str, Revision] = {}
     for name in names:
         prefix = name.removesuffix(ENDING)
-        if name.endswith(ENDING) and PREFIX.fullmatch(prefix):
+        if name.endswith(ENDING) and is_name(prefix):
             async with connected(log_consumer(place), place) as consumer:
                 revision = await read_on(consumer, TopicPartition(name, 0), None)
             if revision is not None:

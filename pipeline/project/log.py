@@ -1,9 +1,9 @@
-"""The project topic: reads the revisions of a project, and appends the next."""
+"""The project topic: reads the revisions of a project, and appends new ones."""
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from pipeline.kafka.access.granted import described
-from pipeline.kafka.access.rights import Operation
+from pipeline.kafka.access.granted import describe_topics
+from pipeline.kafka.access.rights import Need, Operation
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
 from pipeline.project.errors import Conflict
@@ -13,9 +13,10 @@ from pipeline.topics import Topics
 
 
 async def read_project(settings: Settings) -> Revision | None:
-    """The last revision of the project, or None if there is no project of this prefix."""
+    """The last revision of the project, or None if there is no project with this prefix."""
     topic = Topics(settings).project.name
-    if not await described(settings, [(topic, Operation.READ)]):  # a consumer would create it
+    # a consumer would create a missing topic
+    if not await describe_topics(settings, [Need(topic, Operation.READ)]):
         return None
     async with connected(log_consumer(settings), settings) as consumer:
         return await read_on(consumer, TopicPartition(topic, 0), None)
@@ -34,7 +35,7 @@ def log_consumer(settings: Settings) -> AIOKafkaConsumer:
 async def read_on(
     consumer: AIOKafkaConsumer, place: TopicPartition, before: Revision | None
 ) -> Revision | None:
-    """The last revision, reading on from where the consumer is to the end that there is now."""
+    """The last revision, reading from the consumer's position to the current end."""
     if place not in consumer.assignment():
         consumer.assign([place])
     ends = await consumer.end_offsets([place])
@@ -47,9 +48,9 @@ async def read_on(
 
 
 async def append(settings: Settings, revision: Revision) -> None:
-    """Write a revision; raises `Conflict` if another of this number was there first."""
+    """Publish a revision; raises `Conflict` if another one with this number came first."""
     topic = Topics(settings).project.name
-    await described(settings, [(topic, Operation.WRITE)])
+    await describe_topics(settings, [Need(topic, Operation.WRITE)])
     producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
     async with connected(producer, settings):
         await producer.send_and_wait(topic, encode_revision(revision), partition=0)

@@ -1,4 +1,4 @@
-"""Opens a project: whoever gives nothing takes its settings, whoever gives others is refused."""
+"""Opens a project: applies its settings, and refuses others that were given."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from pipeline.topics import Topic, Topics
 
 
 class Opened(NamedTuple):
-    """A project with its settings in force; `created` has the topics that were not there."""
+    """A project with its settings in force; `created` are the topics that were missing."""
 
     settings: Settings
     revision: Revision
@@ -23,16 +23,16 @@ class Opened(NamedTuple):
 
 
 async def open_project(given: Given) -> Opened:
-    """Open the project for an instance, and create what is missing of it.
+    """Open the project for an instance; create the project or its missing topics.
 
-    The state may be any: an instance has to wait until it is `ready`. Raises `Refusal`,
-    `ReplacedTopics` and what `ensure_topics` raises.
+    The project may be in any state: an instance has to wait until it is `ready`. Raises `Refusal`,
+    `ReplacedTopics` and the errors of `ensure_topics`.
     """
     revision = await read_project(given.place)
     created: list[Topic] = []
     if revision is None:
         created = await ensure_topics(given.settings)
-        revision = await _write_down(given.settings)
+        revision = await _create(given.settings)
     settings = settings_of(revision, given)
     if revision.state == "ready":
         await check_topic_ids(settings, revision)
@@ -41,9 +41,9 @@ async def open_project(given: Given) -> Opened:
 
 
 async def settings_in_project(given: Given) -> Settings:
-    """The settings for a tool: those of the project, or as given where nobody has made it yet.
+    """The settings for a tool: those of the project, or those given if it does not exist yet.
 
-    Raises `Refusal`, and `Unfinished` where what the tool sends would be thrown away.
+    Raises `Refusal`, and `Unfinished` if records sent now would be deleted.
     """
     revision = await read_project(given.place)
     if revision is None:
@@ -54,35 +54,35 @@ async def settings_in_project(given: Given) -> Settings:
 
 
 def settings_of(revision: Revision, given: Given) -> Settings:
-    """The settings in force, or `Refusal` with a line for each that was given otherwise."""
+    """The settings in force; raises `Refusal` with a line for each that was given otherwise."""
     found = differences(revision, given)
     if found:
         way_out = "leave out what differs, or choose another --prefix"
-        raise Refusal(list(map(str, found)), f"the project is left as it is: {way_out}")
+        raise Refusal(list(map(str, found)), f"the project was not changed: {way_out}")
     return Settings(**{**given.values, **revision.settings}, security=given.security)
 
 
 async def topic_ids(settings: Settings) -> dict[str, str]:
-    """The ids of all topics of the project that are there."""
+    """The ids of all topics of the project that exist."""
     async with connected(TopicIds(settings), settings) as ids:
         return await ids.find([topic.name for topic in Topics(settings)])
 
 
 async def check_topic_ids(settings: Settings, revision: Revision) -> None:
-    """Raise `ReplacedTopics` if a topic is not the one that the project was made with."""
+    """Raise `ReplacedTopics` if a topic is not the one that the project was created with."""
     compare_topics(settings.prefix, revision, await topic_ids(settings))
 
 
 def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> None:
-    """The same, with the ids that there are."""
+    """The same, for ids that were already read."""
     missing = [name for name in revision.topics if name not in found]
     other = [name for name, old in revision.topics.items() if found.get(name, old) != old]
     if missing or other:
         raise ReplacedTopics(prefix, missing, other)
 
 
-async def _write_down(settings: Settings) -> Revision:
-    """Write the first revision, unless another was faster; the one that counts."""
+async def _create(settings: Settings) -> Revision:
+    """Publish the first revision, unless another process was faster; returns the one in force."""
     revision = Revision(1, project_settings(settings), await topic_ids(settings))
     try:
         await append(settings, revision)

@@ -1,8 +1,7 @@
-"""The records of the project topic: each is a revision of what the project is.
+"""The records of the project topic: each is a revision of the project.
 
-A revision counts only if its number is one above that of the last that counts. So of two that are
-written at once the first wins, whoever reads them, and whatever else somebody writes there is
-ignored.
+A revision is valid only if its number is one above that of the last valid one. So of two published
+at the same time the first wins, for all readers, and any other record is ignored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,15 +34,15 @@ PROJECT_SETTINGS = (
     "policy",
     "lease_seconds",
 )
-"""What belongs to the project, not to whoever starts an instance."""
+"""The settings that belong to the project, not to an instance."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """What the project is from here on.
+    """The project from this revision on.
 
-    `topics` has the id of each topic. In any state but `ready` a command has begun to make topics
-    again or to delete them, and no instance may work until it is done.
+    `topics` has the id of each topic. In any state but `ready` a command is recreating or deleting
+    topics, and instances have to wait.
     """
 
     number: int
@@ -56,12 +55,12 @@ class Revision:
         return replace(self, number=self.number + 1, **changes)
 
     def apply_to(self, settings: Settings) -> Settings:
-        """The settings with those of the project in place of their own."""
+        """The settings, with those of the project replaced."""
         return replace(settings, **self.settings)
 
 
 def project_settings(settings: Settings) -> dict[str, Any]:
-    """The part of the settings that belongs to the project; what was left to choose is chosen.
+    """The settings that belong to the project, with the defaults that depend on others filled in.
 
     >>> found = project_settings(Settings(classes="cat, dog"))
     >>> found["classes"], found["algorithm"], found["class_prior"]
@@ -70,13 +69,13 @@ def project_settings(settings: Settings) -> dict[str, Any]:
     found = {name: getattr(settings, name) for name in PROJECT_SETTINGS}
     found["classes"] = ",".join(settings.crowd_classes.names)
     found["algorithm"] = settings.chosen_algorithm
-    if settings.chosen_algorithm == "settled" and settings.class_prior is None:
+    if settings.algorithm_entry.settles and settings.class_prior is None:
         found["class_prior"] = "learned"
     return found
 
 
 def encode_revision(revision: Revision) -> bytes:
-    """A record's value.
+    """Encode a revision as the value of a record.
 
     >>> parse_revision(encode_revision(FIRST)) == FIRST
     True
@@ -93,7 +92,7 @@ def encode_revision(revision: Revision) -> bytes:
 
 
 def parse_revision(value: bytes | None) -> Revision | None:
-    """The revision in a record's value, or None if it is none.
+    """Parse the value of a record; None if it is not a revision.
 
     >>> parse_revision(b"[]"), parse_revision(b'{"format":1,"revision":1,"settings":{"alpha":0}}')
     (None, None)
@@ -117,7 +116,7 @@ def parse_revision(value: bytes | None) -> Revision | None:
 
 
 def _settings(values: Mapping[str, object]) -> dict[str, Any]:
-    """The settings of a record, good by themselves and together; raises if they are not."""
+    """The settings of a record; raises unless they are valid, each and together."""
     read: dict[str, Any] = {
         name: None if values[name] is None else read_setting(name, str(values[name]))
         for name in PROJECT_SETTINGS
@@ -128,7 +127,7 @@ def _settings(values: Mapping[str, object]) -> dict[str, Any]:
 def last_revision(
     values: Iterable[bytes | None], before: Revision | None = None
 ) -> Revision | None:
-    """The last revision that counts, after one that was known before.
+    """The last valid revision, after one that is already known.
 
     >>> second, rival = FIRST.next(), FIRST.next(state="deleting")
     >>> records = [b"{", encode_revision(FIRST), encode_revision(second), encode_revision(rival)]
@@ -144,4 +143,4 @@ def last_revision(
 
 
 FIRST = Revision(1, project_settings(Settings()), {})
-"""A project as it is by default, before its topics are known."""
+"""A project with default settings, before its topics are known."""

@@ -1,1 +1,1 @@
-"""What goes over the wire: one file per kind of record; nothing here knows Kafka."""
+"""The wire formats: one file per kind of record, independent of Kafka."""

@@ -1,4 +1,4 @@
-"""Answers: what the owner of a partition of workers took, from which the next owner recovers."""
+"""Answers: the labels that the owner of a partition took; the next owner recovers from them."""
 
 from typing import NamedTuple
 
@@ -6,34 +6,51 @@ from pipeline.records.columns import NOT_OURS, Columns, encode_columns, is_numbe
 from pipeline.records.votes import NOBODY
 
 
-class Answers(NamedTuple):
-    """Labels of one partition that were taken together: their votes, by partition of tasks.
+class Piece(NamedTuple):
+    """The time in nanoseconds at which some labels were taken, and the offset of the last."""
 
-    `pieces` has the time in nanoseconds of each piece of labels that was taken, and the offset of
-    its last label: on one instance the times order the labels of all partitions. There may be
-    `more` records of what was published together. `marks` are those of the labels that were
-    forwarded here (`origin.mark_of`).
+    time: int
+    upto: int
+
+
+class VotesFor(NamedTuple):
+    """An encoded record of votes, and the partition of tasks that it is for."""
+
+    home: int
+    value: bytes
+
+
+class Answers(NamedTuple):
+    """Labels of one partition that were taken together.
+
+    `pieces`: for each piece of labels, the time in nanoseconds at which it was taken, and the
+    offset of its last label. On one instance the times order the labels of all partitions.
+    `votes`: encoded votes by partition of tasks, or NOBODY.
+    `marks`: those of the labels that were forwarded here (`origin.mark_of`).
+    `more`: whether the next record belongs to the same publication.
     """
 
-    pieces: list[tuple[int, int]]
-    votes: list[tuple[int, bytes]]
+    pieces: list[Piece]
+    votes: list[VotesFor]
     marks: list[int]
     more: bool = False
 
     @property
     def upto(self) -> int:
         """The offset of the last label taken."""
-        return self.pieces[-1][1]
+        return self.pieces[-1].upto
 
 
 def encode_answers(answers: Answers) -> bytes:
     """The value of a record.
 
-    >>> parse_answers(encode_answers(Answers([(7, 42)], [(3, b"abc"), (1, b"d")], [])))
-    Answers(pieces=[(7, 42)], votes=[(3, b'abc'), (1, b'd')], marks=[], more=False)
+    >>> answers = Answers([Piece(7, 42)], [VotesFor(3, b"abc"), VotesFor(1, b"d")], [])
+    >>> parse_answers(encode_answers(answers)) == answers
+    True
     """
     parts = [(home, len(votes)) for home, votes in answers.votes]
-    fields: dict[str, object] = {"pieces": answers.pieces, "parts": parts, "more": answers.more}
+    pieces = [tuple(piece) for piece in answers.pieces]  # orjson takes no other tuples
+    fields: dict[str, object] = {"pieces": pieces, "parts": parts, "more": answers.more}
     if answers.marks:
         fields["marks"] = answers.marks
     return encode_columns("answers", fields, ()) + b"".join(votes for _, votes in answers.votes)
@@ -47,18 +64,19 @@ def parse_answers(value: bytes | None) -> Answers:
         raise NOT_OURS
     votes, at = [], 0
     for home, size in parts:
-        votes.append((home, record.rest[at : at + size]))
+        votes.append(VotesFor(home, record.rest[at : at + size]))
         at += size
     if at != len(record.rest):
         raise NOT_OURS
     marks = record.fields.get("marks", [])
     if type(marks) is not list or not all(map(is_number, marks)):
         raise NOT_OURS
-    return Answers(pieces, votes, marks, record.fields.get("more") is True)
+    taken = [Piece(time, upto) for time, upto in pieces]
+    return Answers(taken, votes, marks, record.fields.get("more") is True)
 
 
 def _pairs(record: Columns, field: str, least: int = 0) -> list[tuple[int, int]]:
-    """Pairs of numbers; the first ones are this or more."""
+    """The pairs of numbers in a field; the first of each is at least `least`."""
     found = record.fields.get(field)
     if type(found) is not list or not all(_is_pair(value, least) for value in found):
         raise NOT_OURS

@@ -1,13 +1,13 @@
-"""Assignments: who answers which task next, or why there is none; and how leases ended.
+"""Assignments: which task a worker answers next, why there is none, and how leases ended.
 
 The topic has three kinds of records, all keyed by worker:
 
 - a lease: `{"worker", "task", "id", "policy", "issued_at", "expires_at"}`
 - a refusal: `{"worker", "task": null, "reason", "id", "issued_at"}`
-- the end of a lease: `{"worker", "task", "id", "ended"}`, for the other instances; clients pass
-  over it.
+- the end of a lease: `{"worker", "task", "id", "ended"}`, for the other instances; clients
+  ignore it.
 
-An id says which request it answers: `<partition>-<offset>-<number>` of the requests topic, or
+An id names the request that it answers: `<partition>-<offset>-<number>` of the requests topic, or
 `label-<partition>-<offset>-<number>` where a label was the request.
 """
 
@@ -33,7 +33,7 @@ class Refusal(StrEnum):
 
 
 class Place(NamedTuple):
-    """Which request an id belongs to, and the number of the assignment among those of it."""
+    """Source, partition and offset of the request that an id names, and the assignment's number."""
 
     source: str
     partition: int
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """A record of the topic: a refusal has no `task`, and `ended` says that a lease has ended."""
+    """A record of the topic: a refusal has no `task`; `ended` marks the end of a lease."""
 
     worker: str
     task: str | None
@@ -62,7 +62,7 @@ def id_of(partition: int, offset: int, number: int, source: str = "") -> str:
 
 
 def place_of(name: str) -> Place:
-    """The place that an id stands for, or ValueError.
+    """The request and number in an id, or ValueError.
 
     >>> place_of("label-3-42-0")
     Place(source='label', partition=3, offset=42, number=0)
@@ -74,7 +74,7 @@ def place_of(name: str) -> Place:
 def encode_lease(
     worker: str, task: str, name: str, policy: str, issued_at: int, expires_at: int
 ) -> bytes:
-    """The value of the record that gives a task to a worker; times in milliseconds.
+    """The value of a lease: the worker gets the task; times in milliseconds.
 
     >>> encode_lease("w1", "t1", "3-42-0", "uniform", 1, 2)
     b'{"worker":"w1","task":"t1","id":"3-42-0","policy":"uniform","issued_at":1,"expires_at":2}'
@@ -92,7 +92,7 @@ def encode_lease(
 
 
 def encode_refusal(worker: str, reason: Refusal, name: str, issued_at: int) -> bytes:
-    """The value of the record that says why a worker gets no task.
+    """The value of a refusal: the reason why the worker gets no task.
 
     >>> encode_refusal("w1", Refusal.NO_OPEN_TASK, "3-42-0", 1)
     b'{"worker":"w1","task":null,"reason":"no-open-task","id":"3-42-0","issued_at":1}'
@@ -103,7 +103,7 @@ def encode_refusal(worker: str, reason: Refusal, name: str, issued_at: int) -> b
 
 
 def encode_end(worker: str, task: str, name: str, ended: Ended) -> bytes:
-    """The value of the record that says how a lease ended.
+    """The value of the end of a lease.
 
     >>> encode_end("w1", "t1", "3-42-0", "answered")
     b'{"worker":"w1","task":"t1","id":"3-42-0","ended":"answered"}'
@@ -138,11 +138,11 @@ def parse_assignment(value: bytes | None) -> Assignment:
 
 
 def _bad(value: bytes | None) -> BadRecord:
-    """What is wrong with a record; one that is right is none of the three kinds."""
+    """The problem with a record; with none, it is not one of the three kinds."""
     try:
         record: dict[str, Any] = read_object(value)
         read_id(record, "worker")
         read_id(record, "id")
     except BadRecord as bad:
         return bad
-    return BadRecord(Reason.BAD_FIELD, "not a record of assignments")
+    return BadRecord(Reason.BAD_FIELD, "not an assignment, a refusal or the end of a lease")

@@ -1,4 +1,4 @@
-"""Why a record cannot be used, and the checks that several kinds of records share."""
+"""Why a record cannot be used, and checks that several kinds of records share."""
 
 from enum import StrEnum
 from typing import Any
@@ -10,7 +10,7 @@ ID_SURELY_SHORT = ID_MAX_BYTES // 4  # characters: none takes more than 4 bytes 
 
 
 class Reason(StrEnum):
-    """A closed set: it is also the value of a metric's label."""
+    """The reasons, a closed set: they are also values of a metric's label."""
 
     NULL_VALUE = "null-value"
     TOO_LARGE = "too-large"
@@ -28,7 +28,7 @@ class Reason(StrEnum):
 
 
 class BadRecord(ValueError):
-    """A record that cannot be used: the reason, and a sentence for the person who sent it."""
+    """A record that cannot be used: the reason, and a message for the sender."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class BadRecord(ValueError):
 
 
 def read_object(value: bytes | None, max_bytes: int | None = None) -> dict[str, Any]:
-    """The JSON object that a record's value is.
+    """The JSON object in a record's value.
 
     >>> read_object(b"[1]")
     Traceback (most recent call last):
@@ -58,7 +58,7 @@ def read_object(value: bytes | None, max_bytes: int | None = None) -> dict[str, 
 
 
 def read_field(record: dict[str, Any], name: str) -> Any:
-    """The value of a field that must be there."""
+    """The value of a required field."""
     try:
         return record[name]
     except KeyError:
@@ -85,7 +85,7 @@ def read_id(record: dict[str, Any], name: str) -> str:
 
 
 def read_number(record: dict[str, Any], name: str, kind: type[int] | type[float]) -> Any:
-    """The number in a field, written as the kind of number that the pipeline writes there."""
+    """The number in a field, of the kind (whole or floating-point) that sbic writes there."""
     value = read_field(record, name)
     if type(value) is not kind:
         raise BadRecord(Reason.BAD_FIELD, f"{name!r} must be {KINDS[kind]}, not {_kind(value)}")

@@ -1,7 +1,7 @@
-"""What instances tell each other: columns of numbers behind one line of JSON.
+"""The format of records between instances: one line of JSON, followed by columns of numbers.
 
-The line says what kind of record it is, in which format, and has the names. Numbers follow as they
-lie in memory, column after column: a row of JSON would take longer to read than to count.
+The line has the kind and format of the record, and the names. The numbers follow in binary, column
+by column, because parsing JSON would take longer than counting the votes.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from orjson import JSONDecodeError, dumps, loads
 
 from pipeline.records.bad import ID_MAX_BYTES, ID_SURELY_SHORT, BadRecord, Reason
 
-MOST = 1 << 62  # of offsets, times and epochs: sums of two fit into a column
-ROUNDING = 1e-6  # that sums of many labels may leave
-FORMAT = 3  # records of another one are not read: see `agents.continuity`
+MOST = 1 << 62  # limit of offsets, times and epochs: the sum of two still fits into a column
+ROUNDING = 1e-6  # tolerance for sums over many labels
+FORMAT = 3  # records of other formats are refused: see `agents.continuity`
 
 
 def encode_columns(kind: str, fields: dict[str, Any], columns: Sequence[NDArray[Any]]) -> bytes:
@@ -30,14 +30,14 @@ def encode_columns(kind: str, fields: dict[str, Any], columns: Sequence[NDArray[
 
 
 class Columns:
-    """A record that is being read: its kind, its fields, and the columns one after the other.
+    """A reader of one record: its kind and fields, and its columns in sequence.
 
     >>> record = Columns(encode_columns("counts", {"worker": ["w1"]}, [np.array([7], "<i2")]))
     >>> record.kind, record.names("worker"), record.column("<i2", 1).tolist(), record.end()
     ('counts', ['w1'], [7], None)
     >>> Columns(b"no record")
     Traceback (most recent call last):
-    pipeline.records.bad.BadRecord: not a record of sbic
+    pipeline.records.bad.BadRecord: not an sbic record
     """
 
     def __init__(self, value: bytes | None) -> None:
@@ -63,7 +63,7 @@ class Columns:
         return names
 
     def number(self, field: str) -> int:
-        """The whole number, from 0 on, in a field."""
+        """The whole number in a field, 0 or more."""
         number = self.fields.get(field)
         if not is_number(number):
             raise NOT_OURS
@@ -79,32 +79,32 @@ class Columns:
         return np.frombuffer(part, kind).reshape(shape)
 
     def numbers(self, *shape: int) -> NDArray[np.float64]:
-        """The next column, of floating-point numbers none of which is infinite or none at all."""
+        """The next column, of finite floating-point numbers."""
         column: NDArray[np.float64] = self.column("<f8", *shape)
         if not np.isfinite(column).all():
             raise NOT_OURS
         return column
 
     def end(self) -> None:
-        """There is nothing more."""
+        """Raise `BadRecord` if anything follows the columns."""
         if self._at != len(self.rest):
             raise NOT_OURS
 
 
 def is_id(name: str) -> bool:
-    """Whether a name has the length of an id."""
+    """Whether the length of a name is that of an id."""
     return 0 < len(name.encode()) <= ID_MAX_BYTES
 
 
 def is_number(value: object, least: int = 0) -> bool:
-    """Whether it is a whole number for which there is room in a column."""
+    """Whether a value is a whole number that fits into a column."""
     return type(value) is int and least <= value < MOST
 
 
 def are_counts(numbers: NDArray[np.float64]) -> bool:
-    """Whether none is negative, but for what rounding may leave."""
+    """Whether no number is negative, apart from rounding errors."""
     return bool((numbers > -ROUNDING).all())
 
 
 SURELY_GOOD_LENGTHS = set(range(1, ID_SURELY_SHORT + 1))  # in characters
-NOT_OURS = BadRecord(Reason.NOT_OURS, "not a record of sbic")
+NOT_OURS = BadRecord(Reason.NOT_OURS, "not an sbic record")

@@ -1,7 +1,7 @@
-"""What the headers of a dead letter say, and the marks of those that were replayed.
+"""The headers of dead letters, and the records that mark them as replayed.
 
-A mark is a record of the dead-letter topic too: it has the origin of the letter and no value. It is
-younger than its letter, so it is kept for as long.
+Such a mark is on the dead-letter topic too: it has the origin of the letter and no value. It is
+newer than its letter, so it does not expire before it.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ REPLAYED = "sbic.replayed"
 Headers = Iterable[tuple[str, bytes]]
 
 
-class Said(NamedTuple):
-    """What headers say of a dead letter, or of one that was replayed."""
+class LetterHeaders(NamedTuple):
+    """The headers of a dead letter, or of the mark that it was replayed."""
 
     origin: Origin
     reason: str
@@ -30,16 +30,17 @@ class Said(NamedTuple):
     is_replayed: bool
 
 
-def read_headers(headers: Headers) -> Said | None:
-    """What the headers of a record say; None if it is no dead letter of ours.
+def read_headers(headers: Headers) -> LetterHeaders | None:
+    """The headers of a dead letter or mark; None for any other record.
 
     >>> from pipeline.records.bad import BadRecord, Reason
     >>> from pipeline.records.dead_letters import dead_letter
     >>> bad = BadRecord(Reason.BAD_ID, "'task' is empty")
-    >>> said = read_headers(dead_letter(Origin("sbic.labels", 3, 42), b"w1", b"{...}", bad).headers)
-    >>> str(said.origin), said.reason, said.message, said.is_replayed
+    >>> letter = dead_letter(Origin("sbic.labels", 3, 42), b"w1", b"{...}", bad)
+    >>> found = read_headers(letter.headers)
+    >>> str(found.origin), found.reason, found.message, found.is_replayed
     ('sbic.labels/3/42', 'bad-id', "'task' is empty", False)
-    >>> read_headers(mark_of(said.origin)).is_replayed, read_headers([("x", b"y")])
+    >>> read_headers(mark_of(found.origin)).is_replayed, read_headers([("x", b"y")])
     (True, None)
     """
     found = dict(headers)
@@ -47,7 +48,7 @@ def read_headers(headers: Headers) -> Said | None:
         topic, partition, offset = found[TOPIC].decode(), int(found[PARTITION]), int(found[OFFSET])
     except (KeyError, ValueError):  # text that is not UTF-8 is a ValueError too
         return None
-    return Said(
+    return LetterHeaders(
         Origin(topic, partition, offset),
         found.get(REASON, b"").decode(errors="replace"),
         found.get(MESSAGE, b"").decode(errors="replace"),
@@ -57,7 +58,7 @@ def read_headers(headers: Headers) -> Said | None:
 
 
 def mark_of(origin: Origin) -> list[tuple[str, bytes]]:
-    """The headers of the record that says that a dead letter was replayed."""
+    """The headers of the record that marks a dead letter as replayed."""
     return [
         (TOPIC, origin.topic.encode()),
         (PARTITION, b"%d" % origin.partition),

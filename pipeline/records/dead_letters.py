@@ -1,11 +1,11 @@
-"""Dead letters: the raw bytes as they came, the reason in headers as Kafka Connect names them."""
+"""Dead letters: the original key and value, and the reason in the headers of Kafka Connect."""
 
 from typing import NamedTuple
 
 from pipeline.records.bad import BadRecord
 from pipeline.records.origin import Origin
 
-MAX_BYTES = 3 << 19  # of key and value: half again as much as a label may have
+MAX_BYTES = 3 << 19  # of key and value: 1.5 times the limit of a label
 
 
 class DeadLetter(NamedTuple):
@@ -19,7 +19,7 @@ class DeadLetter(NamedTuple):
 def dead_letter(
     origin: Origin, key: bytes | None, value: bytes | None, bad: BadRecord
 ) -> DeadLetter:
-    """The dead letter of a record that came from there and cannot be used.
+    """The dead letter of a record with this origin that cannot be used.
 
     >>> from pipeline.records.bad import Reason
     >>> bad = BadRecord(Reason.BAD_ID, "'task' is empty")
@@ -38,7 +38,7 @@ def dead_letter(
         ("__connect.errors.exception.class.name", bad.reason.encode()),
         ("__connect.errors.exception.message", bad.message.encode()),
     ]
-    # compressed, a record of any size fits into the labels topic, yet not here
+    # a compressed record of any size fits into the labels topic, but not into this one
     if len(key or b"") + len(value or b"") > MAX_BYTES:
         headers.append(("sbic.truncated", b"true"))
         key = key and key[: MAX_BYTES // 3]

@@ -1,7 +1,7 @@
-"""Estimates: what the owner of a partition tells the other instances of its tasks and workers.
+"""Estimates: the owner of a partition publishes them about its tasks and workers.
 
-Every instance follows them. They are told as they change, and all of them after every rebalance, or
-when somebody asks: who begins to follow then knows everything.
+Every instance consumes them. They are published as they change, and completely after every
+rebalance or on request, so that an instance that starts to consume then has all of them.
 """
 
 from typing import NamedTuple
@@ -9,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.inference.engine.engine import Sums
+from pipeline.inference.engine.results import Sums
 from pipeline.inference.labels import Floats
 from pipeline.records.bad import BadRecord
 from pipeline.records.columns import NOT_OURS, Columns, are_counts, encode_columns
 
 
 class Numbered(NamedTuple):
-    """What rows are about: tasks, or workers, by the numbers that the teller has given them.
+    """The tasks or workers of the rows, by the numbers that their owner has given them.
 
-    `names` are those of the numbers from `first` on, which are told for the first time.
+    `names` are those of the numbers from `first` on, which are published for the first time.
     """
 
     first: int
@@ -27,7 +27,7 @@ class Numbered(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """Of tasks: their number of labels, gold class or -1, whether they are open, and scores."""
+    """For each task: its number of labels, gold class or -1, whether it is open, and scores."""
 
     tasks: Numbered
     labels: NDArray[np.int32]
@@ -37,14 +37,14 @@ class Beliefs(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Of workers: n, a and F, a row for each."""
+    """For each worker: a row of n, a and F."""
 
     workers: Numbered
     counts: Floats
 
 
 class Whole(NamedTuple):
-    """All tasks and workers of the partition have been told; it adds `sums` to the crowd's."""
+    """All tasks and workers of the partition have been published; `sums` are its part."""
 
     sums: Sums
 
@@ -52,7 +52,7 @@ class Whole(NamedTuple):
 class Rest(NamedTuple):
     """Whether the instance that owns the partition is at rest, and how many tasks are due.
 
-    For people and tools: instances do nothing with it.
+    For people and tools; instances ignore it.
     """
 
     is_at_rest: bool
@@ -60,54 +60,54 @@ class Rest(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """The owner of the partition asks all others to tell everything again.
+    """The owner of the partition requests complete estimates from all others.
 
-    It was started again without a rebalance, as a member of the group that has a name.
+    It was restarted without a rebalance, as a static member of the group.
     """
 
 
 Estimates = Beliefs | Counts | Sums | Whole | Rest | Ask
 
 
-def encode_estimates(epoch: int, told: Estimates) -> bytes:
-    """The value of a record; `epoch` is that of the owner.
+def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
+    """The value of a record with the owner's epoch.
 
     >>> workers = Numbered(5, ["w1"], np.array([5], np.int32))
     >>> value = encode_estimates(3, Counts(workers, np.array([[2.0, 1.5, 1.0, 1.0]])))
-    >>> epoch, told = parse_estimates(value, classes=2)
-    >>> told.workers.names, told.counts.tolist()
+    >>> epoch, estimates = parse_estimates(value, classes=2)
+    >>> estimates.workers.names, estimates.counts.tolist()
     (['w1'], [[2.0, 1.5, 1.0, 1.0]])
     """
     fields: dict[str, object] = {"epoch": epoch}
-    match told:
+    match estimates:
         case Beliefs():
             columns = (
-                _add_numbered(fields, told.tasks),
-                told.labels.astype("<i4"),
-                told.gold.astype("<i2"),
-                told.is_open.astype("?"),
-                told.scores,
+                _add_numbered(fields, estimates.tasks),
+                estimates.labels.astype("<i4"),
+                estimates.gold.astype("<i2"),
+                estimates.is_open.astype("?"),
+                estimates.scores,
             )
             return encode_columns("beliefs", fields, columns)
         case Counts():
             return encode_columns(
-                "counts", fields, (_add_numbered(fields, told.workers), told.counts)
+                "counts", fields, (_add_numbered(fields, estimates.workers), estimates.counts)
             )
         case Whole():
-            return encode_columns("whole", fields, (_as_column(told.sums),))
+            return encode_columns("whole", fields, (_as_column(estimates.sums),))
         case Rest():
-            fields["due"], fields["at_rest"] = told.due, int(told.is_at_rest)
+            fields["due"], fields["at_rest"] = estimates.due, int(estimates.is_at_rest)
             return encode_columns("rest", fields, ())
         case Ask():
             return encode_columns("ask", fields, ())
-    return encode_columns("sums", fields, (_as_column(told),))
+    return encode_columns("sums", fields, (_as_column(estimates),))
 
 
 def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
     """The epoch and the estimates in a record's value, or `BadRecord`."""
     record = Columns(value)
     epoch = record.number("epoch")
-    told: Estimates
+    estimates: Estimates
     if record.kind == "beliefs":
         tasks = _numbered(record)
         rows = len(tasks.numbers)
@@ -115,32 +115,32 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         is_open, scores = record.column("?", rows), record.numbers(rows, classes)
         if rows and (labels.min() < 0 or gold.min() < -1 or gold.max() >= classes):
             raise NOT_OURS
-        told = Beliefs(tasks, labels, gold, is_open, scores)
+        estimates = Beliefs(tasks, labels, gold, is_open, scores)
     elif record.kind == "counts":
         workers = _numbered(record)
-        told = Counts(workers, record.numbers(len(workers.numbers), 2 + classes))
-        if not are_counts(told.counts):
+        estimates = Counts(workers, record.numbers(len(workers.numbers), 2 + classes))
+        if not are_counts(estimates.counts):
             raise NOT_OURS
     elif record.kind in ("sums", "whole"):
         sums = record.numbers(3 + classes)
         if not are_counts(sums):
             raise NOT_OURS
         given, right, tasks_, *rho = sums.tolist()
-        told = Sums(given, right, tasks_, np.array(rho))
+        estimates = Sums(given, right, tasks_, np.array(rho))
         if record.kind == "whole":
-            told = Whole(told)
+            estimates = Whole(estimates)
     elif record.kind == "rest":
-        told = Rest(bool(record.number("at_rest")), record.number("due"))
+        estimates = Rest(bool(record.number("at_rest")), record.number("due"))
     elif record.kind == "ask":
-        told = Ask()
+        estimates = Ask()
     else:
         raise NOT_OURS
     record.end()
-    return epoch, told
+    return epoch, estimates
 
 
 def parse_rest(value: bytes | None) -> Rest | None:
-    """What a record says of rest; None if it tells of something else, or is not ours.
+    """The `Rest` in a record's value; None for any other record.
 
     >>> parse_rest(encode_estimates(3, Rest(True, 0)))
     Rest(is_at_rest=True, due=0)
@@ -154,19 +154,19 @@ def parse_rest(value: bytes | None) -> Rest | None:
         return None
 
 
-def _add_numbered(fields: dict[str, object], told: Numbered) -> NDArray[np.int32]:
-    """Put what rows are about into the fields; its numbers are a column."""
-    fields |= {"rows": len(told.numbers), "first": told.first, "names": told.names}
-    return told.numbers.astype("<i4")
+def _add_numbered(fields: dict[str, object], rows: Numbered) -> NDArray[np.int32]:
+    """Add the names to the fields; return the column of numbers."""
+    fields |= {"rows": len(rows.numbers), "first": rows.first, "names": rows.names}
+    return rows.numbers.astype("<i4")
 
 
 def _numbered(record: Columns) -> Numbered:
-    told = Numbered(
+    rows = Numbered(
         record.number("first"), record.names("names"), record.column("<i4", record.number("rows"))
     )
-    if len(told.numbers) and told.numbers.min() < 0:
+    if len(rows.numbers) and rows.numbers.min() < 0:
         raise NOT_OURS
-    return told
+    return rows
 
 
 def _as_column(sums: Sums) -> Floats:

@@ -1,4 +1,4 @@
-"""Facts: what users and rules say of tasks, kept beside their votes as evidence of a partition."""
+"""Facts: what users and stop rules set for tasks, stored with the votes in the evidence topic."""
 
 from typing import Any, NamedTuple
 
@@ -7,10 +7,10 @@ from pipeline.records.posteriors import CLOSE_REASONS, CloseReason
 
 
 class Fact(NamedTuple):
-    """All that is said of a task.
+    """All settings of a task.
 
-    It is closed if there is a `reason`. `offset` is that of the last record of the tasks topic
-    that is heeded, or -1.
+    It is closed if there is a `reason`. `offset` is that of the last record of the tasks topic that
+    was applied, or -1.
     """
 
     task: str
@@ -23,7 +23,7 @@ class Fact(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Facts of one partition; `epoch` grows with every new owner of it."""
+    """Facts of one partition; `epoch` increases with every new owner."""
 
     epoch: int
     rows: list[Fact]

@@ -1,8 +1,8 @@
 """Labels, the input: `{"task": "t1", "worker": "w1", "label": 1}`, checked in the hot path.
 
 A label is one of the project's classes (1 and -1, or a string where classes have names), 0 for a
-skip or `null` to take an answer back. Unknown fields are ignored. The key is no part of this: a
-label whose key is not its worker counts all the same.
+skip or `null` to take an answer back. Unknown fields are ignored. The key is not checked here: a
+label whose key is not its worker is forwarded, and counts.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from pipeline.records.bad import (
     read_object,
 )
 
-MAX_BYTES = 1 << 20  # of a value: the most that Kafka clients send by default
+MAX_BYTES = 1 << 20  # of a value: the default limit of Kafka clients
 
 CodedLabel = tuple[str, str, int]
-"""Task, worker, and the number of the class, `SKIP` or `RETRACT`; a tuple, since making anything
-else costs as much as parsing."""
+"""Task, worker, and the number of the class, `SKIP` or `RETRACT`; a plain tuple, because creating
+anything else costs as much as parsing."""
 
 
 def label_parser(classes: Classes) -> Callable[[bytes | None], CodedLabel]:
-    """What reads the labels of a project with these classes.
+    """A parser for the labels of a project with these classes.
 
     >>> parse = label_parser(Classes.parse("cat,dog,bird"))
     >>> parse(b'{"task": "t1", "worker": "w1", "label": "bird"}')
@@ -65,7 +65,7 @@ not 'fish'
         return parse_carefully(value)
 
     def parse_carefully(value: bytes | None) -> CodedLabel:
-        """Takes what the fast path was not sure of, and says what is wrong with the rest."""
+        """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
         task, worker, label = _read_fields(value)
         if (label is None or type(label) in (kind, int)) and label in codes:
             return task, worker, codes[label]
@@ -81,7 +81,7 @@ def _read_fields(value: bytes | None) -> tuple[str, str, Any]:
 
 
 def encode_label(task: str, worker: str, label: int | str | None) -> bytes:
-    """The value of a label's record; the label as it is on the wire.
+    """The value of a label's record; `label` is in its wire form.
 
     >>> encode_label("t1", "w1", 1), encode_label("t1", "w1", "cat")
     (b'{"task":"t1","worker":"w1","label":1}', b'{"task":"t1","worker":"w1","label":"cat"}')

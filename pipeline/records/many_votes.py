@@ -1,7 +1,7 @@
 """The votes of many records, read and checked together.
 
-A call of numpy costs as much as many rows, and a record of votes may have few: what can be done for
-all rows of all records is done once.
+A numpy call costs as much as many rows, and a record of votes may have few rows, so the rows of all
+records are processed together.
 """
 
 from itertools import compress
@@ -20,16 +20,16 @@ Entry = TypeVar("Entry", np.int64, np.bool_)
 
 
 class ManyVotes(NamedTuple):
-    """The votes of records, one record after the other.
+    """The votes of several records in sequence.
 
-    `sources`, `lengths` and `tells` have an entry for each record: its labels partition, how many
-    votes it has, and whether it tells what was known of the workers. `counts` has only the rows of
-    records that do. All else has an entry for each vote, as `votes.Votes` has.
+    `sources`, `lengths` and `has_counts` have an entry for each record: its labels partition, its
+    number of votes, and whether it has the workers' counts. `counts` has only the rows of those
+    records. The other columns have an entry for each vote, as in `votes.Votes`.
     """
 
     sources: Ints
     lengths: Ints
-    tells: Bools
+    has_counts: Bools
     tasks: list[str]
     workers: list[str]
     answers: NDArray[np.int16]
@@ -40,11 +40,11 @@ class ManyVotes(NamedTuple):
 
     @property
     def ends(self) -> Ints:
-        """The place after the last vote of each record."""
+        """The position after the last vote of each record."""
         return np.cumsum(self.lengths)
 
     def by_vote(self, column: NDArray[Entry]) -> NDArray[Entry]:
-        """What a column says of records, for each of their votes."""
+        """Expand a column of records to an entry for each vote."""
         return np.repeat(column, self.lengths)
 
     def only(self, records: Bools) -> "ManyVotes":
@@ -52,11 +52,11 @@ class ManyVotes(NamedTuple):
         if records.all():
             return self
         rows = self.by_vote(records)
-        told = np.repeat(records[self.tells], self.lengths[self.tells])
+        told = np.repeat(records[self.has_counts], self.lengths[self.has_counts])
         return ManyVotes(
             self.sources[records],
             self.lengths[records],
-            self.tells[records],
+            self.has_counts[records],
             list(compress(self.tasks, rows.tolist())),
             list(compress(self.workers, rows.tolist())),
             self.answers[rows],
@@ -73,13 +73,13 @@ class ManyVotes(NamedTuple):
         return self.only(records), which[self.by_vote(records)]
 
     def are_well_formed(self, classes: int) -> Bools:
-        """Which of the records have numbers that votes can have."""
+        """Which of the records have only valid numbers."""
         good = np.ones(len(self.lengths), np.bool_)
         _find_malformed(self.lengths, self.answers, self.offsets, self.votes, classes, good)
         if len(self.counts):
             bad = ~(np.isfinite(self.counts) & (self.counts > -ROUNDING)).all(axis=1)
             if bad.any():
-                records = np.repeat(np.flatnonzero(self.tells), self.lengths[self.tells])
+                records = np.repeat(np.flatnonzero(self.has_counts), self.lengths[self.has_counts])
                 good[records[bad]] = False
         return good
 
@@ -91,13 +91,13 @@ class VotesReader:
         self.width = 2 + classes
         self.sources: list[int] = []
         self.lengths: list[int] = []
-        self.tells: list[bool] = []
+        self.has_counts: list[bool] = []
         self.tasks: list[str] = []
         self.workers: list[str] = []
         self.columns: tuple[list[bytes], ...] = [], [], [], [], []
 
     def add(self, record: Columns) -> None:
-        """Add the votes of a record, or raise `BadRecord` if it has not the form of one."""
+        """Add the votes of a record, or raise `BadRecord` if it is malformed."""
         tasks, workers = record.names("task"), record.names("worker")
         source, width = record.number("source"), record.number("width")
         rows, rest = len(tasks), record.rest
@@ -106,7 +106,7 @@ class VotesReader:
             raise NOT_OURS
         self.sources.append(source)
         self.lengths.append(rows)
-        self.tells.append(width > 0)
+        self.has_counts.append(width > 0)
         self.tasks += tasks
         self.workers += workers
         answers, offsets, timestamps, votes, counts = self.columns
@@ -117,14 +117,14 @@ class VotesReader:
         counts.append(rest[26 * rows :])
 
     def read(self) -> ManyVotes:
-        """All votes that were added."""
+        """The votes of all records added."""
         joined = (bytearray().join(column) for column in self.columns)
         kinds = ("<i2", "<i8", "<i8", "<f8", "<f8")
         answers, offsets, timestamps, votes, counts = map(np.frombuffer, joined, kinds)
         return ManyVotes(
             np.array(self.sources, np.int64),
             np.array(self.lengths, np.int64),
-            np.array(self.tells, np.bool_),
+            np.array(self.has_counts, np.bool_),
             self.tasks,
             self.workers,
             answers,
@@ -149,7 +149,7 @@ def parse_votes(value: bytes | None, classes: int) -> Votes:
     many = reader.read()
     if not many.are_well_formed(classes).all():
         raise NOT_OURS
-    counts = many.counts if many.tells[0] else np.empty((len(many.tasks), 0))
+    counts = many.counts if many.has_counts[0] else np.empty((len(many.tasks), 0))
     return Votes(int(many.sources[0]), *many[3:9], counts)
 
 
@@ -167,7 +167,7 @@ def _find_malformed(
         last = -1
         for row in range(start, start + lengths[record]):
             is_answer = NOTHING <= answers[row] < classes
-            is_vote = abs(votes[row]) <= MOST_VOTE  # not so if it is no number
+            is_vote = abs(votes[row]) <= MOST_VOTE  # false for NaN
             if not (is_answer and is_vote and last < offsets[row] < MOST):
                 good[record] = False
             last = offsets[row]

@@ -1,10 +1,9 @@
 """Posteriors of projects whose classes have names: a probability for each class."""
 
-from collections.abc import Sequence
 from math import fsum
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from pipeline.classes import SUM_TOLERANCE, Classes
+from pipeline.classes import SUM_TOLERANCE
 from pipeline.records.bad import (
     BadRecord,
     Reason,
@@ -23,11 +22,11 @@ from pipeline.records.posteriors import (
 
 
 class NamedPosterior(TypedDict):
-    """What is known of one task.
+    """The posterior of one task.
 
-    `probabilities` has every class. `prediction` is the most probable one; `null` before any
-    label, and while two are equally probable. `confidence` is the largest probability. `evidence`
-    and `prior` are objects of probabilities too; all else is as in `Posterior`.
+    `probabilities` has every class. `prediction` is the most probable one, or `null` before any
+    label and while two are equally probable. `confidence` is the largest probability. `evidence`
+    and `prior` are objects of probabilities too; the other fields are as in `Posterior`.
     """
 
     task: str
@@ -48,73 +47,8 @@ class NamedPosterior(TypedDict):
 AnyPosterior = Posterior | NamedPosterior
 
 
-def named_posterior_of(
-    classes: Classes,
-    task: str,
-    probabilities: Sequence[float],
-    labels: int,
-    sources: dict[str, int],
-    updated_at: int,
-    gold: int | None = None,
-) -> NamedPosterior:
-    """The record of a task with these probabilities, in the order of the classes.
-
-    Of gold, the number of whose class is given, they are what it would have otherwise.
-
-    >>> pets = Classes.parse("cat,dog")
-    >>> record = named_posterior_of(pets, "t1", [0.2, 0.8], 1, {"3": 42}, 1700000000000)
-    >>> record["prediction"], record["confidence"], record["probabilities"]
-    ('dog', 0.8, {'cat': 0.2, 'dog': 0.8})
-    >>> record = named_posterior_of(pets, "t1", [0.2, 0.8], 0, {"tasks": 7}, 0, gold=0)
-    >>> record["prediction"], record["probabilities"], record["evidence"]
-    ('cat', {'cat': 1.0, 'dog': 0.0}, {'cat': 0.2, 'dog': 0.8})
-    """
-    evidence = by_name(classes, probabilities)
-    known = evidence
-    prediction: str | None
-    if gold is None:
-        confidence = max(probabilities)
-        prediction = None
-        if labels and probabilities.count(confidence) == 1:
-            prediction = classes.names[probabilities.index(confidence)]
-    else:
-        confidence, prediction = 1.0, classes.names[gold]
-        known = {**dict.fromkeys(classes.names, 0.0), prediction: 1.0}
-    record: NamedPosterior = {
-        "task": task,
-        "prediction": prediction,
-        "confidence": confidence,
-        "probabilities": known,
-        "labels": labels,
-        "status": "open",
-        "sources": sources,
-        "updated_at": updated_at,
-    }
-    if gold is not None:
-        record["gold"] = True
-        record["evidence"] = evidence
-    return record
-
-
-def by_name(classes: Classes, numbers: Sequence[float]) -> dict[str, float]:
-    """Numbers in the order of the classes as they are on the wire.
-
-    >>> by_name(Classes.parse("cat,dog"), [0.2, 0.8])
-    {'cat': 0.2, 'dog': 0.8}
-    """
-    return dict(zip(classes.names, numbers, strict=True))
-
-
 def parse_any_posterior(value: bytes | None) -> AnyPosterior:
-    """The posterior in a record's value, of either kind, or `BadRecord`.
-
-    >>> from pipeline.records.posteriors import encode_posterior, posterior_of
-    >>> parse_any_posterior(encode_posterior(posterior_of("t1", -2.5, 1, {}, 0)))["prediction"]
-    -1
-    >>> named = named_posterior_of(Classes.parse("cat,dog"), "t1", [0.2, 0.8], 1, {}, 0)
-    >>> parse_any_posterior(encode_posterior(named))["prediction"]
-    'dog'
-    """
+    """The posterior in a record's value, with names or signs, or `BadRecord`."""
     if value is not None and b'"probabilities"' in value:
         posterior = read_object(value)
         if "probabilities" in posterior:
@@ -123,7 +57,7 @@ def parse_any_posterior(value: bytes | None) -> AnyPosterior:
 
 
 def check_named(posterior: dict[str, Any]) -> NamedPosterior:
-    """The record as a posterior by name, or `BadRecord`."""
+    """The record as a posterior with names, or `BadRecord`."""
     check_common(posterior)
     read_field(posterior, "status")
     probabilities = read_field(posterior, "probabilities")

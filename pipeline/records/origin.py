@@ -1,7 +1,7 @@
-"""Where a forwarded record came from: a header tells, so that one forwarded twice counts once.
+"""The origin of a forwarded record, in a header: a record that is forwarded twice counts once.
 
-Users can write that header too. It is believed only of a place that can be, and whoever counts by
-it compares what else the record says: a forged one then stands for nothing but itself.
+Users can write that header too. It is ignored unless its topic and partition exist. Duplicates are
+recognised by origin and content together, so that a forged header affects only its own record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,15 +9,15 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 HEADER = "sbic.origin"
-HEADERS_BYTES = 32 * 1024  # of all headers that are forwarded: they fit beside any good record
-HEADER_ROOM = 16  # what a header takes besides its name and value, at the most
+HEADERS_BYTES = 32 * 1024  # of all forwarded headers: they fit together with any valid record
+HEADER_ROOM = 16  # upper limit of a header's size besides its name and value
 MOST_DIGITS = 19
 
 Header = tuple[str, bytes | None]
 
 
 class Origin(NamedTuple):
-    """The place of a record before it was forwarded, or became a dead letter.
+    """Topic, partition and offset of a record before it was forwarded, or became a dead letter.
 
     >>> str(Origin("sbic.labels", 3, 42)), Origin.parse("sbic.labels/3/42")
     ('sbic.labels/3/42', Origin(topic='sbic.labels', partition=3, offset=42))
@@ -37,7 +37,7 @@ class Origin(NamedTuple):
         return cls(topic, int(partition), int(offset))
 
     def header(self) -> tuple[str, bytes]:
-        """The header that tells.
+        """The header of a forwarded record.
 
         >>> Origin("sbic.labels", 3, 42).header()
         ('sbic.origin', b'sbic.labels/3/42')
@@ -46,14 +46,14 @@ class Origin(NamedTuple):
 
 
 def origin_of(headers: Iterable[Header], topic: str, partitions: int) -> Origin | None:
-    """The origin that the headers of a record of this topic tell, if it can be one.
+    """The origin in the headers of a record of this topic; None if there is none or it is invalid.
 
     >>> origin_of([Origin("sbic.labels", 3, 42).header()], "sbic.labels", partitions=8)
     Origin(topic='sbic.labels', partition=3, offset=42)
     >>> origin_of([Origin("sbic.labels", 8, 42).header()], "sbic.labels", partitions=8)
     """
-    told = next((value for name, value in headers if name == HEADER), None)
-    place, _, offset = (told or b"").rpartition(b"/")
+    found = next((value for name, value in headers if name == HEADER), None)
+    place, _, offset = (found or b"").rpartition(b"/")
     name, _, partition = place.rpartition(b"/")
     if name != topic.encode() or not (_is_number(partition) and _is_number(offset)):
         return None
@@ -66,7 +66,7 @@ def _is_number(digits: bytes) -> bool:
 
 
 def forwarded_headers(headers: Sequence[Header], origin: Origin) -> list[Header]:
-    """The first headers, as many as fit, and the one that tells the origin.
+    """The first headers, as many as fit, and the header with the origin.
 
     >>> forwarded_headers([("trace", b"7"), ("note", bytes(99_999))], Origin("labels", 3, 42))
     [('trace', b'7'), ('sbic.origin', b'labels/3/42')]
@@ -82,11 +82,11 @@ def forwarded_headers(headers: Sequence[Header], origin: Origin) -> list[Header]
 
 
 def mark_of(origin: Origin, value: bytes | None) -> int:
-    """A number for what was sent there: the same again if it is forwarded again.
+    """A hash of origin and content: the same when the record is forwarded again.
 
     >>> place = Origin("labels", 3, 42)
     >>> mark_of(place, b"one") == mark_of(place, b"one") != mark_of(place, b"other")
     True
     """
-    told = b"%d/%d/%s" % (origin.partition, origin.offset, value or b"")
-    return int.from_bytes(blake2b(told, digest_size=7).digest())
+    content = b"%d/%d/%s" % (origin.partition, origin.offset, value or b"")
+    return int.from_bytes(blake2b(content, digest_size=7).digest())

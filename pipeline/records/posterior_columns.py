@@ -1,7 +1,7 @@
-"""Posteriors of many tasks at once, from columns to JSON.
+"""Encoding the posteriors of many tasks at once, from columns to JSON.
 
-It is what most of a label's time goes into: so numbers become text a column at a time, and only of
-tasks of which more is to be said is a dictionary made.
+Most of a label's time is spent here, so numbers are formatted a column at a time, and dictionaries
+are made only for tasks that have optional fields.
 """
 
 from typing import Any, NamedTuple
@@ -17,11 +17,13 @@ from pipeline.records.posteriors import CERTAIN, TASKS, CloseReason
 
 
 class PosteriorColumns(NamedTuple):
-    """What is known of tasks, a row for each.
+    """The posteriors of tasks, a row for each.
 
-    `evidence` are the scores without gold, `sources` the offset after the last label of each
-    labels partition, `described` the offset of the last record of the tasks topic or -1, `golds` a
-    class or -1; `priors` are those of tasks that have one of their own.
+    `evidence`: the scores without gold.
+    `sources`: for each labels partition, the offset after the last label counted.
+    `described`: the offset of the last record of the tasks topic, or -1.
+    `golds`: a class, or -1.
+    `priors`: the task's own prior, if it has one.
     """
 
     tasks: list[str]
@@ -109,7 +111,7 @@ def _heads_of_names(classes: Classes, columns: PosteriorColumns) -> list[bytes]:
 
 
 def _unusual(columns: PosteriorColumns) -> list[int]:
-    """The rows of tasks of which more is to be said."""
+    """The rows of tasks with optional fields."""
     is_unusual = columns.reopened | (columns.golds >= 0)
     is_unusual |= np.array([reason is not None for reason in columns.reasons], np.bool_)
     is_unusual |= np.array([prior is not None for prior in columns.priors], np.bool_)
@@ -139,7 +141,7 @@ def _with_more(classes: Classes, columns: PosteriorColumns, row: int, head: byte
 
 
 def _sources(columns: PosteriorColumns, row: int) -> dict[str, int]:
-    """The offset of the last label of each labels partition that there are labels of."""
+    """The offset of the last label counted from each labels partition that has any."""
     offsets = enumerate(columns.sources[row].tolist())
     sources = {str(partition): offset - 1 for partition, offset in offsets if offset}
     if columns.described[row] >= 0:

@@ -1,6 +1,7 @@
-"""The end of the records of open tasks, as text: compiled code writes words and whole numbers.
+"""The second half of the posteriors of open tasks, written as JSON by compiled code.
 
-Most posteriors end alike, and to put that together in Python takes longer than to compute them.
+Most posteriors have the same fields there, and formatting them in Python would take longer than
+computing them.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from pipeline.inference.labels import Ints
 from pipeline.records.posteriors import TASKS
 
 Bytes = NDArray[np.uint8]
-DIGITS = 20  # of a number, at the most
+DIGITS = 20  # of a number at most
 SOURCE_BYTES = 2 * DIGITS + 4
 TAIL_BYTES = 3 * DIGITS + 100
 TEXT_BYTES = 1 << 22
@@ -28,7 +29,7 @@ UPDATED = _bytes(b'},"updated_at":')
 
 
 def tails(labels: Ints, updated_at: Ints, sources: Ints, described: Ints) -> list[bytes]:
-    """What follows the belief of each task.
+    """The part of each record after the belief.
 
     >>> tails(np.array([2]), np.array([7]), np.array([[0, 43]]), np.array([5]))
     [b',"labels":2,"status":"open","sources":{"1":42,"tasks":5},"updated_at":7}']
@@ -62,7 +63,7 @@ def write_tails(
     text: Bytes,
     ends: Ints,
 ) -> None:
-    """Write the tail of each row to `text`, and where it ends to `ends`."""
+    """Write the tail of each row to `text`, and its end to `ends`."""
     at = 0
     for row in range(len(labels)):
         at = write_word(text, at, labels_word)
@@ -95,7 +96,7 @@ def write_tails(
 
 @kernel
 def write_word(text: Bytes, at: int, word: Bytes) -> int:
-    """Write a word at this place; the place after it."""
+    """Write a word at this position; return the position after it."""
     for k in range(len(word)):
         text[at + k] = word[k]
     return at + len(word)
@@ -103,7 +104,7 @@ def write_word(text: Bytes, at: int, word: Bytes) -> int:
 
 @kernel
 def write_number(text: Bytes, at: int, number: int) -> int:
-    """Write a whole number from 0 on at this place; the place after it."""
+    """Write a whole number, 0 or more, at this position; return the position after it."""
     digits = 1
     rest = number // 10
     while rest > 0:

@@ -1,13 +1,12 @@
-"""Posteriors, the output: what is known of each task, and from which labels.
+"""Posteriors, the output: the probability of each task's classes, and the labels counted in it.
 
-Those here are of projects whose classes are -1 and 1; `named_posteriors` has the others.
+This module is for projects with the classes -1 and 1; `named_posteriors` is for other classes.
 """
 
-from collections.abc import Callable, Mapping
-from math import exp
+from collections.abc import Callable
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from orjson import JSONDecodeError, dumps, loads
+from orjson import JSONDecodeError, loads
 
 from pipeline.records.bad import (
     ID_SURELY_SHORT,
@@ -19,21 +18,21 @@ from pipeline.records.bad import (
     read_object,
 )
 
-CERTAIN = 1000.0  # log-odds of which the probability is exactly 1 in a double
+CERTAIN = 1000.0  # log-odds whose probability is exactly 1 in a double
 
-TASKS = "tasks"  # among the sources
+TASKS = "tasks"  # key of the tasks topic in `sources`
 
 CloseReason = Literal["confident", "labels", "budget", "request"]
 CLOSE_REASONS: tuple[CloseReason, ...] = ("confident", "labels", "budget", "request")
 
 
 class Posterior(TypedDict):
-    """What is known of one task.
+    """The posterior of one task.
 
     `probability` is that of +1; `prediction` is 1, -1, or 0 while `log_odds` is exactly 0.
-    `sources` maps a partition of the labels topic to the offset of the last label from it that
-    is counted here, and `"tasks"` to that of the last record of the tasks topic that is heeded.
-    `updated_at` is the timestamp of the newest of all of them, in milliseconds.
+    `sources` maps a partition of the labels topic to the offset of the last label counted from it,
+    and `"tasks"` to the offset of the last record applied from the tasks topic. `updated_at` is the
+    timestamp of the newest of all these records, in milliseconds.
 
     Optional fields are present only when they apply: the `reason` of a closed task; of a gold one
     `gold` and `evidence`, the log-odds that it would have otherwise; a `prior` of its own;
@@ -55,44 +54,11 @@ class Posterior(TypedDict):
     reopened: NotRequired[Literal[True]]
 
 
-def posterior_of(
-    task: str, log_odds: float, labels: int, sources: dict[str, int], updated_at: int
-) -> Posterior:
-    """The record of a task whose log-odds are `log_odds` after `labels` labels.
-
-    >>> record = posterior_of("t1", 0.0, 2, {"3": 42}, 1700000000000)
-    >>> record["probability"], record["prediction"]
-    (0.5, 0)
-    """
-    return {
-        "task": task,
-        "log_odds": log_odds,
-        "probability": sigmoid(log_odds),
-        "prediction": 1 if log_odds > 0 else -1 if log_odds < 0 else 0,
-        "labels": labels,
-        "status": "open",
-        "sources": sources,
-        "updated_at": updated_at,
-    }
-
-
-def sigmoid(x: float) -> float:
-    """1 / (1 + exp(-x)), for any x without overflow."""
-    if x >= 0:
-        return 1 / (1 + exp(-x))
-    tail = exp(x)  # this way round it cannot overflow
-    return tail / (1 + tail)
-
-
-def encode_posterior(posterior: Mapping[str, object]) -> bytes:
-    """The value of a posterior's record, of either kind; its numbers come back to the last bit."""
-    return dumps(posterior)
-
-
 def parse_posterior(value: bytes | None) -> Posterior:
     """The posterior in a record's value, or `BadRecord`.
 
-    >>> parse_posterior(encode_posterior(posterior_of("t1", -2.5, 1, {"3": 42}, 0)))["log_odds"]
+    >>> parse_posterior(b'{"task": "t1", "log_odds": -2.5, "probability": 0.08, "prediction": -1, '
+    ...     b'"labels": 1, "status": "open", "sources": {"3": 42}, "updated_at": 0}')["log_odds"]
     -2.5
     """
     try:
@@ -138,7 +104,7 @@ def check_posterior(posterior: dict[str, Any]) -> Posterior:
 
 
 def check_common(posterior: dict[str, Any]) -> None:
-    """Check the fields that posteriors of both kinds have."""
+    """Check the fields that posteriors with signs and with names share."""
     read_id(posterior, "task")
     if not 0 <= read_number(posterior, "labels", int) <= MOST_LABELS:
         raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
@@ -150,15 +116,15 @@ def check_common(posterior: dict[str, Any]) -> None:
 
 
 def check_optional(posterior: dict[str, Any], fields: dict[str, Callable[[Any], bool]]) -> None:
-    """Check those of the fields that are present."""
+    """Check the optional fields that are present."""
     for name, is_good in fields.items():
         if name in posterior and not is_good(posterior[name]):
             raise BadRecord(Reason.BAD_FIELD, f"{name!r} cannot be {posterior[name]!r:.40}")
 
 
 USUAL_FIELDS = 8
-MOST_LABELS = 1 << 53  # what every reader of JSON can hold
-LATEST = 1 << 62  # of times
+MOST_LABELS = 1 << 53  # exact in every JSON parser
+LATEST = 1 << 62  # limit of times
 PREDICTIONS = (1, -1, 0)
 OFFSETS = {int}
 OPTIONAL: dict[str, Callable[[Any], bool]] = {

@@ -1,7 +1,7 @@
-"""Requests: `{"worker": "w1", "count": 1}`, a worker who is free asks for tasks.
+"""Requests: `{"worker": "w1", "count": 1}`, a free worker asks for tasks.
 
-`count` is from 1 to 100, 1 if it is not there. Unknown fields are ignored. The key is no part of
-this: a request whose key is not its worker is sent on to the right partition.
+`count` is from 1 to 100, by default 1. Unknown fields are ignored. The key is not checked here: a
+request whose key is not its worker is forwarded to the right partition.
 """
 
 from orjson import JSONDecodeError, dumps, loads
@@ -9,10 +9,10 @@ from orjson import JSONDecodeError, dumps, loads
 from pipeline.records.bad import ID_SURELY_SHORT, BadRecord, Reason, read_id, read_object
 
 MAX_COUNT = 100
-MAX_BYTES = 1 << 16  # of a value: a good request fits again when it is forwarded
+MAX_BYTES = 1 << 16  # of a value: a valid request still fits when it is forwarded
 
 Request = tuple[str, int]
-"""Worker, and how many tasks they ask for."""
+"""Worker and number of tasks; a plain tuple, as for labels."""
 
 
 def parse_request(value: bytes | None) -> Request:
@@ -42,7 +42,7 @@ def parse_request(value: bytes | None) -> Request:
 
 
 def _parse_carefully(value: bytes | None) -> Request:
-    """Takes what the fast path was not sure of, and says what is wrong with the rest."""
+    """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
     record = read_object(value, MAX_BYTES)
     worker = read_id(record, "worker")
     count = record.get("count", 1)

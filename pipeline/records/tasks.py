@@ -1,9 +1,9 @@
 """Tasks, the other input: `{"task": "t1", "prior": 0.3, "gold": 1, "status": "closed"}`.
 
 Where classes have names, `gold` is one of them and `prior` an object of probabilities by name.
-Every field but `task` may be absent, which leaves it as it is, or `null`, which puts it back to
-what it is for a task nobody has described. A record without a value (a tombstone) closes the task
-of its key. Unknown fields are ignored.
+Every field but `task` is optional: an absent field is left unchanged, and `null` resets it to its
+default. A record without a value (a tombstone) closes the task of its key. Unknown fields are
+ignored.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 20  # of a value, as for labels
 
 
 class Description(TypedDict, total=False):
-    """What a record says of a task; a field that is not there stays as it is."""
+    """A record of the tasks topic; absent fields are left unchanged."""
 
     task: str
     prior: float | None
@@ -43,7 +43,7 @@ class NamedDescription(TypedDict, total=False):
 
 
 class ParsedDescription(TypedDict, total=False):
-    """The same in numbers of classes: a prior for each class in order, and the number of gold."""
+    """The same with class numbers: a prior for each class in order, and the number of gold."""
 
     task: str
     prior: list[float] | None
@@ -55,7 +55,7 @@ TaskParser = Callable[[bytes | None, bytes | None], ParsedDescription]
 
 
 def task_parser(classes: Classes) -> TaskParser:
-    """What reads the key and value of the tasks of a project with these classes.
+    """A parser for the keys and values of the tasks of a project with these classes.
 
     >>> from pipeline.classes import SIGNS
     >>> task_parser(SIGNS)(b"t1", b'{"task": "t1", "prior": 0.25, "gold": -1}')
@@ -98,7 +98,7 @@ def _read_prior_of_plus(value: Any, _classes: Classes) -> list[float]:
 
 
 def _read_priors(value: Any, classes: Classes) -> list[float]:
-    """The prior of each class, from an object by name; made to add up to 1."""
+    """The prior of each class, from an object by name, normalised to sum to 1."""
     if type(value) is not dict:
         needs = "an object with a probability of each class, or null"
         raise BadRecord(Reason.BAD_PRIOR, f"'prior' must be {needs}, not {value!r:.40}")
@@ -135,7 +135,7 @@ def _read_status(value: Any, _classes: Classes) -> Literal["open", "closed"]:
 
 
 def _task_of(key: bytes | None) -> str:
-    """The task that a tombstone closes: it has nothing but its key."""
+    """The task that a tombstone closes: its key."""
     if not key:
         raise BadRecord(Reason.NULL_VALUE, "the record has neither a value nor a key")
     if len(key) > ID_MAX_BYTES:

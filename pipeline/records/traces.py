@@ -1,7 +1,7 @@
-"""The header `traceparent` (W3C Trace Context), by which a label's trace follows it.
+"""The header `traceparent` (W3C Trace Context), carried from a label to its posterior.
 
-A producer that sets it on a label finds it again on the posterior that counts the label. Where the
-task is elsewhere it travels with the votes, each beside its task.
+A posterior has the header of the label that it counts. If another instance owns the task, the
+header is sent with the votes, together with the task.
 """
 
 import re
@@ -22,7 +22,7 @@ class TracedTask(NamedTuple):
 
 
 def traceparent_of(headers: Headers) -> bytes | None:
-    """The trace that headers name; None if there is none, or it is malformed.
+    """The trace in headers; None if it is absent or malformed.
 
     >>> traceparent_of([("traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")])
     b'00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-01'
@@ -41,7 +41,7 @@ def vote_headers(traced: Sequence[TracedTask]) -> list[tuple[str, bytes | None]]
 
 
 def traced_tasks(headers: Headers) -> Iterator[TracedTask]:
-    """The tasks and traces that the headers of a record of votes name.
+    """The tasks and traces in the headers of a record of votes.
 
     >>> one = TracedTask("t 1", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")
     >>> list(traced_tasks(vote_headers([one]))) == [one]

@@ -1,9 +1,9 @@
-"""Votes: labels that stand, on their way from the owner of their worker to the owner of their task.
+"""Votes: labels that stand, sent from the owner of their worker to the owner of their task.
 
-The owner of a partition of workers takes labels, and decides which of them stand. What it made of
-them is one record for each partition of tasks. The same record is kept twice more: among the
-answers of the partition of workers, and as evidence of the partition of tasks. So it is encoded
-once, and whoever recovers reads what it would have read anyway.
+The owner of a partition of workers takes labels and decides which of them stand. It publishes one
+record of votes for each partition of tasks. The same bytes are stored twice more: in the answers of
+the partition of workers, and in the evidence of the partition of tasks. So a record is encoded
+once, and recovery parses the same format.
 """
 
 from typing import NamedTuple
@@ -15,24 +15,24 @@ from pipeline.inference.labels import Floats, Ints
 from pipeline.records.columns import encode_columns
 
 REPEAT = -3
-"""In place of a class: an answer given before, which changes nothing and yet is dealt with."""
+"""In place of a class: a repeated answer, which changes nothing but is reported as processed."""
 
 NOTHING = -4
-"""In place of a class: a label that changes nothing and goes to nobody, and yet is dealt with: it
-takes back what was not given, or was forwarded a second time."""
+"""In place of a class: a label that changes nothing and is sent to no task: it takes back an answer
+that was not given, or was forwarded a second time."""
 
-MOST_VOTE = 1000.0  # of either sign: beyond it the probability is exactly 1 in a double
+MOST_VOTE = 1000.0  # in absolute value: beyond, the probability is exactly 1 in a double
 
 NOBODY = -1
-"""In place of a partition of tasks: skips and labels that change nothing, which go to no task."""
+"""In place of a partition of tasks: for skips and labels that change nothing."""
 
 
 class Votes(NamedTuple):
     """Labels of workers of the partition `source`, in the order of their offsets there.
 
     `answers` are classes, RETRACT, SKIP, REPEAT or NOTHING. `votes` are what Fast SBIC adds to the
-    log-odds. `counts` are what settled knew of each worker then (n, a and F), if the task is
-    elsewhere; else there are no columns in it.
+    log-odds. `counts` are each worker's n, a and F under settled, if another instance owns the
+    tasks; otherwise `counts` has no columns.
     """
 
     source: int

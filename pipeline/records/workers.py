@@ -1,4 +1,4 @@
-"""Workers, the other output: what is known of each worker."""
+"""Workers, the other output: the estimate of each worker."""
 
 from typing import NotRequired, TypedDict
 
@@ -6,17 +6,17 @@ from orjson import dumps
 
 
 class Worker(TypedDict):
-    """What is known of one worker.
+    """The estimate of one worker.
 
-    `accuracy` is the probability that their next answer is right, and with 95 % it lies in the
-    `interval` (of the Beta posterior). `labels` says how many of theirs are counted, and `correct`
-    how many of those are expected to be right; `gold` how many of them are on gold tasks, and
-    `gold_right` how many of those are right. `last_seen` is the timestamp of their newest label
-    or skip, in milliseconds.
+    `accuracy` is the probability that their next answer is right, and `interval` its central 95 %
+    (of the Beta posterior). `labels` is the number of their labels that count, `correct` the
+    expected number of right ones, `gold` the number on gold tasks, and `gold_right` the number of
+    right ones among these. `last_seen` is the timestamp of their newest label or skip, in
+    milliseconds.
 
-    Present under settled only: a worker knows the answer with probability `theta` (negative if
-    they are right less often than by chance), and otherwise says each class as often as `habits`
-    has it, by the name of the class ("-1" and "1" where these are the classes).
+    Present under settled only: a worker knows the answer with probability `theta` (negative if they
+    are right less often than by chance), and otherwise answers each class with the frequency in
+    `habits`, by the name of the class ("-1" and "1" for the default classes).
     """
 
     worker: str

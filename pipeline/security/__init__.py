@@ -1,1 +1,1 @@
-"""How to reach a Kafka that is behind TLS and a password: settings, secrets and certificates."""
+"""Connecting to Kafka with TLS and SASL: settings, secrets and certificates."""

@@ -1,5 +1,5 @@
-"""What is wrong with the settings of the connection, in one line that never has a secret in it."""
+"""Errors in the settings of the connection; messages never contain a secret."""
 
 
 class BadSecurity(ValueError):
-    """Settings of the connection that cannot be, by themselves or together."""
+    """Settings of the connection that are invalid, or do not fit together."""

@@ -1,4 +1,4 @@
-"""A secret that does not show itself: not in a log, an error or a traceback."""
+"""A secret that is not shown in logs, errors and tracebacks."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ HIDDEN = "***"
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """A password; only `reveal` gives it away.
+    """A password; only `reveal` returns it.
 
     >>> password = Secret("hunter2")
     >>> password, f"{password}", password.reveal() == "hunter2"
@@ -17,11 +17,11 @@ class Secret:
     _text: str = field(repr=False)
 
     def reveal(self) -> str:
-        """The secret itself, for whoever has to send it."""
+        """The secret itself, to send it."""
         return self._text
 
     def __repr__(self) -> str:
         return HIDDEN
 
     def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("a secret is not to be written anywhere")
+        raise TypeError("a secret must not be pickled")

@@ -1,7 +1,7 @@
 """The settings of the connection: `SBIC_SECURITY_PROTOCOL`, `SBIC_SASL_*` and `SBIC_SSL_*`.
 
-They are environment variables only: a flag would show a secret in the process list. Each secret
-may also be in a file, named by the variable with `_FILE` at its end.
+They are environment variables only: a flag would show a secret in the process list. A secret can
+also be read from a file, named by the variable with the suffix `_FILE`.
 """
 
 import os
@@ -39,7 +39,7 @@ VARIABLES = (PROTOCOL, *OF_SASL, *OF_SSL, *(f"{name}_FILE" for name in SECRETS))
 
 @dataclass(frozen=True)
 class Security:
-    """How clients connect; by default without TLS and without a password.
+    """How clients connect; by default without TLS and SASL.
 
     >>> ann = {MECHANISM: "PLAIN", USERNAME: "ann", PASSWORD: "x"}
     >>> Security.from_env({PROTOCOL: "SASL_SSL", **ann})
@@ -64,7 +64,7 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """What the environment says; `BadSecurity` if that cannot be."""
+        """Read the environment; raises `BadSecurity`."""
         given = {name: environ[name] for name in VARIABLES if environ.get(name)}
         secrets = {name: _secret(name, given) for name in SECRETS}
         _check(given, {**given, **{name: "" for name, found in secrets.items() if found}})
@@ -82,7 +82,7 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
             given=given,
         )
         if security.has_tls:
-            _ = security.context  # its files are looked at before anything runs
+            _ = security.context  # reads the files before anything runs
         return security
 
     @property
@@ -92,7 +92,7 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
 
     @property
     def has_sasl(self) -> bool:
-        """Whether clients say who they are by SASL."""
+        """Whether clients authenticate by SASL."""
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     @cached_property
@@ -103,7 +103,7 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
     def environment(self) -> dict[str, str]:
         """The variables for a process that connects in the same way; those not given are empty.
 
-        Files stay files, so that a process that is started again reads what is in them then.
+        Files are passed by name, so that a restarted process reads their current content.
         """
         return {name: self.given.get(name, "") for name in VARIABLES}
 
@@ -126,7 +126,7 @@ def _secret(name: str, given: Mapping[str, str]) -> Secret | None:
 
 
 def _check(given: Mapping[str, str], present: Mapping[str, str]) -> None:
-    """Refuse what cannot be; `present` has the names of secrets from files as well."""
+    """Raise `BadSecurity` for invalid settings; `present` includes secrets from files."""
     protocol = given.get(PROTOCOL, "PLAINTEXT")
     _check_choice(PROTOCOL, protocol, get_args(Protocol))
     if not protocol.startswith("SASL"):

@@ -10,7 +10,7 @@ from pipeline.security.secret import Secret
 def tls_context(
     cafile: str | None, certfile: str | None, keyfile: str | None, key_password: Secret | None
 ) -> ssl.SSLContext:
-    """A context that trusts the CAs in `cafile`, or those of this machine if there is none.
+    """A context that trusts the CAs in `cafile`, or those of this machine without one.
 
     Raises `BadSecurity` with the variable whose file cannot be used.
     """

@@ -1,1 +1,1 @@
-"""A simulated crowd on a real pipeline, and the demonstration."""
+"""Simulated crowds on a real pipeline, and the demo."""

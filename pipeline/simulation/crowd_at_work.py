@@ -1,4 +1,4 @@
-"""Workers in a closed loop: they come, ask for a task, think, answer and make room for the next."""
+"""Simulated workers in a closed loop: request a task, think, answer, and let the next one in."""
 
 import asyncio
 from collections import Counter
@@ -9,18 +9,17 @@ from time import monotonic
 
 from pipeline.classes import SIGNS, Classes
 from pipeline.kafka.asking import Asker
-from pipeline.kafka.sending import Sent
+from pipeline.kafka.sending import Label, Sent
 from pipeline.simulation.workers import Habits, Response, SimulatedWorker, Turns
 
-THE_END = frozenset({"no-open-task", "budget-spent"})  # for all workers; other reasons are for one
+ALL_DONE = frozenset({"no-open-task", "budget-spent"})  # other reasons concern one worker only
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How large a crowd does how much; `at_once` workers are at work at the same moment.
+    """The size of a crowd and of its work; `at_once` workers work at the same time.
 
-    `class_prior` has how often each class is the truth, in their order; without it, all are equally
-    frequent.
+    `class_prior` has the frequency of each class, in order; without it, all are equally frequent.
     """
 
     tasks: int = 1000
@@ -34,7 +33,7 @@ class Plan:
 
     @property
     def labels(self) -> int:
-        """How many labels are given in all."""
+        """The total number of labels."""
         return self.tasks * self.labels_per_task
 
     def draw_truth(self, name: str) -> dict[str, int | str]:
@@ -48,7 +47,7 @@ class Plan:
         return {f"{name}-task-{number:05}": truth for number, truth in enumerate(truths)}
 
     def draw_workers(self, name: str) -> dict[str, SimulatedWorker]:
-        """The workers; the same seed gives the same ones, whatever the name of the run."""
+        """The workers; the same seed gives the same workers, whatever the name of the run."""
         visits = self.labels // self.workers
         workers = {}
         for number in range(self.workers):
@@ -59,11 +58,10 @@ class Plan:
 
 
 class CrowdAtWork:
-    """Goes on until the labels of the plan are given, or there is nobody or nothing left.
+    """Works until the labels of the plan are given, or no worker or no task is left.
 
-    `came_to` has how often each thing happened: labels, skips, repeats, drop-outs, and each
-    reason for getting no task. `given` is called with every label that Kafka has, but not with
-    skips and repeats.
+    `came_to` counts the outcomes: labels, skips, repeats, drop-outs, and each reason for getting no
+    task. `given` is called with every acknowledged label, except skips and repeats.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class CrowdAtWork:
         self._turns = Turns(workers, Random(f"{plan.seed}/turns"))
 
     async def work(self) -> None:
-        """All of it."""
+        """Run the plan."""
         try:
             async with asyncio.TaskGroup() as seats:
                 for _ in range(self._at_once):
@@ -95,30 +93,30 @@ class CrowdAtWork:
             raise several.exceptions[0] from None  # the others failed for the same reason
 
     async def _seat(self) -> None:
-        """One worker after the other sits down here, answers one task and gets up."""
+        """Let one worker after the other answer one task."""
         while self._to_give > 0 and (name := self._turns.next()) is not None:
             self._to_give -= 1
             if not await self._visit(self._workers[name]):
                 self._to_give += 1
-            if self.came_to.keys() & THE_END:
+            if self.came_to.keys() & ALL_DONE:
                 return
 
     async def _visit(self, worker: SimulatedWorker) -> bool:
-        """Ask, think, answer: whether there is a label more."""
+        """Request a task, think and answer; returns whether a label was given."""
         answer = await self._asker.ask(worker.name)
         self.waits.append(answer.seconds)
         if answer.task is None:
-            return self._leaves(worker, str(answer.reason))
+            return self._leave(worker, str(answer.reason))
         self.policy = answer.policy
         truth = self._truth.get(answer.task)
-        # a task that somebody registered meanwhile is not ours to answer
+        # a task that was registered by someone else is skipped
         response = Response(0.0, (0,)) if truth is None else worker.respond(truth)
         if not response.labels:
-            return self._leaves(worker, "drop-outs")
+            return self._leave(worker, "drop-outs")
         await asyncio.sleep(response.seconds)
         return await self._answer(worker, answer.task, response.labels)
 
-    def _leaves(self, worker: SimulatedWorker, why: str) -> bool:
+    def _leave(self, worker: SimulatedWorker, why: str) -> bool:
         self.came_to[why] += 1
         self._turns.leave(worker.name)
         return False
@@ -138,5 +136,5 @@ class CrowdAtWork:
         self.came_to["labels"] += 1
         if again:
             self.came_to["repeats"] += 1
-        self._given(Sent(at, place.partition, place.offset, [(task, worker.name, first)]))
+        self._given(Sent(at, place.partition, place.offset, [Label(task, worker.name, first)]))
         return True

@@ -1,7 +1,7 @@
-"""The demonstration: the same labels through two projects, one for each algorithm.
+"""The demo: the same labels through two projects, one for each algorithm.
 
-The workers of a crowd first ask what to answer, and then the rest of their labels comes in a rush.
-Majority vote on the same labels is counted here.
+The workers of a crowd first request tasks and answer them; then the rest of the labels is sent at
+once. Majority vote on the same labels is computed here.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipeline.inference.registry import STREAMED
 from pipeline.kafka.asking import Asker, NoAnswer
 from pipeline.kafka.sending import Label, Sent
 from pipeline.local.gateway import gateway_of, opening
@@ -20,7 +21,7 @@ from pipeline.local.instances import instances_of, running
 from pipeline.local.ports import free_port
 from pipeline.project.given import Given
 from pipeline.project.opening import open_project
-from pipeline.settings import AlgorithmName, Settings
+from pipeline.settings import Settings
 from pipeline.simulation.crowd_at_work import CrowdAtWork, Plan
 from pipeline.simulation.demo_project import DemoProject, demo_project, until_ready
 from pipeline.simulation.rush import rush
@@ -28,13 +29,13 @@ from pipeline.simulation.scoreboard import Scoreboard
 
 READY_SECONDS = 60
 SHOW_SECONDS = 0.1
-WARM_UP = 0.2  # the share of the first labels before latency is measured: Java is warming up
+WARM_UP = 0.2  # the share of the first labels that latency leaves out, while Java warms up
 NAME = "demo"
-ALGORITHMS: tuple[AlgorithmName, ...] = ("fast-sbic", "settled")  # the first assigns the tasks
+ALGORITHMS = STREAMED  # the first assigns the tasks
 
 
 class DemoFailed(Exception):
-    """The pipeline did not do its part; the log lines of the instances say why."""
+    """The pipeline did not answer; `log` has the last log lines of the instances."""
 
     def __init__(self, problem: str, log: list[str]) -> None:
         super().__init__(problem)
@@ -43,7 +44,7 @@ class DemoFailed(Exception):
 
 @dataclass
 class Stage:
-    """What is going on, for the screen."""
+    """The current stage, for the screen."""
 
     title: str
     is_steady: bool = False
@@ -61,7 +62,7 @@ class Errors(NamedTuple):
 
 
 class Standing:
-    """How the algorithms do: a board for each."""
+    """The scoreboards of the algorithms."""
 
     def __init__(self, truth: Mapping[str, int | str]) -> None:
         self.boards = {algorithm: Scoreboard(truth) for algorithm in ALGORITHMS}
@@ -73,23 +74,26 @@ class Standing:
 
     @property
     def counted(self) -> int:
-        """How many labels both have counted."""
+        """How many labels both projects have counted."""
         return min(board.counted for board in self.boards.values())
 
     @property
     def errors(self) -> Errors:
-        """The errors now."""
+        """The current errors."""
         own = (self.boards[algorithm].error for algorithm in ALGORITHMS)
         return Errors(self.first.majority_error, *own)
 
 
-Times = tuple[float, float]
-"""The median and the 99th percentile, in seconds."""
+class Times(NamedTuple):
+    """The median and the 99th percentile of some durations, in seconds."""
+
+    median: float
+    p99: float
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came out."""
+    """The results of the demo."""
 
     tasks: int
     labels: int
@@ -105,11 +109,11 @@ class Result:
 
 
 class Demo:
-    """Runs the crowd through instances on a broker that is there.
+    """Runs a crowd through instances on a running broker.
 
-    First the workers ask what to answer and do so, as the plan says; then `rush_labels` labels
-    more come at once. Each project has so many `instances`. `show` is called several times a
-    second, while things move. The page of both projects is at `page_port` meanwhile.
+    First the workers request tasks and answer them, according to the plan; then `rush_labels` more
+    labels are sent at once. Each project has this number of `instances`. `show` is called several
+    times a second. The page of both projects is at `page_port` meanwhile.
     """
 
     def __init__(
@@ -139,7 +143,7 @@ class Demo:
         self._shown = 0.0
 
     async def run(self) -> Result:
-        """All of it; on return the instances have ended."""
+        """Run the demo; on return the instances have exited."""
         log: list[str] = []
         commands = []
         for algorithm, settings in self.settings.items():
@@ -153,7 +157,7 @@ class Demo:
             log.append(f"{name} | {line}")
 
         try:
-            async with running(commands, log=keep, say=keep), AsyncExitStack() as stack:
+            async with running(commands, log=keep, report=keep), AsyncExitStack() as stack:
                 if self.opens_page:
                     await stack.enter_async_context(opening(self.page_port, keep))
                 ports = [port for each in self.ports.values() for port in each]
@@ -168,7 +172,7 @@ class Demo:
             raise DemoFailed(str(error), log[-30:]) from None
 
     def show(self) -> None:
-        """Show where things are, if that was not done just now."""
+        """Show the current state, at most every `SHOW_SECONDS`."""
         if monotonic() - self._shown > SHOW_SECONDS:
             self._show(self.stage, self.standing)
             self._shown = monotonic()
@@ -194,7 +198,7 @@ class Demo:
         crowd = CrowdAtWork(plan, self.truth, workers, first.asker, given)
         self.stage = Stage(f"registering {len(self.truth):,} tasks")
         await self._stage(projects, (each.asker.describe(self.truth) for each in projects))
-        self.stage = Stage("workers ask which task to answer, and answer it", True, plan.labels)
+        self.stage = Stage("workers request tasks and answer them", True, plan.labels)
         mirrors = (
             each.mirror(labels, is_over) for each, labels in zip(others, to_mirror, strict=True)
         )
@@ -206,7 +210,7 @@ class Demo:
         self.stage = Stage("the rest of the labels at once", labels=len(labels))
         rush_seconds = await self._stage(projects, (each.send(labels) for each in projects))
         for project in projects:
-            await project.come_to_rest()
+            await project.settle()
         count = plan.labels + len(labels)
         return Result(
             tasks=len(self.truth),
@@ -225,7 +229,7 @@ class Demo:
     async def _stage(
         self, projects: list[DemoProject], work: Iterable[Coroutine[Any, Any, None]]
     ) -> float:
-        """Work, and follow the posteriors until all is counted; the seconds it took."""
+        """Run the work, and follow posteriors until all is counted; returns the seconds it took."""
         stage = self.stage
         stage.started, stage.counted_before = monotonic(), self.standing.counted
         try:
@@ -242,7 +246,7 @@ class Demo:
 
 @asynccontextmanager
 async def following(asker: Asker) -> AsyncIterator[None]:
-    """Let the asker hear of assignments while the block runs."""
+    """Let the asker read assignments while the block runs."""
     task = asyncio.create_task(asker.follow())
     try:
         yield
@@ -251,6 +255,5 @@ async def following(asker: Asker) -> AsyncIterator[None]:
 
 
 def times(seconds: list[float]) -> Times:
-    """Of what came after the warm-up."""
-    median, high = np.percentile(seconds[int(len(seconds) * WARM_UP) :], [50, 99]).tolist()
-    return median, high
+    """The median and the 99th percentile after the warm-up."""
+    return Times(*np.percentile(seconds[int(len(seconds) * WARM_UP) :], [50, 99]).tolist())

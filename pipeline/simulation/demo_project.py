@@ -1,4 +1,4 @@
-"""One of the projects of the demonstration: its instances, its labels and its posteriors."""
+"""One of the projects of the demo: its instances, labels and posteriors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,15 +14,15 @@ from pipeline.simulation.scoreboard import Scoreboard
 from pipeline.status.watch import posteriors
 from pipeline.topics import Topics
 
-STALL_SECONDS = 60  # longer than it takes an instance that died to come back
-MIRROR_SECONDS = 0.01  # what is given meanwhile goes together
-REST_SECONDS = 30  # at most, until posteriors stay as they are
+STALL_SECONDS = 60  # longer than a restart of an instance takes
+MIRROR_SECONDS = 0.01  # labels given meanwhile are sent together
+SETTLE_SECONDS = 30  # at most, until the posteriors are settled
 
 
 class DemoProject:
-    """Gets labels, and tells its board of them and of what comes of them.
+    """Sends labels, reads posteriors, and keeps its scoreboard up to date.
 
-    `moved` is called several times a second, while things move.
+    `moved` is called several times a second.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class DemoProject:
         self._moved = moved
 
     async def send(self, labels: Sequence[Label]) -> None:
-        """Send labels, as fast as Kafka takes them."""
+        """Send labels at full speed."""
         async for sent in self._sender.send_all(labels):
             self.board.sent(sent, monotonic())
 
     async def mirror(self, given: list[Label], is_over: asyncio.Event) -> None:
-        """Send and clear what is `given`, again and again until that is over."""
+        """Repeatedly send and clear the labels in `given`, until `is_over`."""
         while given or not is_over.is_set():
             portion, given[:] = given[:], []
             await self.send(portion)
             await asyncio.sleep(MIRROR_SECONDS)
 
     async def follow(self, counted: int) -> None:
-        """Read posteriors until every task has one and so many labels are counted."""
+        """Read posteriors until every task has one and this number of labels is counted."""
         last = monotonic()
         while self.board.counted < counted or not self.board.knows_all_tasks:
             if await self._learn():
@@ -62,15 +62,15 @@ class DemoProject:
             if monotonic() - last > STALL_SECONDS:
                 raise TimeoutError(f"no posterior for {STALL_SECONDS} seconds")
 
-    async def come_to_rest(self) -> None:
-        """Read posteriors until the instances say that they are settled, and no more come."""
-        deadline = monotonic() + REST_SECONDS
+    async def settle(self) -> None:
+        """Read posteriors until the instances report that they are settled."""
+        deadline = monotonic() + SETTLE_SECONDS
         while monotonic() < deadline:
             if not await self._learn() and await asyncio.to_thread(are_settled, self._ports):
                 return
 
     async def _learn(self) -> bool:
-        """Whether there were posteriors in the next moment."""
+        """Read the next posteriors; returns whether there were any."""
         records = await self._reader.next(seconds=0.1)
         now = monotonic()
         for posterior in posteriors(records):
@@ -83,7 +83,7 @@ class DemoProject:
 async def demo_project(
     settings: Settings, board: Scoreboard, ports: Sequence[int], moved: Callable[[], None]
 ) -> AsyncIterator[DemoProject]:
-    """A project whose instances run, connected to Kafka."""
+    """A connected project whose instances are running."""
     topic = Topics(settings).posteriors.name
     async with (
         asking(settings) as asker,

@@ -1,4 +1,4 @@
-"""What the demonstration shows: bars and curves while it runs, a small table in the end."""
+"""The screen of the demo: bars and curves while it runs, and tables at the end."""
 
 from statistics import median
 from time import monotonic
@@ -16,13 +16,13 @@ NAMES = ("majority vote", "Fast SBIC", "settled")  # in the order of `Errors`
 COLOURS = ("red", "yellow", "green")
 SPARKS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 20, 60  # at least and at most
-BESIDE_CURVES = 44  # columns for the words and numbers
-LATENCIES = 500  # the last ones, of which the live screen shows the median
-LINE_SECONDS = 5  # between the lines that replace the live screen where there is no terminal
+BESIDE_CURVES = 44  # columns for words and numbers
+LATENCIES = 500  # the live screen shows the median of so many
+LINE_SECONDS = 5  # between two lines, if there is no terminal for the live screen
 
 
 class Screen:
-    """Redrawn in place on a terminal; elsewhere a line now and then."""
+    """A live screen on a terminal; elsewhere a line every few seconds."""
 
     def __init__(self, console: Console, labels: int) -> None:
         self.console = console
@@ -35,7 +35,7 @@ class Screen:
         self.width = max(least, min(most, console.width - BESIDE_CURVES))
 
     def __call__(self, stage: Stage, standing: Standing) -> None:
-        """Show where things are."""
+        """Show the current state."""
         if self.console.is_terminal:
             self._remember(standing)
             self.live.update(self._picture(stage, standing), refresh=True)
@@ -48,7 +48,7 @@ class Screen:
             self.console.print(line(standing), soft_wrap=True)
 
     def _remember(self, standing: Standing) -> None:
-        """A point of the curves for each column of them."""
+        """Add a point to the curves for each column that is due."""
         while standing.counted >= (len(self.curves) + 1) * self.labels / self.width:
             self.curves.append(standing.errors)
 
@@ -82,7 +82,7 @@ def rate(stage: Stage, standing: Standing) -> float:
 
 
 def line(standing: Standing) -> str:
-    """The errors in a line."""
+    """The errors in one line."""
     errors = zip(NAMES, standing.errors, strict=True)
     wrong = ", ".join(f"{name} {error:.3f}" for name, error in errors)
     return f"{standing.counted:>8,} labels: {wrong} wrong"
@@ -98,17 +98,17 @@ def curve(values: tuple[float, ...], top: float = 0.5) -> str:
 
 
 def summary(result: Result) -> RenderableType:
-    """The tables in the end, and what they come to in a line."""
+    """The tables at the end, and their result in words."""
     return Group(measured(result), "", errors_of(result), "", in_words(result))
 
 
 def measured(result: Result) -> Table:
-    """How many labels there were, and how fast they were dealt with."""
+    """The number of labels and the speed."""
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(justify="right")
     table.add_column(justify="right", style="bold")
     table.add_column(style="dim")
-    note = "every one counted, none twice" if result.is_counted_once else "MISCOUNTED"
+    note = "each counted exactly once" if result.is_counted_once else "MISCOUNTED"
     table.add_row("labels", f"{result.labels:,}", note)
     pace = result.asked_labels / result.asked_seconds
     table.add_row("on assigned tasks", f"{result.asked_labels:,}", f"{pace:,.0f} per second")
@@ -121,7 +121,7 @@ def measured(result: Result) -> Table:
 
 
 def errors_of(result: Result) -> Table:
-    """The errors of the three, side by side."""
+    """The errors of the three algorithms, side by side."""
     table = Table(box=None, padding=(0, 2), header_style="")
     table.add_column("share of wrong predictions", justify="right")
     for labels in (result.asked_labels, result.labels):
@@ -132,7 +132,7 @@ def errors_of(result: Result) -> Table:
 
 
 def in_words(result: Result) -> str:
-    """The outcome for someone who sees it for the first time."""
+    """The outcome in one sentence."""
     majority, fast, settled = (f"{error * result.tasks:,.0f}" for error in result.errors)
     return (
         f"Of {result.tasks:,} tasks, majority vote got {majority} wrong, Fast SBIC {fast} and "
@@ -141,6 +141,6 @@ def in_words(result: Result) -> str:
 
 
 def _add_times(table: Table, name: str, times: Times) -> None:
-    middle, high = (f"{seconds * 1000:.0f} ms" for seconds in times)
-    table.add_row(name, middle, "median, after a warm-up")
-    table.add_row("", high, "99th percentile")
+    median_text, p99_text = (f"{seconds * 1000:.0f} ms" for seconds in times)
+    table.add_row(name, median_text, "median, after a warm-up")
+    table.add_row("", p99_text, "99th percentile")

@@ -1,4 +1,4 @@
-"""How the error falls as labels come in, where the truth is known."""
+"""The error as labels arrive, for a crowd whose truth is known."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,9 @@ from pipeline.records.named_posteriors import AnyPosterior
 
 
 class ErrorCurve:
-    """The share of wrong predictions, each time the tasks have one more label on average.
+    """The share of wrong predictions at 1, 2, ... labels per task on average.
 
-    No prediction (0, or `null` where classes have names) is as wrong as one of the `classes` drawn
-    at random.
+    A missing prediction (0, or `null` if classes have names) counts as a class drawn at random.
 
     >>> curve = ErrorCurve({"t1": 1, "t2": -1})
     >>> curve.error
@@ -38,7 +37,7 @@ class ErrorCurve:
         self.points: list[float] = []
 
     def learn(self, posterior: AnyPosterior) -> None:
-        """Take a posterior, later than those before of its task; others' tasks do not matter."""
+        """Process a newer posterior of a task; tasks without a known truth are ignored."""
         task, prediction = posterior["task"], posterior["prediction"]
         if task not in self._truth:
             return

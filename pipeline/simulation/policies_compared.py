@@ -1,4 +1,4 @@
-"""The same crowd on pipelines of its own, one for each policy, side by side on one broker."""
+"""Runs the same crowd on several pipelines, one for each policy, on one broker."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,10 +22,9 @@ Policy = Literal["uniform", "uncertainty"]
 
 
 def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
-    """The project of a policy, which knows what the accuracies of the crowd are drawn from.
+    """The project of a policy, with the distribution of the crowd's accuracies as its prior.
 
-    Its prefix differs for every algorithm that was named, for all other classes than -1 and 1 and
-    for all other accuracies than a crowd has by default.
+    Its prefix includes the algorithm, the classes and the accuracies if they are not the defaults.
 
     >>> project_of(Settings(prefix="birds"), "uniform", Plan()).prefix
     'birds-uniform'
@@ -53,7 +52,7 @@ def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
 async def simulate_policies(
     settings: Settings, policies: Sequence[Policy], plan: Plan, advance: Advance
 ) -> list[Run]:
-    """A run for each policy; on return the instances have ended, the topics stay."""
+    """A run for each policy; on return the instances have exited, the topics stay."""
     projects = [project_of(settings, policy, plan) for policy in policies]
     ports = [free_port() for _ in projects]
     commands = []
@@ -66,13 +65,13 @@ async def simulate_policies(
     def keep(name: str, line: str) -> None:
         log.append(line)
 
-    async with running(commands, log=keep, say=keep):
+    async with running(commands, log=keep, report=keep):
         deadline = monotonic() + PATIENCE_SECONDS
         while not all([await asyncio.to_thread(is_ready, port) for port in ports]):
             if monotonic() > deadline:
-                raise NoAnswer(f"the instances are not ready; the last they said: {log[-1:]}")
+                raise NoAnswer(f"the instances are not ready; their last log line: {log[-1:]}")
             await asyncio.sleep(0.1)
-        try:  # as a group, so that a run that fails ends the others before the instances end
+        try:  # as a group, so that a failed run cancels the others before the instances stop
             async with asyncio.TaskGroup() as group:
                 runs = [group.create_task(simulate(each, plan, advance)) for each in projects]
         except BaseExceptionGroup as several:

@@ -1,4 +1,4 @@
-"""Labels that a crowd gives all at once, unasked: on random tasks that are new to each worker."""
+"""Labels given all at once, without requests: on random tasks that are new to each worker."""
 
 from collections.abc import Mapping, Set
 from random import Random
@@ -16,7 +16,7 @@ def rush(
     answered: Set[tuple[str, str]],
     seed: int,
 ) -> list[Label]:
-    """So many labels, none by a worker on a task that they have `answered`, none twice.
+    """Draw `count` labels, none twice, and none by a worker on a task that they have `answered`.
 
     >>> from pipeline.simulation.workers import Habits
     >>> ann = SimulatedWorker("ann", Habits(), 1, Random(0))
@@ -32,5 +32,5 @@ def rush(
         if len(labels) == count:
             break
         if (task, name) not in answered:
-            labels.append((task, name, workers[name].answer(truth[task], rng)))
+            labels.append(Label(task, name, workers[name].answer(truth[task], rng)))
     return labels

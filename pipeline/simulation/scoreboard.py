@@ -1,4 +1,4 @@
-"""How well the pipeline does on a crowd whose truth is known, as its posteriors come in."""
+"""The error and latency of the pipeline on a crowd whose truth is known."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,14 +13,15 @@ from pipeline.transfer.uncounted import Counted, Uncounted
 
 
 class Scoreboard:
-    """The pipeline's error beside that of majority vote on the same labels, and its latency.
+    """The pipeline's error, that of majority vote on the same labels, and the latency.
 
-    The same labels: majority vote has those that the posteriors read so far count.
+    Majority vote is taken on the labels that are counted in the posteriors read so far.
 
+    >>> from pipeline.kafka.sending import Label
     >>> board = Scoreboard({"t1": 1})
-    >>> board.error, board.majority_error  # nothing known is a tie, which counts half
+    >>> board.error, board.majority_error  # before any label: a tie, which counts half
     (0.5, 0.5)
-    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[("t1", "ann", -1)]), now=7.1)
+    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[Label("t1", "ann", -1)]), now=7.1)
     >>> posterior = {"task": "t1", "prediction": -1, "labels": 1, "sources": {"0": 5}}
     >>> board.learn(posterior, now=7.25)
     >>> board.error, board.majority_error, board.counted, board.latencies
@@ -38,28 +39,28 @@ class Scoreboard:
         self.latencies: list[float] = []
 
     def sent(self, sent: Sent, now: float) -> None:
-        """Labels went to Kafka."""
+        """Add labels that were acknowledged."""
         self._count(self.uncounted.add(sent), now)
 
     def learn(self, posterior: AnyPosterior, now: float) -> None:
-        """A posterior came at this time."""
+        """Process a posterior that was read at the time `now`."""
         self.curve.learn(posterior)
         self._count(self.uncounted.learn(posterior), now)
 
     def _count(self, counted: Iterable[Counted], now: float) -> None:
-        for (task, _worker, label), at in counted:
-            self.votes[self.index[task], self.numbers[label]] += 1
+        for label, at in counted:
+            self.votes[self.index[label.task], self.numbers[label.label]] += 1
             self.counted += 1
             self.latencies.append(now - at)
 
     @property
     def error(self) -> float:
-        """Of the pipeline's predictions."""
+        """The error of the pipeline's predictions."""
         return self.curve.error
 
     @property
     def majority_error(self) -> float:
-        """Of majority vote on the labels that the pipeline has counted."""
+        """The error of majority vote on the labels that the pipeline has counted."""
         return ClassEstimate(self.votes, is_probability=False).error(self.truth)
 
     @property
@@ -69,5 +70,5 @@ class Scoreboard:
 
     @property
     def labels_in_posteriors(self) -> int:
-        """How many labels the posteriors say they have, all tasks together."""
+        """The sum of the numbers of labels in all posteriors."""
         return self.curve.labels

@@ -1,6 +1,6 @@
-"""A simulated crowd on whatever pipeline runs under the project's prefix.
+"""Runs a simulated crowd on the running pipeline of a project.
 
-It sees of the pipeline what any client would: assignments and posteriors.
+Like any client, it sees only assignments and posteriors of the pipeline.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ class TasksOfOthers(Exception):
 
     def __init__(self, prefix: str, count: int) -> None:
         super().__init__(
-            f"{prefix} has {count:,} open tasks already, and a simulated crowd would answer them: "
-            "choose another --prefix, or give it instances of its own with --policy compare"
+            f"{prefix} already has {count:,} open tasks, and a simulated crowd would answer them: "
+            "choose another --prefix, or start separate instances with --policy compare"
         )
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of it: `error` is that at 1, 2, ... labels per task on average.
+    """The results of a run: `error` is the error at 1, 2, ... labels per task on average.
 
     `waits` are the seconds from each request to its assignment; `came_to` is as in `CrowdAtWork`.
     """
@@ -47,7 +47,7 @@ class Simulation:
     """One run of a plan."""
 
     def __init__(self, plan: Plan, asker: Asker, reader: Reader, advance: Advance) -> None:
-        name = f"simulated-{uuid4().hex[:6]}"  # the pipeline may remember earlier runs
+        name = f"simulated-{uuid4().hex[:6]}"  # the project may have tasks of earlier runs
         self._truth = plan.draw_truth(name)
         self._curve = ErrorCurve(self._truth, len(plan.classes))
         self._asker = asker
@@ -58,7 +58,7 @@ class Simulation:
         )
 
     async def follow(self) -> None:
-        """Read the posteriors, for ever."""
+        """Read the posteriors until cancelled."""
         while True:
             records = await self._posteriors.next(seconds=1)
             for posterior in posteriors(records):
@@ -67,11 +67,11 @@ class Simulation:
                 self._moved.set()
 
     async def execute(self) -> Run:
-        """All of it; in the end the tasks are closed, so that nobody works on them any more."""
+        """Run the plan, and close its tasks at the end."""
         curve, crowd = self._curve, self._crowd
         try:
             await self._asker.describe(self._truth)
-            await self._until(lambda: curve.tasks == len(self._truth), "tasks were not taken")
+            await self._until(lambda: curve.tasks == len(self._truth), "tasks were not registered")
             start = monotonic()
             await crowd.work()
             given = crowd.came_to["labels"]
@@ -82,7 +82,7 @@ class Simulation:
             await self._asker.describe(self._truth, status="closed")
 
     async def _until(self, condition: Callable[[], bool], problem: str) -> None:
-        """Wait as long as posteriors keep coming."""
+        """Wait for a condition while posteriors keep arriving; raises `NoAnswer`."""
         while not condition():
             self._moved.clear()
             try:
@@ -90,13 +90,13 @@ class Simulation:
                     await self._moved.wait()
             except TimeoutError:
                 raise NoAnswer(
-                    f"{problem}, and no posterior came for {PATIENCE_SECONDS} seconds: is an "
+                    f"{problem}, and no posterior arrived for {PATIENCE_SECONDS} seconds: is an "
                     f"instance running? Start one with: {self._asker.start_an_instance}"
                 ) from None
 
 
 async def simulate(settings: Settings, plan: Plan, advance: Advance) -> Run:
-    """Run the plan on the pipeline of this project; `advance` is called at every label."""
+    """Run the plan on the pipeline of this project; `advance` is called for every label."""
     topic = Topics(settings).posteriors.name
     async with (
         asking(settings) as asker,

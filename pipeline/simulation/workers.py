@@ -1,4 +1,4 @@
-"""Workers as they are: most try, some toss a coin, leave in the middle, skip or answer twice."""
+"""Simulated workers: most try, others answer at random, drop out, skip or answer twice."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pipeline.classes import SIGNS, Classes
 from pipeline.inference.algorithm import Prior
 
-FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they say any class
+FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they give any class
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class Habits:
     """What the workers of a crowd are like; shares are from 0 to 1.
 
     `spammers`, `habitual` and `drop_outs` are shares of the workers: those who answer at random,
-    those who favour one class when they do not know the answer, and those who one day take a task
-    and are never seen again. `skips` and `repeats` are shares of the tasks that workers take: those
-    that they skip, and those that they answer twice.
+    those who favour one class when they do not know the answer, and those who leave with a task
+    unanswered. `skips` and `repeats` are shares of the assigned tasks: those that are skipped, and
+    those that are answered twice.
     """
 
     accuracy: Prior = field(default_factory=lambda: Prior(alpha=4, beta=3))
@@ -32,7 +32,7 @@ class Habits:
 
 
 class Response(NamedTuple):
-    """What a worker does with a task: thinks, then gives labels; none at all: they are gone.
+    """What a worker does with a task: thinks, then gives labels; without any they have left.
 
     A label of 0 is a skip.
     """
@@ -42,21 +42,21 @@ class Response(NamedTuple):
 
 
 class SimulatedWorker:
-    """One worker, whose chances are their own: the same whatever the others do.
+    """One worker with a separate random generator, independent of the other workers.
 
     >>> truth = {"t1": 1, "t2": -1}
     >>> expert = SimulatedWorker("ann", Habits(accuracy=Prior(1e9, 1e-9)), 5, Random(0))
     >>> [expert.respond(truth[task]).labels for task in ("t1", "t2")]
     [(1,), (-1,)]
 
-    `favourite` is the class that one with a habit favours. They too are right with the probability
-    `accuracy` where all classes are equally frequent, but not less often than by chance.
+    `favourite` is the class that a worker with a habit favours. They too are right with the
+    probability `accuracy` if all classes are equally frequent, but not less often than by chance.
     """
 
     def __init__(
         self, name: str, habits: Habits, visits: int, rng: Random, classes: Classes = SIGNS
     ) -> None:
-        """`visits` is how often they are expected to come: who drops out does so on the way."""
+        """`visits` is how many tasks they are expected to get; drop-outs leave before that."""
         self.name = name
         self._habits = habits
         self._rng = rng
@@ -71,7 +71,7 @@ class SimulatedWorker:
             self.favourite = rng.choice(self._labels)
 
     def respond(self, truth: int | str) -> Response:
-        """What they do with a task of this truth."""
+        """The response to a task of this truth."""
         habits, rng = self._habits, self._rng
         if self._visits_left == 0:
             return Response(0.0, ())
@@ -85,7 +85,7 @@ class SimulatedWorker:
         return Response(seconds, tuple(self.answer(truth, rng) for _ in range(times)))
 
     def answer(self, truth: int | str, rng: Random) -> int | str:
-        """What they say of a task of this truth."""
+        """The label for a task of this truth."""
         if self.favourite is None:
             if rng.random() < self.accuracy:
                 return truth
@@ -98,9 +98,9 @@ class SimulatedWorker:
 
 
 class Turns:
-    """Who comes next: all once in a random order, then all once more in another, and so on.
+    """The order of workers: all once in a random order, then all once in another, and so on.
 
-    Someone who is still at work when their turn comes takes it as soon as they are done.
+    A worker who is still at work at their turn takes it as soon as they are done.
 
     >>> turns = Turns({"ann": 1, "bob": 2}, Random(0))
     >>> first, second = turns.next(), turns.next()
@@ -117,7 +117,7 @@ class Turns:
         self._rng = rng
 
     def next(self) -> str | None:
-        """The next to come, who is then at work; None where all that are left are."""
+        """The next worker, who is then at work; None if all that are left are at work."""
         if len(self._at_work) == len(self._present):
             return None
         while True:
@@ -133,10 +133,10 @@ class Turns:
             self._coming.extend(everyone)
 
     def done(self, name: str) -> None:
-        """They are free again."""
+        """The worker is free again."""
         self._at_work.remove(name)
 
     def leave(self, name: str) -> None:
-        """They are done, and do not come again."""
+        """The worker is done, and does not return."""
         self._at_work.remove(name)
         del self._present[name]

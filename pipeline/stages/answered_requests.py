@@ -1,16 +1,16 @@
-"""Which requests of a partition have been answered: those that may come again are remembered.
+"""Which requests of a partition have been answered, for those that may be consumed again.
 
-The highest offset alone would do as long as nobody but the owner writes: a forged assignment would
-then let all requests before it go unanswered.
+The highest offset alone is not enough: a forged assignment would leave all requests before it
+unanswered.
 """
 
 from typing import NamedTuple
 
-REMEMBERED = 20_000  # more than are answered and not yet committed
+REMEMBERED = 20_000  # requests: more than can be answered and not yet committed
 
 
 class Out(NamedTuple):
-    """How many assignments of a request are out; `complete`: there are no more."""
+    """How many assignments of a request are published; `complete`: there will be no more."""
 
     numbers: int
     complete: bool
@@ -28,10 +28,10 @@ class AnsweredRequests:
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
         self._out: dict[tuple[int, str], Out] = {}
-        self._first = 0  # all before it are answered
+        self._first = 0  # all requests before this offset are answered
 
     def add(self, offset: int, worker: str, out: Out) -> None:
-        """This is out now of a request."""
+        """Set how much of a request is published."""
         self._out[offset, worker] = out
         if len(self._out) > 2 * self._remembered:
             in_order = sorted(self._out)
@@ -40,7 +40,7 @@ class AnsweredRequests:
                 del self._out[request]
 
     def reopen(self, offset: int, worker: str, number: int) -> None:
-        """Of a request this assignment and those after it are not out after all.
+        """Record that an assignment of a request, and those after it, are not published after all.
 
         >>> answered = AnsweredRequests()
         >>> answered.add(42, "w1", Out(3, complete=False))
@@ -53,11 +53,11 @@ class AnsweredRequests:
             self._out[offset, worker] = Out(number, complete=False)
 
     def is_refused(self, offset: int, worker: str, number: int) -> bool:
-        """Whether this assignment of a request was a refusal."""
+        """Whether this assignment of a request is a refusal."""
         return self._out.get((offset, worker)) == Out(number + 1, complete=True)
 
     def numbers_out(self, offset: int, worker: str, count: int) -> int:
-        """How many of the `count` assignments that a request asks for are out already."""
+        """How many of the `count` assignments of a request are published already."""
         if offset < self._first:
             return count
         out = self._out.get((offset, worker))

@@ -1,10 +1,8 @@
-"""The policy agent's step: requests in, assignments out; knows what each worker may not get."""
+"""The policy agent's step: requests in, assignments out."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from math import log
-from typing import Generic, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Generic, NamedTuple
 
 import numpy as np
 
@@ -12,7 +10,6 @@ from pipeline.classes import RETRACT, SKIP
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.labels import Ints
 from pipeline.policies.policy import Policy
-from pipeline.policies.uncertainty import Uncertainty
 from pipeline.policies.uniform import Uniform
 from pipeline.records.assignments import (
     LABEL,
@@ -28,36 +25,14 @@ from pipeline.records.assignments import (
 from pipeline.records.bad import BadRecord
 from pipeline.records.origin import origin_of
 from pipeline.records.requests import parse_request
-from pipeline.stages.crowd import OPEN, Crowd
+from pipeline.stages.assignment_rules import Rules, policy_of
+from pipeline.stages.crowd import OPEN
+from pipeline.stages.excluded_tasks import NOTHING, ExcludedTasks
 from pipeline.stages.gold_rate import GoldRate
 from pipeline.stages.leases import Leases, Request
+from pipeline.stages.taken import Forwarded, R, Rejected, TakenLabel, labels_in
 from pipeline.stages.timed_leases import Lease
-from pipeline.stages.worker_stage import (
-    Forwarded,
-    R,
-    Rejected,
-    TakenLabel,
-    WorkerStage,
-    labels_in,
-)
-
-PolicyName = Literal["uncertainty", "uniform"]
-LEAST_WEIGHT = 0.1  # of a label to come: where α = β it would be 0, and all would get one task
-NOTHING: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How tasks are given out; the settings of the same names say more."""
-
-    policy: PolicyName = "uncertainty"
-    seed: int = 0
-    lease_ms: int = 600_000
-    assign_on_label: bool = False
-    gold_rate: float = 0.0
-    block_below: float | None = None
-    block_after: int = 0
-    budget: int | None = None
+from pipeline.stages.worker_stage import WorkerStage
 
 
 class Given(NamedTuple):
@@ -68,51 +43,22 @@ class Given(NamedTuple):
 
 
 class Answered(Generic[R]):
-    """What requests came to: all that is to be published before they are acked."""
+    """The result of requests: everything to publish before they are acknowledged."""
 
     def __init__(self) -> None:
         self.given: dict[int, list[Given]] = {}  # by partition
         self.rejected: list[Rejected[R]] = []
         self.forwarded: list[Forwarded[R]] = []
         self.requests = 0
-        self.timestamps: list[int] = []  # of the requests that are answered, for each assignment
+        self.timestamps: list[int] = []  # of the request, for each assignment
         self.outcomes: Counter[str] = Counter()
 
 
-class NotAgain:
-    """The tasks that a worker has answered, skipped or holds, or held until the lease was over."""
-
-    __slots__ = ("crowd", "leased", "skipped", "worker")
-
-    def __init__(self, crowd: Crowd, worker: int | None, *leases: Iterable[str]) -> None:
-        self.crowd = crowd
-        self.worker = worker
-        self.skipped = crowd.skipped.get(worker, NOTHING) if worker is not None else NOTHING
-        self.leased = [crowd.tasks.known(task) for tasks in leases for task in tasks]
-
-    def first_new(self, tasks: Ints) -> int:
-        """The place of the first of these tasks that is new to the worker, or their number."""
-        place = 0
-        while True:
-            if self.worker is not None:
-                place = self.crowd.engine.first_unanswered(self.worker, tasks, place)
-            if place == len(tasks):
-                return place
-            task = int(tasks[place])
-            if task not in self.skipped and task not in self.leased:
-                return place
-            place += 1
-
-    def __len__(self) -> int:
-        answered = 0 if self.worker is None else self.crowd.engine.given(self.worker)
-        return answered + len(self.skipped) + len(self.leased)
-
-
 class AssignmentStage:
-    """Gives each worker the open task that the policy puts first among those new to them.
+    """Assigns each worker the first open task, in the policy's order, that is new to them.
 
-    The policy follows the task view and the leases: a request costs what has changed since the
-    last one, and a look at the first tasks. Gold tasks are kept apart, in an order of their own.
+    The policy follows changes of tasks and leases: the cost of a request is that of the changes
+    since the last one, and of looking at the first tasks. Gold tasks have a separate order.
     """
 
     def __init__(self, workers: WorkerStage, leases: Leases, rules: Rules, prior: Prior) -> None:
@@ -123,10 +69,12 @@ class AssignmentStage:
         self.policy = policy_of(rules.policy, self.crowd.tasks.names, rules.seed, prior)
         self.gold: Policy = Uniform(self.crowd.tasks.names, rules.seed)
         self.gold_rate = GoldRate(rules.gold_rate, rules.seed)
-        self.unanswered: list[tuple[int, Request]] = []  # labels that are requests, by partition
+        self.unanswered: list[
+            tuple[int, Request]
+        ] = []  # labels that are requests, with their partition
 
     def answer(self, partition: int, records: Sequence[R], now: int, answered: Answered[R]) -> None:
-        """Answer requests, and add what they come to to `answered`."""
+        """Answer requests, and add the results to `answered`."""
         for record in records:
             answered.requests += 1
             try:
@@ -144,17 +92,18 @@ class AssignmentStage:
     def _place_of(self, partition: int, record: R) -> tuple[int, int]:
         """The partition and offset of a request, or those it had before it was forwarded.
 
-        One that a crash has forwarded twice is one request.
+        A request that was forwarded twice because of a crash counts once.
         """
         if record.headers:
-            told = origin_of(record.headers, record.topic, self.crowd.partitions)
-            if told is not None and told.offset < self.workers.judge.ends.requests[told.partition]:
-                return told.partition, told.offset
+            found = origin_of(record.headers, record.topic, self.crowd.partitions)
+            ends = self.workers.judge.ends.requests
+            if found is not None and found.offset < ends[found.partition]:
+                return found.partition, found.offset
         return partition, record.offset
 
     @property
     def heeds_labels(self) -> bool:
-        """Whether labels matter here: as requests, to leases, or when they are taken back."""
+        """Whether labels are needed here: as requests, to end leases, or to allow tasks again."""
         return (
             self.rules.assign_on_label
             or not self.leases.is_empty
@@ -165,7 +114,7 @@ class AssignmentStage:
     def labels_taken(
         self, partition: int, labels: Iterable[TakenLabel], now: int, answered: Answered[R]
     ) -> None:
-        """Labels were taken: their leases end, and each may be a request for the next task."""
+        """End the leases of labels that were taken; each label may also request the next task."""
         for task, worker, answer, offset, timestamp in labels:
             if answer == RETRACT:  # the worker may get the task again
                 self.leases.forget(worker, task)
@@ -180,10 +129,10 @@ class AssignmentStage:
                 self._give(request, partition, 1, now, answered, timestamp)
 
     def take_over(self, partitions: set[int], now: int, answered: Answered[R]) -> None:
-        """Finish what the last owner of these partitions left, once their answers are known.
+        """Complete the work of the last owner of these partitions, once their answers are restored.
 
-        Leases of tasks that have been answered end; and labels that are requests, and were taken
-        just before a crash, are answered.
+        This ends the leases of tasks that have been answered, and answers labels that are requests
+        and were taken just before a crash.
         """
         self.leases.expire(now)
         self.policy.forget()
@@ -195,7 +144,7 @@ class AssignmentStage:
                 self._publish_end(name, task, lease, ended, answered)
         unanswered, self.unanswered = self.unanswered, []
         for partition, request in unanswered:
-            if partition in partitions:  # the owner of any other sees to it
+            if partition in partitions:  # other partitions are up to their owners
                 self._give(request, partition, 1, now, answered, now)
         for partition in partitions if self.rules.assign_on_label else ():
             recent = now - self.rules.lease_ms
@@ -205,9 +154,9 @@ class AssignmentStage:
                 self.labels_taken(partition, late, now, answered)
 
     def take_back(self, assignment: Assignment, partition: int) -> None:
-        """An assignment was not published: this instance has lost its place.
+        """Undo an assignment that was not published because the partition was revoked.
 
-        A request is read again. A label is not, where this instance has taken it.
+        Its request is consumed again; but not if the request was a label that was taken here.
         """
         self.leases.take_back(assignment)
         source, place, offset, _ = place_of(assignment.id)
@@ -215,7 +164,7 @@ class AssignmentStage:
             self.unanswered.append((partition, Request(source, place, offset, assignment.worker)))
 
     def _ended(self, name: str, task: str) -> Ended | None:
-        """How a lease has ended, if it has."""
+        """How a lease ended; None if it has not."""
         worker, number = self.crowd.workers.known(name), self.crowd.tasks.known(task)
         if worker is None or number is None:
             return None
@@ -224,7 +173,7 @@ class AssignmentStage:
         return "skipped" if number in self.crowd.skipped.get(worker, NOTHING) else None
 
     def refresh(self, now: int, limit: int | None = None) -> int:
-        """Let the policy follow at most `limit` tasks that have moved; how many are left."""
+        """Update the policy with at most `limit` changed tasks; return how many are left."""
         self.leases.expire(now)
         while self.leases.forgotten:
             self._allow(*self.leases.forgotten.pop())
@@ -238,18 +187,18 @@ class AssignmentStage:
         return len(changed)
 
     def _allow(self, worker: str, task: str) -> None:
-        """A worker may get a task again."""
+        """Allow a worker to get a task again."""
         number = self.crowd.tasks.known(task)
         if number is not None:
             self.policy.allow(number, worker)
             self.gold.allow(number, worker)
 
     def _place(self, tasks: Ints) -> None:
-        """Let the policies follow these tasks."""
+        """Update the policies with these tasks."""
         crowd, names, leased = self.crowd, self.crowd.tasks.names, self.leases.in_flight
         labels, golds, leads = crowd.engine.overview(tasks)
         if not crowd.is_alone:
-            labels = np.where(crowd.is_own_task(tasks), labels, crowd.task.told_labels[tasks])
+            labels = np.where(crowd.is_own_task(tasks), labels, crowd.task.remote_labels[tasks])
         in_flight = np.array([leased(names[task]) for task in tasks.tolist()])
         is_open = crowd.task.reason[tasks] == OPEN
         if len(self.gold) or golds.max() >= 0:
@@ -266,7 +215,7 @@ class AssignmentStage:
         answered: Answered[R],
         timestamp: int,
     ) -> None:
-        """Answer one request, from the first assignment on that is not out yet."""
+        """Answer one request, starting with the first assignment that is not published yet."""
         source, place, offset, name = request
         worker = self.crowd.workers.known(name)
         given = answered.given.setdefault(partition, [])
@@ -287,19 +236,19 @@ class AssignmentStage:
                 break
 
     def _choose(self, name: str, worker: int | None, now: int) -> tuple[str | None, str]:
-        """A task and the policy that chose it, or none and the reason."""
+        """A task and the policy that chose it, or None and the reason."""
         labels = 0 if worker is None else self.crowd.engine.given(worker)
         if worker is not None and self._is_blocked(worker, labels):
             return None, Refusal.WORKER_BLOCKED
         self.refresh(now)
         leases = self.leases
         over = leases.expired(name), leases.ended(name)
-        not_again = NotAgain(self.crowd, worker, leases.of(name), *over)
-        if self.gold_rate.is_due(name, len(not_again), labels):
-            gold = self.gold.choose(not_again, name)
+        excluded = ExcludedTasks(self.crowd, worker, leases.of(name), *over)
+        if self.gold_rate.is_due(name, len(excluded), labels):
+            gold = self.gold.choose(excluded, name)
             if gold is not None:
                 return self.crowd.tasks.names[gold], "gold"
-        task = self.policy.choose(not_again, name)
+        task = self.policy.choose(excluded, name)
         if task is not None:
             return self.crowd.tasks.names[task], self.rules.policy
         if len(self.policy):
@@ -318,20 +267,3 @@ class AssignmentStage:
     ) -> None:
         value = encode_end(worker, task, lease.id, ended)
         answered.given.setdefault(lease.partition, []).append(Given(worker, value))
-
-
-def policy_of(name: PolicyName, tasks: Sequence[str], seed: int, prior: Prior) -> Policy:
-    """The policy of this name; a label to come weighs log(α / β), as a stranger's does.
-
-    >>> policy_of("uniform", ["t1", "t2"], 1, Prior()).__class__.__name__
-    'Uniform'
-    """
-    if name == "uniform":
-        return Uniform(tasks, seed)
-    return Uncertainty(tasks, seed, max(LEAST_WEIGHT, abs(log(prior.alpha / prior.beta))))
-
-
-def outcomes() -> Iterator[str]:
-    """All that can become of an assignment, for the metric: the policies, and the refusals."""
-    yield from ("uncertainty", "uniform", "gold")
-    yield from Refusal

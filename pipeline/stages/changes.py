@@ -1,4 +1,4 @@
-"""Numbers of tasks or workers that have changed, each once, in the order in which they did."""
+"""Numbers of tasks or workers that have changed, each once, in order of their first change."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,7 +7,7 @@ from pipeline.inference.labels import Ints
 
 
 class Changes:
-    """A set of numbers that is filled and emptied by whole arrays.
+    """An ordered set of numbers, filled and emptied by arrays.
 
     >>> changes = Changes()
     >>> changes.add([3, 1])
@@ -28,7 +28,7 @@ class Changes:
         return number < len(self._is_in) and bool(self._is_in[number])
 
     def add(self, numbers: ArrayLike) -> None:
-        """Add numbers, none of them twice in one call."""
+        """Add numbers, which must differ within one call."""
         given = np.asarray(numbers, np.int64)
         if not len(given):
             return
@@ -44,7 +44,7 @@ class Changes:
             self._count += len(new)
 
     def take(self, most: int | None = None) -> Ints:
-        """Remove the first of them, or all."""
+        """Remove and return the first `most` numbers, or all."""
         if not self._parts:
             return np.empty(0, np.int64)
         found = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)

@@ -1,8 +1,8 @@
-"""All that one instance knows: the engine, the names of tasks and workers, and whose they are.
+"""The state of one instance: the engine, the names of tasks and workers, and their owners.
 
-Partition p of tasks and of workers belongs to one instance. Of its own tasks it has every label and
-computes the beliefs; of its own workers it has every label and keeps the counts. Of the others' it
-is told (`exchange`).
+Partition p of tasks and of workers is owned by one instance. It has every label on its own tasks
+and computes their beliefs; it has every label of its own workers and keeps their counts. The other
+instances publish theirs (`exchange`).
 """
 
 from collections.abc import Sequence
@@ -22,55 +22,58 @@ from pipeline.stages.homes import homes_of
 from pipeline.stages.rows import Rows
 
 OPEN = 0
-"""In place of a reason to be closed; the reasons are numbered from 1 on, in their order."""
+"""In place of a reason to be closed; the reasons are numbered from 1."""
 REASONS: tuple[CloseReason | None, ...] = (None, *CLOSE_REASONS)
 
 NEVER = -1
 
 
 class TaskColumns:
-    """What is known of tasks besides their beliefs, a row for each.
+    """The columns of tasks besides their beliefs, a row for each task.
 
-    `home` is the partition, `reason` why it is closed, `reopened` whether stop rules no longer
-    apply, `told_labels` how many it has if it is elsewhere, `told_as` its number if others are told
-    of it (see `numbering`), `described` the offset of the last record of the tasks topic that is
-    heeded, `updated_at` the timestamp of the newest label or description, and `sources` has the
-    offset after the last label of each labels partition.
+    `home`: the partition.
+    `reason`: why the task is closed, or OPEN.
+    `reopened`: whether stop rules no longer apply.
+    `remote_labels`: its number of labels, if another instance owns it.
+    `published_as`: its number in estimates, if this instance owns it (see `numbering`).
+    `described`: the offset of the last record of the tasks topic that was applied.
+    `updated_at`: the timestamp of the newest label or description.
+    `sources`: for each labels partition, the offset after the last label.
     """
 
     def __init__(self, partitions: int) -> None:
         self.home = np.zeros(0, np.int32)
         self.reason = np.zeros(0, np.int8)
         self.reopened = np.zeros(0, np.bool_)
-        self.told_labels = np.zeros(0, np.int32)
-        self.told_as = np.zeros(0, np.int32)
+        self.remote_labels = np.zeros(0, np.int32)
+        self.published_as = np.zeros(0, np.int32)
         self.described = np.zeros(0, np.int64)
         self.updated_at = np.zeros(0, np.int64)
         self.sources = np.zeros((0, partitions), np.int64)
 
     def begin(self, homes: NDArray[np.int32], first: int) -> None:
-        """Let there be new tasks from the number `first` on, with these homes."""
+        """Add tasks with the numbers from `first` on and these home partitions."""
         _make_room(self, first + len(homes))
         new = slice(first, first + len(homes))
         self.home[new] = homes
         self.described[new] = NEVER
-        self.told_as[new] = NEVER
+        self.published_as[new] = NEVER
 
 
 class WorkerColumns:
-    """What is known of workers besides their counts, as of tasks; when they were last seen."""
+    """The columns of workers besides their counts, as for tasks; and when they were last seen."""
 
     def __init__(self) -> None:
         self.home = np.zeros(0, np.int32)
-        self.told_as = np.zeros(0, np.int32)
+        self.published_as = np.zeros(0, np.int32)
         self.last_seen = np.zeros(0, np.int64)
 
     def begin(self, homes: NDArray[np.int32], first: int) -> None:
-        """Let there be new workers from the number `first` on, with these homes."""
+        """Add workers with the numbers from `first` on and these home partitions."""
         _make_room(self, first + len(homes))
         new = slice(first, first + len(homes))
         self.home[new] = homes
-        self.told_as[new] = NEVER
+        self.published_as[new] = NEVER
 
 
 def _make_room(columns: TaskColumns | WorkerColumns, rows: int) -> None:
@@ -82,7 +85,7 @@ def _make_room(columns: TaskColumns | WorkerColumns, rows: int) -> None:
 
 
 def _numbers(ids: Ids[str], names: Sequence[str]) -> Ints:
-    """The numbers of names; most are known, so only new ones are looked at one by one."""
+    """The numbers of names; most are known, so only new ones are handled one by one."""
     numbers = list(map(ids.known, names))
     if None in numbers:
         for place, number in enumerate(numbers):
@@ -92,9 +95,9 @@ def _numbers(ids: Ids[str], names: Sequence[str]) -> Ints:
 
 
 class Crowd:
-    """Tasks and workers by name and number, here and elsewhere.
+    """Tasks and workers by name and number, of this instance and of others.
 
-    `changed` has the tasks that have moved since the policy last followed them.
+    `changed` has the tasks that have changed since the policy was last updated.
 
     >>> from pipeline.classes import SIGNS
     >>> crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=8)
@@ -117,21 +120,21 @@ class Crowd:
         self.has_tasks_of = np.zeros(partitions, np.bool_)
         self.has_workers_of = np.zeros(partitions, np.bool_)
         self.counts_workers_of = np.zeros(partitions, np.bool_)
-        # by partition of workers and of tasks: all labels come from answers that are being restored
+        # by partition of workers and of tasks: all labels are in the answers being restored
         self.restores = np.zeros((partitions, partitions), np.bool_)
         self.taken_before = np.full(partitions, NEVER, np.int64)  # offsets of restored labels
-        self.touched: set[int] = set()  # tasks to publish though they have not moved
+        self.touched: set[int] = set()  # tasks to publish although they have not moved
         self.changed = Changes()
 
     @property
     def is_alone(self) -> bool:
-        """Whether all tasks and workers are here, so that nobody else has to be told."""
+        """Whether this instance owns all partitions, so that it need not publish estimates."""
         return bool(self.has_tasks_of.all())
 
     @property
     def labels(self) -> int:
-        """How many labels all tasks have, here and elsewhere."""
-        elsewhere = int(self.task.told_labels.sum()) if not self.is_alone else 0
+        """How many labels all tasks have, on all instances."""
+        elsewhere = int(self.task.remote_labels.sum()) if not self.is_alone else 0
         return self.engine.labels_here + elsewhere
 
     def is_own_task(self, tasks: Sequence[int] | Ints) -> NDArray[np.bool_]:
@@ -157,7 +160,7 @@ class Crowd:
             self.engine.make_room(len(self.tasks), 0)
             elsewhere = np.flatnonzero(~self.has_tasks_of[homes])
             if len(elsewhere):
-                self.engine.leave_tasks(first + elsewhere)
+                self.engine.release_tasks(first + elsewhere)
         return numbers
 
     def number_workers(self, names: Sequence[str]) -> Ints:
@@ -170,7 +173,7 @@ class Crowd:
             self.engine.make_room(0, len(self.workers))
             elsewhere = np.flatnonzero(~self.counts_workers_of[homes])
             if len(elsewhere):
-                self.engine.leave_workers(first + elsewhere)
+                self.engine.release_workers(first + elsewhere)
         return numbers
 
     def home_of(self, name: str) -> int:
@@ -178,34 +181,34 @@ class Crowd:
         return partition_of(name.encode(), self.partitions)
 
     def open_tasks(self, partition: int) -> None:
-        """Become the owner of a partition of tasks; its evidence is yet to be restored."""
+        """Acquire a partition of tasks; its evidence has to be restored next."""
         self.has_tasks_of[partition] = True
         tasks = self.tasks_of(partition)
-        self.task.told_labels[tasks] = 0
+        self.task.remote_labels[tasks] = 0
         self.task.reason[tasks] = OPEN
         self.task.reopened[tasks] = False
-        self.engine.enter_tasks(tasks)
+        self.engine.acquire_tasks(tasks)
 
     def close_tasks(self, partition: int) -> None:
-        """Another instance is the owner now, and tells of these tasks.
+        """Release a partition of tasks: its next owner publishes their estimates.
 
-        The labels of own workers on them stay, also of those whose answers are being restored: what
-        was restored is not read again.
+        Labels of own workers on them stay, including restored ones of workers whose answers are
+        still being restored: these are not read again.
         """
         for workers in np.flatnonzero(self.has_workers_of & ~self.counts_workers_of).tolist():
             self.count_workers(workers)
         tasks = self.tasks_of(partition)
-        self.task.told_labels[tasks] = self.engine.label_counts(tasks)
+        self.task.remote_labels[tasks] = self.engine.label_counts(tasks)
         self.task.sources[tasks] = 0
         self.task.described[tasks] = NEVER
-        self.engine.leave_tasks(tasks)
+        self.engine.release_tasks(tasks)
         self.has_tasks_of[partition] = False
         self.restores[:, partition] = False
 
     def open_workers(self, partition: int) -> None:
-        """Become the owner of a partition of workers; their answers are yet to be restored.
+        """Acquire a partition of workers; their answers have to be restored next.
 
-        Fast SBIC keeps their counts only from then on: until then votes are those of the answers.
+        Fast SBIC keeps their counts only after that: until then the votes are those in the answers.
         """
         self.has_workers_of[partition] = True
         self.restores[partition] = True
@@ -213,23 +216,23 @@ class Crowd:
             self.count_workers(partition)
 
     def count_workers(self, partition: int) -> None:
-        """Keep the counts of these workers from now on."""
+        """Start to keep the counts of these workers."""
         self.counts_workers_of[partition] = True
-        self.engine.enter_workers(self.workers_of(partition))
+        self.engine.acquire_workers(self.workers_of(partition))
 
     def close_workers(self, partition: int) -> None:
-        """Another instance is the owner now, and tells of these workers."""
+        """Release a partition of workers: its next owner publishes their estimates."""
         workers = self.workers_of(partition)
-        self.engine.leave_workers(workers)
+        self.engine.release_workers(workers)
         for worker in workers.tolist():
             self.skipped.pop(worker, None)
         self.has_workers_of[partition] = self.counts_workers_of[partition] = False
         self.restores[partition] = False
 
     def counted(self, source: int | Ints, rows: Rows) -> None:
-        """Labels have come to their tasks, those here among them; `source` is their partition.
+        """Record labels from the partition `source` in the columns of their tasks, if owned here.
 
-        A repeat changes nothing, and yet its sender is to see it dealt with.
+        A repeat changes nothing, but its task is published, so that the sender sees it processed.
         """
         own = self.is_own_task(rows.tasks)
         if not own.all():
@@ -240,12 +243,12 @@ class Crowd:
         if repeats.any():
             self.touched.update(tasks[repeats].tolist())
             timestamps = np.where(repeats, 0, timestamps)
-        # offsets ascend, and of several for one task the last is kept
+        # offsets are ascending: if a task has several, numpy keeps the last
         self.task.sources[tasks, source] = np.maximum(self.task.sources[tasks, source], offsets + 1)
         np.maximum.at(self.task.updated_at, tasks, timestamps)
 
     def moved(self, most: int | None = None) -> Ints:
-        """The own tasks that moved since this was last asked; `changed` has the others too."""
+        """Remove and return the own tasks that moved; add all tasks that moved to `changed`."""
         moved = self.engine.moved(most)
         if self.touched:
             moved = np.union1d(moved, np.array(list(self.touched), np.int64))

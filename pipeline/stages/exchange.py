@@ -1,11 +1,11 @@
-"""What instances tell each other of tasks and workers, so that each knows of all."""
+"""The estimates that instances publish to each other, so that each knows all tasks and workers."""
 
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.inference.engine.engine import Sums
+from pipeline.inference.engine.results import Sums
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.estimates import (
@@ -23,18 +23,18 @@ from pipeline.stages.numbering import Numbering
 from pipeline.stages.rows import by_home
 from pipeline.stages.task_stage import TaskStage
 
-RECORD_BYTES = 700_000  # at the most, with names of the greatest length
+RECORD_BYTES = 700_000  # at most, with names of maximal length
 
-Told = dict[int, list[bytes]]
+EstimateRecords = dict[int, list[bytes]]
 """Records for the estimates topic, by partition."""
 
 
 class Exchange:
-    """Tells of what is here, and hears of what is elsewhere.
+    """Encodes estimates of own tasks and workers, and applies those of the others.
 
-    The owner of a partition of tasks is also that of the same partition of workers. What its tasks
-    and workers add to the sums of the crowd is told in one of its partitions, and nothing in the
-    others: so the sums of all partitions are those of all instances.
+    The owner of a partition of tasks also owns the same partition of workers. An instance publishes
+    its part in the sums over the crowd in its lowest partition, and zeros in the others, so that
+    the sums of all partitions are those of all instances.
     """
 
     def __init__(self, stage: TaskStage) -> None:
@@ -42,8 +42,8 @@ class Exchange:
         self.crowd = stage.crowd
         self.epochs = [-1] * self.crowd.partitions
         self.sums: dict[int, Sums] = {}
-        self.heard = np.zeros(self.crowd.partitions, np.bool_)
-        self.is_asked = False  # to tell everything again
+        self.received = np.zeros(self.crowd.partitions, np.bool_)
+        self.is_requested = False  # another instance requests complete estimates
         self.tasks = Numbering(
             self.crowd.tasks, self.crowd.number_tasks, self.crowd.task, self.crowd.partitions
         )
@@ -55,138 +55,143 @@ class Exchange:
 
     @property
     def missing(self) -> list[int]:
-        """The partitions that nothing has been heard of yet."""
-        found: list[int] = np.flatnonzero(~(self.heard | self.crowd.has_tasks_of)).tolist()
+        """The partitions of other instances without complete estimates yet."""
+        found: list[int] = np.flatnonzero(~(self.received | self.crowd.has_tasks_of)).tolist()
         return found
 
-    def left(self, partition: int) -> None:
-        """The partition went to another instance; all of it is known."""
-        self.heard[partition] = True
-        self.epochs[partition] = self.stage.partitions[partition].epoch + 1  # of the next owner
+    def release(self, partition: int) -> None:
+        """Release a partition, whose estimates are all known here."""
+        self.received[partition] = True
+        self.epochs[partition] = self.stage.partitions[partition].epoch + 1  # the next owner's
 
-    def tell(self, tasks: Ints, workers: Ints) -> Told:
-        """These own tasks and workers as they are now, and what they add to the sums."""
-        told: Told = {}
+    def estimates_of(self, tasks: Ints, workers: Ints) -> EstimateRecords:
+        """The estimates of these own tasks and workers, and the sums."""
+        records: EstimateRecords = {}
         if self.crowd.is_alone or not (len(tasks) or len(workers)):
-            return told
-        self._tell_tasks(tasks, told)
+            return records
+        self._add_tasks(tasks, records)
         if self.crowd.engine.is_settled:
-            self._tell_workers(workers, told)
-            self._tell(told, self._spokesman(), self.crowd.engine.sums)
-        return told
+            self._add_workers(workers, records)
+            self._add(records, self._lowest_partition(), self.crowd.engine.sums)
+        return records
 
-    def tell_all(self) -> Told:
-        """All own tasks and workers."""
-        told: Told = {}
+    def all_estimates(self) -> EstimateRecords:
+        """The estimates of all own tasks and workers."""
+        records: EstimateRecords = {}
         if self.crowd.is_alone:
-            return told
+            return records
         nothing = Sums(0.0, 0.0, 0.0, np.zeros(len(self.crowd.classes)))
         for partition in self.stage.partitions:
             tasks, workers = self.crowd.tasks_of(partition), self.crowd.workers_of(partition)
             self.tasks.begin(partition, tasks)
             self.workers.begin(partition, workers)
-            self._tell_tasks(tasks, told)
+            self._add_tasks(tasks, records)
             if self.crowd.engine.is_settled:
-                self._tell_workers(workers, told)
-            is_spokesman = partition == self._spokesman()
-            self._tell(told, partition, Whole(self.crowd.engine.sums if is_spokesman else nothing))
-        return told
+                self._add_workers(workers, records)
+            is_lowest = partition == self._lowest_partition()
+            self._add(records, partition, Whole(self.crowd.engine.sums if is_lowest else nothing))
+        return records
 
-    def tell_rest(self, is_at_rest: bool) -> Told:
-        """Whether this instance is at rest, for whoever wants to know."""
-        told: Told = {}
+    def rest(self, is_at_rest: bool) -> EstimateRecords:
+        """The record that reports whether this instance is at rest."""
+        records: EstimateRecords = {}
         if self.stage.partitions:
             rest = Rest(is_at_rest, self.crowd.engine.due)
-            self._tell(told, self._spokesman(), rest)
-        return told
+            self._add(records, self._lowest_partition(), rest)
+        return records
 
-    def ask(self) -> Told:
-        """Ask the others to tell everything again."""
-        told: Told = {}
+    def request(self) -> EstimateRecords:
+        """The record that requests complete estimates from the others."""
+        records: EstimateRecords = {}
         if self.stage.partitions:
-            self._tell(told, self._spokesman(), Ask())
-        return told
+            self._add(records, self._lowest_partition(), Ask())
+        return records
 
-    def _spokesman(self) -> int:
+    def take_request(self) -> bool:
+        """Whether another instance requests complete estimates; it counts as answered now."""
+        was_requested, self.is_requested = self.is_requested, False
+        return was_requested
+
+    def _lowest_partition(self) -> int:
         return min(self.stage.partitions)
 
-    def _tell(self, told: Told, partition: int, estimates: Estimates) -> None:
+    def _add(self, records: EstimateRecords, partition: int, estimates: Estimates) -> None:
         epoch = self.stage.partitions[partition].epoch
-        told.setdefault(partition, []).append(encode_estimates(epoch, estimates))
+        records.setdefault(partition, []).append(encode_estimates(epoch, estimates))
 
-    def _tell_tasks(self, tasks: Ints, told: Told) -> None:
+    def _add_tasks(self, tasks: Ints, records: EstimateRecords) -> None:
         crowd, engine = self.crowd, self.crowd.engine
         for home, some in self._by_home(tasks, crowd.task.home):
             beliefs = Beliefs(
-                self.tasks.tell(home, some),
+                self.tasks.publish(home, some),
                 engine.label_counts(some).astype(np.int32),
                 engine.golds(some).astype(np.int16),
                 crowd.task.reason[some] == OPEN,
                 engine.evidence(some),
             )
-            self._tell(told, home, beliefs)
+            self._add(records, home, beliefs)
 
-    def _tell_workers(self, workers: Ints, told: Told) -> None:
+    def _add_workers(self, workers: Ints, records: EstimateRecords) -> None:
         crowd = self.crowd
         for home, some in self._by_home(workers, crowd.worker.home):
-            counts = Counts(self.workers.tell(home, some), crowd.engine.counts(some))
-            self._tell(told, home, counts)
+            counts = Counts(self.workers.publish(home, some), crowd.engine.counts(some))
+            self._add(records, home, counts)
 
     def _by_home(self, numbers: Ints, homes: NDArray[np.int32]) -> Iterator[tuple[int, Ints]]:
-        """The numbers of each partition, not too many at once."""
+        """The numbers by home partition, in pieces that fit into a record."""
         for home, places in by_home(homes[numbers]):
             for start in range(0, len(places), self.rows_at_once):
                 yield home, numbers[places[start : start + self.rows_at_once]]
 
-    def hear(self, partition: int, value: bytes | None) -> BadRecord | None:
-        """Take what the owner of a partition tells; what is wrong with it if it cannot be.
+    def receive(self, partition: int, value: bytes | None) -> BadRecord | None:
+        """Apply a record of a partition's owner; return the problem if it is not an sbic record.
 
-        What a former owner tells late is ignored.
+        Late records of a former owner are ignored.
         """
         if self.crowd.has_tasks_of[partition]:
-            return None  # told by this instance
+            return None  # published by this instance
         try:
-            epoch, told = parse_estimates(value, len(self.crowd.classes))
+            epoch, estimates = parse_estimates(value, len(self.crowd.classes))
             if epoch >= self.epochs[partition]:
-                self._hear(partition, told)
+                self._receive(partition, estimates)
                 self.epochs[partition] = epoch
         except BadRecord as bad:
             return bad
         return None
 
-    def _hear(self, partition: int, told: Estimates) -> None:
-        match told:
+    def _receive(self, partition: int, estimates: Estimates) -> None:
+        match estimates:
             case Beliefs():
-                self._hear_of_tasks(partition, told)
+                self._receive_tasks(partition, estimates)
             case Counts():
-                self.stage.judge.check_counts(told.counts)
-                workers = self.workers.hear(partition, told.workers)
+                self.stage.judge.check_counts(estimates.counts)
+                workers = self.workers.receive(partition, estimates.workers)
                 if workers is not None:
-                    self.crowd.engine.hear_of_workers(workers, told.counts)
+                    self.crowd.engine.receive_workers(workers, estimates.counts)
             case Whole():
-                self.heard[partition] = True
-                self._hear_of_sums(partition, told.sums)
+                self.received[partition] = True
+                self._receive_sums(partition, estimates.sums)
             case Sums():
-                self._hear_of_sums(partition, told)
+                self._receive_sums(partition, estimates)
             case Ask():
-                self.is_asked = True
+                self.is_requested = True
 
-    def _hear_of_tasks(self, partition: int, told: Beliefs) -> None:
+    def _receive_tasks(self, partition: int, estimates: Beliefs) -> None:
         crowd = self.crowd
-        tasks = self.tasks.hear(partition, told.tasks)
+        tasks = self.tasks.receive(partition, estimates.tasks)
         if tasks is None:
             return
-        crowd.task.told_labels[tasks] = told.labels
-        crowd.task.reason[tasks] = np.where(told.is_open, OPEN, 1)
-        crowd.engine.hear_of_tasks(tasks, told.scores, told.gold)
+        crowd.task.remote_labels[tasks] = estimates.labels
+        crowd.task.reason[tasks] = np.where(estimates.is_open, OPEN, 1)
+        crowd.engine.receive_tasks(tasks, estimates.scores, estimates.gold)
         crowd.changed.add(tasks)
 
-    def _hear_of_sums(self, partition: int, sums: Sums) -> None:
+    def _receive_sums(self, partition: int, sums: Sums) -> None:
         self.sums[partition] = sums
-        self.hear_of_crowd()
+        self.update_sums()
 
-    def hear_of_crowd(self) -> None:
-        """Let the sums be those of the partitions that are elsewhere now."""
+    def update_sums(self) -> None:
+        """Set the sums over the crowd to those of the partitions of other instances."""
         own = self.crowd.has_tasks_of
         others = [sums for partition, sums in self.sums.items() if not own[partition]]
-        self.crowd.engine.hear_of_crowd(others)
+        self.crowd.engine.receive_sums(others)

@@ -1,9 +1,9 @@
-"""When a worker is given a task whose truth is known: more often while they are new."""
+"""When a worker gets a gold task, whose truth is known: more often while they are new."""
 
 from hashlib import blake2b
 
-NEW_WORKER = 4.0  # how many times the rate is added for a worker without labels
-HALVED_EVERY = 5.0  # labels, after which that is half as much
+NEW_WORKER = 4.0  # times the rate, in addition, for a worker without labels
+HALVED_EVERY = 5.0  # labels: the addition has a half-life
 
 BYTES = 7
 ALL_DRAWS = 1 << 8 * BYTES
@@ -16,8 +16,8 @@ class GoldRate:
 
         min(1, g (1 + 4 · 2^(-n / 5)))
 
-    where g is the rate of a worker whom we know well. Whether the k-th assignment of a worker is
-    gold depends on the seed, the worker and k alone.
+    where g is the rate for a worker with many labels. Whether the k-th assignment of a worker is
+    gold depends only on the seed, the worker and k.
 
     >>> rate = GoldRate(0.1)
     >>> rate(labels=0), rate(labels=5), round(rate(labels=50), 3)
@@ -29,12 +29,12 @@ class GoldRate:
         self._key = str(seed).encode()[:16]
 
     def __call__(self, labels: int) -> float:
-        """The rate of a worker with so many labels."""
+        """The rate for a worker with so many labels."""
         while_new: float = NEW_WORKER * 0.5 ** (labels / HALVED_EVERY)
         return min(1.0, self.rate * (1.0 + while_new))
 
     def is_due(self, worker: str, number: int, labels: int) -> bool:
-        """Whether the assignment with this number is gold, of a worker with so many labels."""
+        """Whether this assignment of a worker with so many labels is gold."""
         if self.rate == 0.0:
             return False
         name = f"{number} {worker}".encode()

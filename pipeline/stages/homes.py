@@ -1,4 +1,4 @@
-"""The partitions of many names at once, compiled; `partitioner` has one at a time."""
+"""The partitions of many names at once, compiled; `partitioner` computes one at a time."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,8 +1,8 @@
-"""Tells whether a record between instances can be ours.
+"""Checks whether a record between instances can be one of sbic's own.
 
-Whoever can write to a topic can write anything. What cannot be is not believed: labels that do not
-exist, tasks and workers of another partition, numbers that no computation gives. What is left of
-forged records cannot be told from ours: that is for access control.
+Any client with write access can publish anything to a topic. Impossible records are refused: labels
+that do not exist, tasks and workers of another partition, numbers that no computation gives. A
+forged record that passes cannot be distinguished from a genuine one; access control prevents it.
 """
 
 from collections.abc import Sequence
@@ -27,19 +27,19 @@ from pipeline.stages.homes import homes_of
 
 PROBLEMS = (
     "",
-    "there is no such partition",
-    "labels that go to nobody are among those that go to tasks",
-    "no label weighs as much",
-    "a task is not of its partition",
-    "a worker is not of its partition",
-    "votes of labels that were not taken",
+    "the labels partition does not exist",
+    "skips are mixed with votes for tasks",
+    "a vote is larger than any label's can be",
+    "a task belongs to another partition",
+    "a worker belongs to another partition",
+    "the votes are of labels that were not taken",
 )
-NO_PARTITION, MIXED, TOO_HEAVY, NOT_HIS_TASK, NOT_HIS_WORKER, NOT_TAKEN = range(1, 7)
+NO_PARTITION, MIXED, TOO_HEAVY, WRONG_TASK, WRONG_WORKER, NOT_TAKEN = range(1, 7)
 BEYOND = 7
 
 
 class Beyond(BadRecord):
-    """A record of offsets that are beyond the end of their partition, as far as that is known."""
+    """A record with an offset beyond the known end of its partition."""
 
     def __init__(self, topic: str, partition: int, offset: int, end: int) -> None:
         problem = f"partition {partition} of {topic} ends at {end:,}, before offset {offset:,}"
@@ -47,7 +47,7 @@ class Beyond(BadRecord):
 
 
 class Ends:
-    """Where the partitions of the topics end that users write to, as far as is known."""
+    """The known end offsets of the partitions that users write to."""
 
     def __init__(self, partitions: int, at: int = 0) -> None:
         self.labels = np.full(partitions, at, np.int64)
@@ -56,19 +56,19 @@ class Ends:
 
 
 class Judge:
-    """Raises `BadRecord` of what cannot be ours; `Beyond` where a later end may change that."""
+    """Raises `BadRecord` for impossible records; `Beyond` if the known ends may be outdated."""
 
     def __init__(self, crowd: Crowd, ends: Ends) -> None:
         self.crowd = crowd
         self.ends = ends
         alpha, beta = crowd.engine.prior.alpha, crowd.engine.prior.beta
-        # of a worker with as many labels as there can be; another answer counts twice as much
+        # for a worker with the most labels possible; a replaced answer counts twice
         self.most_vote = 2 * log((MOST + alpha + beta) / min(alpha, beta))
 
     def problems_of(self, votes: ManyVotes, homes: Ints, before: Ints) -> dict[int, BadRecord]:
-        """Which of these records cannot be ours, and why.
+        """Which of these records are impossible, and why.
 
-        Each is for a partition of tasks, or for nobody, and of labels before an offset.
+        Each is for its home partition of tasks, or NOBODY, and has labels before an offset.
         """
         codes = np.zeros(len(votes.lengths), np.int8)
         partitions = self.crowd.partitions
@@ -93,8 +93,8 @@ class Judge:
         for record in np.flatnonzero(~votes.are_well_formed(len(self.crowd.classes))).tolist():
             found[record] = NOT_OURS
         if len(votes.counts):
-            told = np.repeat(np.flatnonzero(votes.tells), votes.lengths[votes.tells])
-            for record in told[~_are_possible(votes.counts)].tolist():
+            rows = np.repeat(np.flatnonzero(votes.has_counts), votes.lengths[votes.has_counts])
+            for record in rows[~_are_possible(votes.counts)].tolist():
                 found.setdefault(record, NO_SUCH_COUNTS)
         return found
 
@@ -105,41 +105,41 @@ class Judge:
         return Beyond("labels", source, last, int(self.ends.labels[source]))
 
     def check_answers(self, partition: int, answers: Answers) -> None:
-        """Answers of a partition of workers, but for the votes in them."""
+        """Check answers of a partition of workers, except for their votes."""
         if any(home >= self.crowd.partitions for home, _ in answers.votes):
-            raise _not_ours("votes for a partition that there is not")
+            raise _not_ours("the votes are for a partition that does not exist")
         end = int(self.ends.labels[partition])
         if answers.upto >= end:
             raise Beyond("labels", partition, answers.upto, end)
 
     def check_counts(self, counts: Floats) -> None:
-        """What is known of workers: n, a and F, a row for each."""
+        """Check rows of n, a and F of workers."""
         if not _are_possible(counts).all():
             raise NO_SUCH_COUNTS
 
     def check_facts(self, partition: int, facts: Facts) -> None:
-        """Facts of a partition of tasks."""
+        """Check facts of a partition of tasks."""
         end = int(self.ends.tasks[partition])
         names = [fact.task for fact in facts.rows]
         if not self._are_of(partition, names):
-            raise _not_ours(f"a task is not of partition {partition}")
+            raise _not_ours(f"a task does not belong to partition {partition}")
         last = max((fact.offset for fact in facts.rows), default=-1)
         if last >= end:
             raise Beyond("tasks", partition, last, end)
 
     def check_assignment(self, partition: int, assignment: Assignment) -> None:
-        """A record of a partition of assignments."""
+        """Check a record of a partition of assignments."""
         try:
             place = place_of(assignment.id)
         except ValueError:
             raise _not_ours(f"its id {assignment.id!r:.40} names no request") from None
         ends = {"": self.ends.requests, LABEL: self.ends.labels}.get(place.source)
         if ends is None or place.partition not in range(self.crowd.partitions):
-            raise _not_ours("there is no partition that its id names")
+            raise _not_ours("its id names a partition that does not exist")
         if place.number not in range(MAX_COUNT) or place.offset < 0:
             raise _not_ours("its id names no request")
         if self.crowd.home_of(assignment.worker) != partition:
-            raise _not_ours(f"a worker is not of partition {partition}")
+            raise _not_ours(f"a worker does not belong to partition {partition}")
         end = int(ends[place.partition])
         if place.offset >= end:
             raise Beyond(
@@ -147,12 +147,12 @@ class Judge:
             )
 
     def _are_of(self, partition: int, names: Sequence[str]) -> bool:
-        """Whether all of these names are of a partition: to compute it is quicker than a lookup."""
+        """Whether all names belong to a partition; hashing them is quicker than a lookup."""
         return bool((homes_of(names, self.crowd.partitions) == partition).all())
 
 
 def _are_possible(counts: Floats) -> NDArray[np.bool_]:
-    """Of which workers n is the sum of F, and a is not more."""
+    """For which workers n is the sum of F, and a is not larger."""
     given, right = counts[:, 0], counts[:, 1]
     slack = ROUNDING * (1 + given)
     possible: NDArray[np.bool_] = (right <= given + slack) & (
@@ -176,7 +176,7 @@ def _judge_each(
     most_vote: float,
     codes: NDArray[np.int8],
 ) -> None:
-    """What is wrong with each record, if anything is: the last that is found."""
+    """Write the code of the last problem found with each record, if any."""
     start = 0
     for record in range(len(lengths)):
         home, source = homes[record], sources[record]
@@ -190,9 +190,9 @@ def _judge_each(
             if abs(votes[row]) > most_vote:
                 codes[record] = TOO_HEAVY
             if home != NOBODY and task_homes[row] != home:
-                codes[record] = NOT_HIS_TASK
+                codes[record] = WRONG_TASK
             if worker_homes[row] != source:
-                codes[record] = NOT_HIS_WORKER
+                codes[record] = WRONG_WORKER
             if offsets[row] >= before[record]:
                 codes[record] = NOT_TAKEN
         if codes[record] == 0 and end > start and offsets[end - 1] >= label_ends[source]:
@@ -201,7 +201,7 @@ def _judge_each(
 
 
 def _not_ours(problem: str) -> BadRecord:
-    return BadRecord(Reason.NOT_OURS, f"not a record of sbic: {problem}")
+    return BadRecord(Reason.NOT_OURS, f"not an sbic record: {problem}")
 
 
-NO_SUCH_COUNTS = _not_ours("a worker has not as many labels")
+NO_SUCH_COUNTS = _not_ours("the counts of a worker are impossible")

@@ -1,4 +1,4 @@
-"""Which tasks are out with which workers: an assignment is a lease, and leases end."""
+"""Which tasks are assigned to which workers: an assignment is a lease, and leases end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping
@@ -9,13 +9,13 @@ from pipeline.stages.answered_requests import AnsweredRequests, Out
 from pipeline.stages.timed_leases import Lease, TimedLeases
 
 Source = tuple[str, int]
-"""Where requests come from: the kind (`label`, or nothing for requests) and the partition."""
+"""The source of requests: the kind (`label`, or empty for requests) and the partition."""
 
 DAY = 24 * 3600 * 1000
 
 
 class Request(NamedTuple):
-    """A request: where it is, or was before it was forwarded, and whose it is."""
+    """A request: its source, partition and offset before any forwarding, and its worker."""
 
     source: str
     partition: int
@@ -24,14 +24,14 @@ class Request(NamedTuple):
 
 
 class Leases:
-    """The leases of all workers, from what is on the assignments topic; times in milliseconds.
+    """The leases of all workers, from the assignments topic; times in milliseconds.
 
-    A lease ends with the label, a skip, or its expiry. An expired one is remembered for another
-    `memory`: the worker's label may be on its way, or waiting while an instance is replaced, and
-    must not meet the same task again. Nor may it when another instance says that a lease has ended:
-    that is told at once, and after a crash the label may have to be taken again. Such a lease is
-    remembered until its time would have been over. `changed` has the tasks that have more or fewer
-    leases than when it was last emptied.
+    A lease ends with the label, a skip, or its expiry. An expired lease is remembered for another
+    `memory`: the worker's label may be in flight, or wait while an instance is replaced, and the
+    worker must not get the same task again. The same holds if another instance publishes the end of
+    a lease: it does so at once, and after a crash the label may have to be taken again. Such a
+    lease is remembered until it would have expired. `changed` has the tasks whose number of leases
+    has changed since it was last emptied.
 
     >>> leases = Leases()
     >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
@@ -47,8 +47,8 @@ class Leases:
 
     def __init__(self, memory: int = DAY) -> None:
         self.changed: dict[str, None] = {}
-        self.forgotten: list[tuple[str, str]] = []  # worker and task of those no longer remembered
-        self.expirations: Counter[int] = Counter()  # by partition, since they were last taken
+        self.forgotten: list[tuple[str, str]] = []  # worker and task of leases no longer remembered
+        self.expirations: Counter[int] = Counter()  # by partition, since `take_expirations`
         self._running = TimedLeases(extra=0)
         self._expired = TimedLeases(extra=memory)
         self._ended = TimedLeases(extra=0)
@@ -60,7 +60,7 @@ class Leases:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no lease is running, and none that is over is remembered."""
+        """Whether no lease is running or remembered."""
         return not (self._running or self._expired or self._ended)
 
     def of(self, worker: str) -> Mapping[str, Lease]:
@@ -68,23 +68,23 @@ class Leases:
         return self._running.of(worker)
 
     def expired(self, worker: str) -> Mapping[str, Lease]:
-        """The leases that a worker let expire and that are remembered, by task."""
+        """The expired leases of a worker that are remembered, by task."""
         return self._expired.of(worker)
 
     def ended(self, worker: str) -> Mapping[str, Lease]:
-        """The leases of a worker that have ended elsewhere before their time, by task."""
+        """The leases of a worker that other instances ended before they expired, by task."""
         return self._ended.of(worker)
 
     def in_flight(self, task: str) -> int:
-        """With how many workers a task is now."""
+        """How many workers have a lease of a task now."""
         return self._in_flight.get(task, 0)
 
     def among(self, partitions: set[int]) -> Iterator[tuple[str, str, Lease]]:
-        """Worker, task and lease of each that owners of these partitions gave."""
+        """Worker, task and lease of each lease in these partitions."""
         return (given for given in self._running if given[2].partition in partitions)
 
     def learn(self, assignment: Assignment, partition: int, now: int) -> None:
-        """Take a record of a partition of the topic; one that came before changes nothing."""
+        """Apply a record of the topic; a record that was applied before changes nothing."""
         worker, task, name, expires_at, ended = assignment
         if ended:
             lease = self.end(worker, task, name) if task is not None else None
@@ -99,7 +99,7 @@ class Leases:
                 self._add(worker, task, Lease(name, partition, expires_at), now)
 
     def take_back(self, assignment: Assignment) -> None:
-        """An assignment that was made here is not published: its request is open again.
+        """Undo an assignment of this instance that was not published; its request is open again.
 
         >>> leases = Leases()
         >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
@@ -115,7 +115,7 @@ class Leases:
         self._answered[source, place].reopen(offset, worker, number)
 
     def give_way(self, published: Assignment) -> None:
-        """The topic has this of an id: another task that was chosen here for it never gets there.
+        """Undo this instance's assignment with the same id as a different published one.
 
         >>> leases = Leases()
         >>> leases.learn(Assignment("w1", "t1", "3-42-0", 600, ended=False), partition=3, now=0)
@@ -135,12 +135,12 @@ class Leases:
             self._answered[source, place].reopen(offset, worker, number)
 
     def numbers_out(self, request: Request, count: int) -> int:
-        """How many of the `count` assignments that a request asks for are out already."""
+        """How many of the `count` assignments of a request are published already."""
         source, partition, offset, worker = request
         return self._answered[source, partition].numbers_out(offset, worker, count)
 
     def end(self, worker: str, task: str, name: str | None = None) -> Lease | None:
-        """End a worker's lease of a task, if there is one (with a name: that one)."""
+        """End a worker's lease of a task, if there is one; with a name, only that lease."""
         self.forget(worker, task, name)
         lease = self._running.drop(worker, task, name)
         if lease is not None:
@@ -148,12 +148,12 @@ class Leases:
         return lease
 
     def forget(self, worker: str, task: str, name: str | None = None) -> None:
-        """Remember a lease that is over no longer, if there is one (with a name: that one)."""
+        """Forget a remembered lease, if there is one; with a name, only that lease."""
         self._expired.drop(worker, task, name)
         self._ended.drop(worker, task, name)
 
     def expire(self, now: int) -> None:
-        """End the leases whose time is over, and forget those that were over long ago."""
+        """End the leases that have expired, and forget remembered ones whose time is over."""
         for worker, task, lease in self._running.take_due(now):
             self._count(task, -1)
             self._expired.add(worker, task, lease)
@@ -162,12 +162,12 @@ class Leases:
             self.forgotten += [(worker, task) for worker, task, _ in remembered.take_due(now)]
 
     def take_expirations(self, partitions: Container[int]) -> int:
-        """How many leases of these partitions have expired since this was last asked."""
+        """How many leases of these partitions have expired since the last call."""
         expirations, self.expirations = self.expirations, Counter()
         return sum(count for partition, count in expirations.items() if partition in partitions)
 
     def _add(self, worker: str, task: str, lease: Lease, now: int) -> None:
-        self.end(worker, task)  # a worker who was given the task again has the newer lease
+        self.end(worker, task)  # if the worker gets the task again, the newer lease counts
         if lease.expires_at <= now:
             self._expired.add(worker, task, lease)
         else:

@@ -1,8 +1,8 @@
-"""The numbers under which owners of partitions tell of tasks, or of workers.
+"""The numbers of tasks, or of workers, in published estimates.
 
-To parse names and to look them up costs more than all else that is told. So an owner numbers what
-it has, tells each name once, and from then on its number. It begins anew after every rebalance,
-when everybody listens from the first name on.
+Parsing and looking up names would cost more than everything else in an estimate. So an owner
+numbers its tasks and workers, publishes each name once, and then only its number. It starts again
+after every rebalance, when all instances consume from the first name on.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from pipeline.stages.crowd import NEVER, TaskColumns, WorkerColumns
 
 
 class Numbering:
-    """The numbers of one kind of thing in all partitions, told here and heard of elsewhere."""
+    """The numbers of tasks, or of workers, in all partitions: published and received ones."""
 
     def __init__(
         self,
@@ -29,49 +29,49 @@ class Numbering:
         self.ids = ids
         self.number = number
         self.columns = columns
-        self.told = [0] * partitions
-        self.heard = [Heard() for _ in range(partitions)]
+        self.published = [0] * partitions
+        self.received = [Received() for _ in range(partitions)]
 
     def begin(self, partition: int, all_of_it: Ints) -> None:
-        """Tell every name of an own partition again."""
-        self.columns.told_as[all_of_it] = NEVER
-        self.told[partition] = 0
+        """Publish every name of an own partition again."""
+        self.columns.published_as[all_of_it] = NEVER
+        self.published[partition] = 0
 
-    def tell(self, partition: int, some: Ints) -> Numbered:
-        """How to tell of some of an own partition."""
-        told_as, first = self.columns.told_as, self.told[partition]
-        new = some[told_as[some] == NEVER]
-        self.told[partition] += len(new)
-        told_as[new] = np.arange(first, self.told[partition])
-        return Numbered(first, [self.ids.names[i] for i in new.tolist()], told_as[some])
+    def publish(self, partition: int, some: Ints) -> Numbered:
+        """The numbers of some of an own partition, with the names that are new."""
+        published_as, first = self.columns.published_as, self.published[partition]
+        new = some[published_as[some] == NEVER]
+        self.published[partition] += len(new)
+        published_as[new] = np.arange(first, self.published[partition])
+        return Numbered(first, [self.ids.names[i] for i in new.tolist()], published_as[some])
 
-    def hear(self, partition: int, told: Numbered) -> Ints | None:
-        """Which ones another instance tells of; None if its first names were not heard.
+    def receive(self, partition: int, numbered: Numbered) -> Ints | None:
+        """The own numbers for another instance's; None if its first names were not received.
 
-        `BadRecord` if the names are not of that partition, or numbers have no name.
+        `BadRecord` if the names do not belong to that partition, or numbers have no name.
         """
-        heard = self.heard[partition]
-        if told.first != heard.count and (told.first or not told.names):
+        received = self.received[partition]
+        if numbered.first != received.count and (numbered.first or not numbered.names):
             return None
-        new = self.number(told.names)
+        new = self.number(numbered.names)
         if (self.columns.home[new] != partition).any():
             raise NOT_OURS
-        if len(told.numbers) and told.numbers.max() >= told.first + len(new):
+        if len(numbered.numbers) and numbered.numbers.max() >= numbered.first + len(new):
             raise NOT_OURS
-        heard.add(told.first, new)
-        found: Ints = heard.numbers[told.numbers]
+        received.add(numbered.first, new)
+        found: Ints = received.numbers[numbered.numbers]
         return found
 
 
-class Heard:
-    """What the numbers of another instance stand for here."""
+class Received:
+    """The own number for each number of another instance."""
 
     def __init__(self) -> None:
         self.count = 0
         self.numbers = np.zeros(0, np.int64)
 
     def add(self, first: int, new: Ints) -> None:
-        """The next numbers, from `first` on, stand for these."""
+        """Add own numbers for the other instance's numbers from `first` on."""
         self.count = first + len(new)
         if self.count > len(self.numbers):
             longer = np.zeros(max(self.count, 2 * len(self.numbers)), np.int64)

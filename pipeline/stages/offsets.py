@@ -1,7 +1,7 @@
-"""Which offsets of a labels partition have been counted: each counts once, in whatever order.
+"""Which offsets of a labels partition have been counted: each counts once, in any order.
 
-The highest offset alone would do as long as nobody but the owner writes. A forged record with an
-offset that labels reach only later would then keep all labels before it from being counted.
+The highest offset alone is not enough: a forged record with a later offset would prevent all labels
+before it from being counted.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ CHUNK = 1 << CHUNK_BITS
 
 
 class CountedOffsets:
-    """A set of offsets, a bit for each.
+    """A set of offsets, with one bit for each.
 
     >>> counted = CountedOffsets()
     >>> counted.add(np.array([3, 5, 9000])).tolist()
@@ -39,7 +39,7 @@ class CountedOffsets:
         return bool(bits[place >> 3] >> (7 - (place & 7)) & 1)
 
     def add(self, offsets: Ints) -> NDArray[np.bool_]:
-        """Add offsets; which of them are new: of those that are there twice, the first."""
+        """Add offsets; return which of them are new, only the first of duplicates."""
         new = np.ones(len(offsets), np.bool_)
         if not len(offsets):
             return new
@@ -67,7 +67,7 @@ class CountedOffsets:
         *,
         is_old: bool,
     ) -> None:
-        """Add those offsets that are in one chunk."""
+        """Add the offsets of one chunk."""
         places = offsets[which] & (CHUNK - 1)
         bits = self._chunks.get(number)
         if bits is None:

@@ -1,4 +1,4 @@
-"""What came of restoring records of a changelog."""
+"""The result of restoring records of a changelog."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from pipeline.records.bad import BadRecord
 
 
 class Restored(NamedTuple):
-    """How many records were dealt with, and which of them are not ours, by their place."""
+    """How many records were processed, and which of them are not sbic records, by index."""
 
     records: int
     rejected: dict[int, BadRecord]

@@ -1,4 +1,4 @@
-"""Labels as columns: what the steps work on, and how they come from records of votes."""
+"""Labels as columns, the input of the stages, and their conversion from records of votes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from pipeline.inference.labels import Ints
 from pipeline.records.many_votes import ManyVotes
 
 Numbers = Callable[[Sequence[str]], Ints]
-"""What gives names their numbers."""
+"""Returns the numbers of names."""
 
 
 class Rows(NamedTuple):
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 
 
 def by_home(homes: NDArray[np.integer[Any]]) -> Iterator[tuple[int, Ints]]:
-    """The places of each partition among these, in their order.
+    """The positions of each partition, in order.
 
     >>> [(home, places.tolist()) for home, places in by_home(np.array([3, 1, 3]))]
     [(1, [1]), (3, [0, 2])]

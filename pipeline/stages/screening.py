@@ -1,4 +1,4 @@
-"""Reads records of votes, many at once, and leaves out those that cannot be ours."""
+"""Reads many records of votes at once, and leaves out impossible ones."""
 
 from typing import NamedTuple
 
@@ -13,19 +13,19 @@ from pipeline.stages.restored import Restored
 
 
 class Screened(NamedTuple):
-    """The votes that can be ours, the place of the record that each part came in, and the rest."""
+    """The possible votes, the index of the record of each part, and the outcome."""
 
     votes: ManyVotes
     places: Ints
     outcome: Restored
 
     def has(self, place: int) -> bool:
-        """Whether the record at this place is dealt with, and can be ours."""
+        """Whether the record at this index was processed and accepted."""
         return place < self.outcome.records and place not in self.outcome.rejected
 
 
 class Screening:
-    """Reads records one by one; `problems` has what is wrong with some, by their place."""
+    """Collects records one by one; `problems` has those of bad records, by index."""
 
     def __init__(self, judge: Judge) -> None:
         self.problems: dict[int, BadRecord] = {}
@@ -34,15 +34,15 @@ class Screening:
         self._parts: list[tuple[int, int, int]] = []
 
     def add(self, place: int, home: int, record: Columns, before: int = MOST) -> None:
-        """Read votes for a partition of tasks, or for nobody, of labels before an offset."""
+        """Add votes of labels before an offset, for a partition of tasks or NOBODY."""
         self._reader.add(record)
         self._parts.append((place, home, before))
 
     def finish(self, records: int, *, sure: bool) -> Screened:
-        """Judge all votes of so many records.
+        """Check all votes of so many records.
 
-        Unless the ends of partitions are known for `sure`, those from the first record on that is
-        beyond them are left for later.
+        Unless `sure` (the known ends of partitions are current), processing stops before the first
+        record beyond an end.
         """
         votes = self._reader.read()
         places, homes, before = np.array(self._parts, np.int64).reshape(-1, 3).T.copy()

@@ -1,4 +1,4 @@
-"""When a task has been asked about enough."""
+"""When a task needs no more labels."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ CONFIDENT, LABELS = map(REASONS.index, ("confident", "labels"))
 
 
 class StopRules(NamedTuple):
-    """The rules that close a task; `None` where there is no such rule.
+    """The rules that close a task; `None` for a rule that is not set.
 
     >>> rules = StopRules(confidence=0.9, labels=5)
     >>> [REASONS[k] for k in rules.reasons(np.array([0.95, 0.6, 0.6]), np.array([2, 5, 4]))]
@@ -29,7 +29,7 @@ class StopRules(NamedTuple):
         return any(rule is not None for rule in self)
 
     def reasons(self, sure: Floats, labels: Ints) -> NDArray[np.int8]:
-        """Why tasks are to be closed whose first class is so probable, with so many labels."""
+        """Why tasks close, by the probability of the first class and the number of labels."""
         reasons = np.full(len(sure), OPEN, np.int8)
         if self.labels is not None:
             reasons[labels >= self.labels] = LABELS
@@ -38,9 +38,9 @@ class StopRules(NamedTuple):
         return reasons
 
     def is_doubtful(self, sure: Floats) -> NDArray[np.bool_]:
-        """Whether the odds of the first class are less than half of what the rule asks for.
+        """Whether the odds of the first class are less than half of what the rule requires.
 
-        Not just less: a task must not close and open with every label.
+        Not just less, or a task could close and reopen with every label.
 
         >>> StopRules(confidence=0.9).is_doubtful(np.array([0.85, 0.8])).tolist()
         [False, True]
@@ -53,5 +53,5 @@ class StopRules(NamedTuple):
         return doubtful
 
     def is_spent(self, labels: int) -> bool:
-        """Whether so many labels on all tasks are the budget or more."""
+        """Whether so many labels on all tasks reach the budget."""
         return self.budget is not None and labels >= self.budget

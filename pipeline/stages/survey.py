@@ -1,4 +1,4 @@
-"""How the tasks and workers of an instance are doing as a whole: for metrics."""
+"""Statistics over the tasks and workers of an instance, for metrics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from pipeline.records.posteriors import CLOSE_REASONS
 from pipeline.stages.crowd import REASONS, Crowd
 
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-ROWS_AT_ONCE = 4_000  # of tasks or workers: about a millisecond
+ROWS_AT_ONCE = 4_000  # tasks or workers: about a millisecond
 
 
 @dataclass
 class Survey:
-    """Counts of the own tasks by state and by confidence, and of the own workers that are blocked.
+    """The own tasks by state and by confidence, and the number of blocked own workers.
 
-    `states` is by the numbers of `REASONS`; `confidences` has a count for each bound, of the tasks
-    that are not above it but above the one before, and one for those above all.
+    `states` is indexed like `REASONS`. `confidences` is a histogram: each count is of the tasks up
+    to a bound and above the one before; the last is of those above all bounds.
     """
 
     states: Ints = field(default_factory=lambda: np.zeros(len(REASONS), np.int64))
@@ -38,7 +38,7 @@ class Survey:
 
 
 class Surveyor:
-    """Counts some rows at a time: with a million tasks, all of them at once would hold up labels.
+    """Counts some rows at a time: a million tasks at once would delay labels.
 
     >>> from pipeline.classes import SIGNS
     >>> from pipeline.inference.engine.engine import Engine
@@ -60,7 +60,7 @@ class Surveyor:
         self.block_after = block_after
 
     def steps(self, survey: Survey) -> Iterator[None]:
-        """Complete a survey, and yield after each step of it."""
+        """Complete a survey; yield after each step."""
         for tasks in _pieces(len(self.crowd.tasks)):
             self._count_tasks(survey, tasks)
             yield

@@ -1,4 +1,4 @@
-"""The task agent's step: votes and descriptions in, posteriors out; holds this instance's tasks."""
+"""The task agent's step: votes and descriptions of tasks in, posteriors out."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -16,53 +16,30 @@ from pipeline.records.posterior_columns import PosteriorColumns, encode_posterio
 from pipeline.records.tasks import ParsedDescription
 from pipeline.stages.crowd import OPEN, REASONS, Crowd
 from pipeline.stages.judge import Judge
-from pipeline.stages.lately import Lately
-from pipeline.stages.offsets import CountedOffsets
 from pipeline.stages.restored import Restored
 from pipeline.stages.rows import Rows, rows_of
 from pipeline.stages.screening import Screened, Screening
 from pipeline.stages.stop_rules import StopRules
+from pipeline.stages.task_partition import TaskPartition
 
 NO_RULES = StopRules()
 CONFIDENT, BUDGET, REQUEST = map(REASONS.index, ("confident", "budget", "request"))
-LATELY_MS = 5_000  # in which a crash can have kept a posterior from its topic
-FACTS_BYTES = 1_000_000  # of a record, about, at the most
+FACTS_BYTES = 1_000_000  # of a record, approximate limit
 NO_TASKS = np.empty(0, np.int64)
 NOT_YET = (-1, -1)
 NO_ROWS = Rows(NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS)
 
 
-class TaskPartition:
-    """Which votes of a partition have been counted, by labels partition and offset.
-
-    `epoch` grows with every new owner.
-    """
-
-    def __init__(self, partitions: int) -> None:
-        self.counted = [CountedOffsets() for _ in range(partitions)]
-        self.epoch = 0
-        # while it is restored: the offset and epoch of the last fact of each task
-        self.described: dict[int, tuple[int, int]] = {}
-        self.is_restored = False
-        self.restored = Lately(LATELY_MS)  # tasks
-
-    def count(self, votes: ManyVotes) -> NDArray[np.bool_]:
-        """Which of these votes are new; from now on they are counted."""
-        new = np.zeros(len(votes.offsets), np.bool_)
-        sources = votes.by_vote(votes.sources)
-        for source in set(votes.sources.tolist()):
-            which = sources == source
-            new[which] = self.counted[source].add(votes.offsets[which])
-        return new
-
-
 class Counted(NamedTuple):
-    """What came of records, how many votes were in them, and which had new ones.
+    """The result of counting records of votes.
 
-    `fenced` votes were counted before. `timestamps` are those of the labels that were new here;
-    labels of own workers were counted when they were taken. `tasks` are to be published, whether
-    they moved or not: of labels that were known here before a recovery, or before their worker went
-    elsewhere, posteriors may be missing.
+    `votes`: how many there were.
+    `fenced`: how many of them were counted before.
+    `new`: the indices of records with new votes.
+    `timestamps`: those of labels that were new here; labels of own workers were counted when they
+    were taken.
+    `tasks`: to publish even if they have not moved: posteriors may be missing for labels that were
+    known here before a recovery, or before another instance acquired their worker.
     """
 
     outcome: Restored
@@ -73,15 +50,15 @@ class Counted(NamedTuple):
     tasks: Ints
 
 
-class Posterior(NamedTuple):
-    """A record for the posteriors topic."""
+class PosteriorRecords(NamedTuple):
+    """Keys and values of records for the posteriors topic."""
 
-    key: bytes
-    value: bytes
+    keys: list[bytes]
+    values: list[bytes]
 
 
 class TaskStage:
-    """Counts each vote once, heeds what users say of tasks, and closes them by the rules."""
+    """Counts each vote once, applies descriptions of tasks, and closes tasks by the stop rules."""
 
     def __init__(self, crowd: Crowd, judge: Judge, rules: StopRules = NO_RULES) -> None:
         self.crowd = crowd
@@ -101,16 +78,16 @@ class TaskStage:
 
     @property
     def is_restored(self) -> bool:
-        """Whether all is known of the own tasks; else posteriors would lack labels."""
+        """Whether all own tasks are restored; otherwise posteriors would lack labels."""
         return all(state.is_restored for state in self.partitions.values())
 
     def open(self, partition: int) -> None:
-        """Become the owner of a partition that nothing is known of yet."""
+        """Acquire a partition, which has to be restored next."""
         self.partitions[partition] = TaskPartition(self.crowd.partitions)
         self.crowd.open_tasks(partition)
 
     def close(self, partition: int) -> None:
-        """Forget a partition."""
+        """Release a partition."""
         if self.partitions.pop(partition, None) is not None:
             self.crowd.close_tasks(partition)
             self.unwritten.pop(partition, None)
@@ -118,10 +95,10 @@ class TaskStage:
     def restore(
         self, partition: int, values: Sequence[tuple[int, bytes | None]], *, sure: bool = True
     ) -> Restored:
-        """Apply what an earlier owner, or this one, wrote to the evidence topic, and when.
+        """Apply records of the evidence topic, given with their timestamps.
 
-        Unless the ends of partitions are known for `sure`, this stops before the first record that
-        is beyond them.
+        Unless `sure` (the known ends of partitions are current), this stops before the first record
+        beyond an end.
         """
         state, classes = self.partitions[partition], len(self.crowd.classes)
         state.is_restored = False
@@ -149,23 +126,23 @@ class TaskStage:
         return screened.outcome
 
     def _restore_votes(self, state: TaskPartition, partition: int, screened: Screened) -> None:
-        """Restore votes, unless the answers that are being restored have all of them."""
+        """Restore votes, except those that are all in answers being restored."""
         votes = screened.votes
         new = state.count(votes)
         self._put(votes, new & ~votes.by_vote(self.crowd.restores[votes.sources, partition]))
 
     def _put(self, votes: ManyVotes, which: NDArray[np.bool_]) -> Rows:
-        """Count some votes; labels of own workers are known from answers."""
+        """Count some of the votes; labels of own workers are known from answers."""
         votes, which = votes.having(which)
         if not len(which):
             return NO_ROWS
         crowd = self.crowd
         rows = rows_of(votes, crowd.number_tasks, crowd.number_workers)
-        sources, tells = votes.by_vote(votes.sources), votes.by_vote(votes.tells)
+        sources, has_counts = votes.by_vote(votes.sources), votes.by_vote(votes.has_counts)
         is_new = which & ~crowd.has_workers_of[sources]
-        if tells.any():
-            is_of_use = is_new[tells]
-            crowd.engine.hear_of_workers(rows.workers[tells][is_of_use], votes.counts[is_of_use])
+        if has_counts.any():
+            used = is_new[has_counts]
+            crowd.engine.receive_workers(rows.workers[has_counts][used], votes.counts[used])
         some = is_new & (rows.answers >= RETRACT)
         crowd.engine.put(
             rows.tasks[some], rows.workers[some], rows.answers[some], votes.votes[some]
@@ -175,9 +152,9 @@ class TaskStage:
         return rows
 
     def _restore_facts(self, partition: int, facts: Facts) -> None:
-        """Take facts, unless later ones of their task are known.
+        """Apply facts, unless newer ones of the same task are known.
 
-        An instance that was stalled may write some of them too late.
+        An instance that was stalled may have written outdated ones.
         """
         state, task = self.partitions[partition], self.crowd.task
         state.epoch = max(state.epoch, facts.epoch)
@@ -200,7 +177,7 @@ class TaskStage:
     def count(
         self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
     ) -> Counted:
-        """Count the votes in records of a partition; as far as `restore` would."""
+        """Count the votes in records of a partition; with `sure` as in `restore`."""
         screening = Screening(self.judge)
         for place, value in enumerate(values):
             try:
@@ -212,7 +189,7 @@ class TaskStage:
         sources = votes.by_vote(votes.sources)
         is_own = self.crowd.has_workers_of[sources]
         counted = self._put(votes, new & ~is_own)
-        # the tasks may have been elsewhere then
+        # another instance may have owned the tasks then
         known = new & is_own & (votes.offsets <= self.crowd.taken_before[sources])
         tasks = np.concatenate((counted.tasks, self._put(votes, known).tasks))
         with_new = np.unique(votes.by_vote(places)[new]).tolist()
@@ -222,7 +199,7 @@ class TaskStage:
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int
     ) -> int | None:
-        """Heed a record of the tasks topic; the task, or None if it was heeded before."""
+        """Apply a record of the tasks topic; return the task, or None if it was applied before."""
         i = int(self.crowd.number_tasks([description["task"]])[0])
         task = self.crowd.task
         if task.described[i] >= offset:
@@ -256,12 +233,12 @@ class TaskStage:
             task.reason[i], task.reopened[i] = OPEN, True
 
     def apply_rules(self, tasks: Ints) -> Ints:
-        """Close tasks by the rules, or open them again; which of them that changed."""
+        """Close or reopen tasks by the rules; return those that changed."""
         if not self.rules.are_set or not len(tasks):
             return NO_TASKS
         task, engine = self.crowd.task, self.crowd.engine
         sure = engine.beliefs(tasks).max(axis=1)
-        sure[engine.is_blank(tasks)] = 0.0  # the class prior alone is no reason
+        sure[engine.is_blank(tasks)] = 0.0  # the class prior alone does not close a task
         applies = ~task.reopened[tasks] & (engine.golds(tasks) < 0)
         reasons = self.rules.reasons(sure, engine.label_counts(tasks))
         if self.spent:
@@ -278,28 +255,37 @@ class TaskStage:
             self.unwritten.setdefault(home, {})[i] = None
         return changed
 
+    def check_budget(self) -> bool:
+        """Compare the labels of all instances with the budget; return whether that changed."""
+        if self.rules.budget is None:
+            return False
+        was_spent = self.spent
+        self.spent = self.rules.is_spent(self.crowd.labels)
+        return self.spent is not was_spent
+
     def apply_rules_to_all(self, partition: int) -> Ints:
-        """For when the budget is spent, or the rules have changed since tasks were last touched."""
+        """Apply the rules to all tasks of a partition, since the budget or the rules changed."""
         return self.apply_rules(self.crowd.tasks_of(partition))
 
     def ready(self, partitions: Iterable[int], generation: int) -> Ints:
-        """All is restored: own these partitions; the tasks of which posteriors may be missing.
+        """Complete the restoration of partitions; return the tasks whose posteriors may be missing.
 
-        The epoch is the generation of the group, of which each has one owner; it is greater than
-        that of any owner before, even where Kafka has forgotten the group and counts anew.
+        The epoch is the generation of the group, which has one owner of each partition. It is
+        greater than that of any earlier owner, even if Kafka has deleted the group and its
+        generations start again.
 
-        Under Fast SBIC posteriors of the last seconds may be missing. Under settled no task need
-        have been at rest, and all that were restored are published again.
+        Under Fast SBIC posteriors of the last seconds may be missing. Under settled tasks may not
+        have been at rest, so all restored tasks are published again.
         """
         missing = self.crowd.moved()
         names: set[str] = set()
         for partition in partitions:
             state = self.partitions[partition]
-            # another owner may have told of it, of whom nothing was restored
+            # another owner may have published estimates without writing evidence
             state.epoch = max(state.epoch + (not state.is_restored), generation)
             if not state.is_restored:
                 state.is_restored = True
-                self.unwritten.setdefault(partition, {})  # the next owner is to know of the epoch
+                self.unwritten.setdefault(partition, {})  # writes the epoch for the next owner
                 if not self.crowd.engine.is_settled:
                     missing = missing[self.crowd.task.home[missing] != partition]
                 names.update(state.restored.take())
@@ -307,13 +293,18 @@ class TaskStage:
         known = [self.crowd.tasks.known(name) for name in names]
         late = np.array(sorted(i for i in known if i is not None), np.int64)
         late = late[self.crowd.is_own_task(late)]
-        # a crash may come again before they are published: then they are of late once more
+        # written again, so that they are still recent if another crash prevents their publication
         for i, home in zip(late.tolist(), self.crowd.task.home[late].tolist(), strict=True):
             self.unwritten.setdefault(home, {})[i] = None
         return np.union1d(missing, late)
 
+    def raise_epoch(self, partition: int, epoch: int) -> None:
+        """Use this epoch from now on, and write it to the evidence topic."""
+        self.partitions[partition].epoch = epoch
+        self.unwritten.setdefault(partition, {})
+
     def facts(self) -> Iterator[tuple[int, Facts]]:
-        """What has become known of tasks since this was last asked, each with its partition."""
+        """Remove and return the facts that are not written yet, with their partitions."""
         unwritten, self.unwritten = self.unwritten, {}
         for partition, tasks in unwritten.items():
             epoch = self.partitions[partition].epoch
@@ -335,8 +326,8 @@ class TaskStage:
             int(task.updated_at[i]),
         )
 
-    def posteriors(self, tasks: Ints) -> list[Posterior]:
-        """The records of these tasks as they are now."""
+    def posteriors(self, tasks: Ints) -> PosteriorRecords:
+        """The current posteriors of these tasks."""
         crowd, engine = self.crowd, self.crowd.engine
         task, numbers = crowd.task, tasks.tolist()
         names = [crowd.tasks.names[i] for i in numbers]
@@ -354,4 +345,4 @@ class TaskStage:
             [self.priors.get(i) for i in numbers],
         )
         values = encode_posteriors(crowd.classes, columns)
-        return list(map(Posterior, map(str.encode, names), values))
+        return PosteriorRecords(list(map(str.encode, names)), values)

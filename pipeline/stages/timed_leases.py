@@ -1,4 +1,4 @@
-"""Leases by worker and task, each kept until its time or until it is dropped before."""
+"""Leases by worker and task, each kept until its time or until it is dropped."""
 
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Lease(NamedTuple):
-    """One task, given to one worker by the owner of `partition`."""
+    """One task, assigned to one worker by the owner of `partition`."""
 
     id: str
     partition: int
@@ -17,7 +17,7 @@ NOTHING: Mapping[str, Lease] = {}
 
 
 class TimedLeases:
-    """A heap by time beside the leases; its entries of leases dropped before are passed over.
+    """Leases, and a heap by time, in which entries of dropped leases are skipped.
 
     >>> leases = TimedLeases(extra=0)
     >>> leases.add("w1", "t1", Lease("3-42-0", 3, expires_at=600))
@@ -27,7 +27,7 @@ class TimedLeases:
     """
 
     def __init__(self, extra: int) -> None:
-        self._extra = extra  # how long after their expiry they are kept
+        self._extra = extra  # how long leases are kept after their expiry
         self._by_worker: dict[str, dict[str, Lease]] = {}
         self._times: list[tuple[int, str, str, str]] = []
         self._size = 0
@@ -45,7 +45,7 @@ class TimedLeases:
         return self._by_worker.get(worker, NOTHING)
 
     def add(self, worker: str, task: str, lease: Lease) -> None:
-        """Keep a lease; the worker has none of this task."""
+        """Add a lease; the worker must have none of this task."""
         self._by_worker.setdefault(worker, {})[task] = lease
         self._size += 1
         heappush(self._times, self._entry(worker, task, lease))
@@ -54,7 +54,7 @@ class TimedLeases:
             heapify(self._times)
 
     def drop(self, worker: str, task: str, name: str | None = None) -> Lease | None:
-        """Keep a lease no longer, if there is one (with a name: that one)."""
+        """Drop a lease, if there is one; with a name, only that lease."""
         leases = self._by_worker.get(worker)
         lease = leases.get(task) if leases else None
         if leases is None or lease is None or name not in (None, lease.id):
@@ -66,7 +66,7 @@ class TimedLeases:
         return lease
 
     def take_due(self, now: int) -> Iterator[tuple[str, str, Lease]]:
-        """Drop those whose time has come, one after the other."""
+        """Drop and yield the leases whose time has come."""
         while self._times and self._times[0][0] <= now:
             _, worker, task, name = heappop(self._times)
             lease = self.drop(worker, task, name)

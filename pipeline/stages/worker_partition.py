@@ -1,23 +1,23 @@
-"""What the owner of a partition of workers knows of its labels."""
+"""What the owner of a partition of workers knows about its labels."""
 
 from collections import deque
 
 from pipeline.records.answers import Answers
-from pipeline.stages.lately import Lately
 from pipeline.stages.offsets import CountedOffsets
+from pipeline.stages.recent_names import RecentNames
 
-# In which a crash can have kept a worker's record from its topic: those go out up to 10 s after the
-# answers, and the broker may be away for a while before that.
-LATELY_NS = 30_000_000_000
-LAST_GROUPS = 2  # votes go out together with the answers of the next group
-MARKS = 50_000  # of forwarded labels: more than come until those of a crash are forwarded again
+# A crash can have prevented the publication of workers this recent: their records are published up
+# to 10 s after the answers, and the broker may have been unavailable before that.
+RECENT_NS = 30_000_000_000
+LAST_GROUPS = 2  # votes are published together with the answers of the next group
+MARKS = 50_000  # of forwarded labels: more than arrive before a crash forwards them again
 
 
 class WorkerPartition:
     """Which labels of a partition have been taken: `taken` is the offset of the last.
 
-    `last` has the last records restored: the only ones whose votes a crash can have kept from
-    the votes topic. `marks` are those of labels that were forwarded here of late.
+    `last` has the last restored records: only their votes can be missing on the votes topic after a
+    crash. `marks` are those of labels recently forwarded here.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class WorkerPartition:
         self.is_ready = False
         self.last: deque[list[Answers]] = deque(maxlen=LAST_GROUPS)
         self.is_continued = False
-        self.restored = Lately(LATELY_NS)  # workers
+        self.restored = RecentNames(RECENT_NS)  # workers
 
     @property
     def last_answers(self) -> list[Answers]:
@@ -35,7 +35,7 @@ class WorkerPartition:
         return [answers for group in self.last for answers in group]
 
     def restoring(self, answers: Answers) -> None:
-        """A record of answers is being restored."""
+        """Add a restored record of answers."""
         if not self.is_continued:
             self.last.append([])
         self.last[-1].append(answers)
@@ -45,7 +45,7 @@ class WorkerPartition:
         self.taken = max(self.taken, answers.upto)
 
     def is_marked(self, mark: int) -> bool:
-        """Whether a label was forwarded before; from now on it is."""
+        """Whether a label was forwarded before; add its mark if not."""
         if mark in self.marks:
             return True
         self.marks[mark] = None

@@ -1,4 +1,4 @@
-"""The records of many workers at once."""
+"""Encoding the records of many workers at once."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,13 +20,13 @@ class WorkerRecord(NamedTuple):
 
 
 def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
-    """What is known of these workers."""
+    """The records of these workers."""
     if not len(workers):
         return
     known = crowd.engine.workers(workers)
     all_given = known.given + crowd.engine.prior_labels
     right = known.accuracy * all_given
-    # for all at once: one by one, the intervals would cost more than the rest of a label
+    # all at once: computed one by one, the intervals would cost more than the rest of a label
     low, high = beta_interval(np.maximum(right, 1e-9), np.maximum(all_given - right, 1e-9))
     on_gold = crowd.engine.on_gold(workers)
     homes = crowd.worker.home[workers].tolist()

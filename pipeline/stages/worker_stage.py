@@ -1,130 +1,35 @@
-"""The worker agent's step: labels in, votes out; decides which labels of its workers stand."""
+"""The worker agent's step: labels in, votes out; decides which labels stand."""
 
-from collections import Counter
 from collections.abc import Sequence
-from enum import StrEnum
 from time import time_ns
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.classes import RETRACT, SKIP
-from pipeline.inference.engine.steps import ABSENT, ADDED, REPEATED, REPLACED, RETRACTED
+from pipeline.inference.engine.taking import ABSENT, REPEATED
 from pipeline.inference.labels import Floats, Ints
-from pipeline.records.answers import Answers, encode_answers, parse_answers
+from pipeline.records.answers import Answers, Piece, VotesFor, parse_answers
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord
 from pipeline.records.columns import NOT_OURS, Columns
 from pipeline.records.labels import label_parser
-from pipeline.records.many_votes import parse_votes
-from pipeline.records.origin import Header, mark_of, origin_of
+from pipeline.records.origin import mark_of, origin_of
 from pipeline.records.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.judge import Judge
 from pipeline.stages.restored import Restored
 from pipeline.stages.rows import Rows, by_home, rows_of
 from pipeline.stages.screening import Screened, Screening
+from pipeline.stages.taken import OUTCOMES, Forwarded, Outcome, R, Rejected, Taken, TakenLabel
 from pipeline.stages.worker_partition import WorkerPartition
 
 LABELS_AT_ONCE = 1000  # of a partition
-RECORD_BYTES = 900_000  # of their answers, at the most, however long the ids
-
-
-class Record(Protocol):
-    """What the step needs of a record, as aiokafka has it."""
-
-    topic: str
-    offset: int
-    timestamp: int
-    value: bytes | None
-    headers: Sequence[Header]
-
-
-class Outcome(StrEnum):
-    """What became of a label; also the value of a metric's label."""
-
-    COUNTED = "counted"
-    REPEATED = "repeated"
-    SKIPPED = "skipped"
-    RETRACTED = "retracted"
-    REJECTED = "rejected"
-    FORWARDED = "forwarded"
-    FENCED = "fenced"  # taken before a crash or a rebalance, and read again
-
-
-OUTCOMES = {
-    ADDED: Outcome.COUNTED,
-    REPLACED: Outcome.COUNTED,
-    REPEATED: Outcome.REPEATED,
-    RETRACTED: Outcome.RETRACTED,
-    ABSENT: Outcome.SKIPPED,  # nothing to take back
-}
-
-R = TypeVar("R", bound=Record)
-
-
-class Rejected(NamedTuple, Generic[R]):
-    """A record for the dead letters."""
-
-    record: R
-    why: BadRecord
-
-
-class Forwarded(NamedTuple, Generic[R]):
-    """A record that came to another partition than that of its key, and the right one."""
-
-    record: R
-    key: str
-    partition: int
-
-
-class TakenLabel(NamedTuple):
-    """A label that was taken; `answer` is a class, or a code as votes have it."""
-
-    task: str
-    worker: str
-    answer: int
-    offset: int
-    timestamp: int
-
-
-class Taken(Generic[R]):
-    """What labels of one partition came to: all that is to be published before they are acked."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answers] = []  # a record for each
-        self.labels = 0
-        self.in_last = 0  # labels in the last of these records
-        self.workers: list[Ints] = []
-        self.rejected: list[Rejected[R]] = []
-        self.forwarded: list[Forwarded[R]] = []
-        self.outcomes: Counter[Outcome] = Counter()
-
-    @property
-    def votes(self) -> list[tuple[int, bytes]]:
-        """All votes, each with its partition of tasks."""
-        return [vote for answers in self.answers for vote in answers.votes]
-
-    def records(self) -> list[bytes]:
-        """The values of the records for the answers topic."""
-        last = len(self.answers) - 1
-        return [
-            encode_answers(answers._replace(more=number < last))
-            for number, answers in enumerate(self.answers)
-        ]
-
-    def took(self, labels: int, most: int) -> Answers:
-        """The record to which so many labels are added: a new one if they do not fit."""
-        if not self.answers or self.in_last + labels > most:
-            self.answers.append(Answers([], [], []))
-            self.in_last = 0
-        self.in_last += labels
-        self.labels += labels
-        return self.answers[-1]
+RECORD_BYTES = 900_000  # of their answers at most, with ids of maximal length
 
 
 class WorkerStage:
-    """Takes labels in their order, each once, into the engine."""
+    """Takes labels in order, each once, into the engine."""
 
     def __init__(
         self, crowd: Crowd, judge: Judge, repeats: Literal["first", "last"] = "first"
@@ -139,23 +44,23 @@ class WorkerStage:
 
     @property
     def workers(self) -> int:
-        """How many workers this instance has."""
+        """How many workers this instance owns."""
         return int(
             self.crowd.has_workers_of[self.crowd.worker.home[: len(self.crowd.workers)]].sum()
         )
 
     def open(self, partition: int) -> None:
-        """Become the owner of a partition that nothing is known of yet."""
+        """Acquire a partition, which has to be restored next."""
         self.partitions[partition] = WorkerPartition()
         self.crowd.open_workers(partition)
 
     def close(self, partition: int) -> None:
-        """Forget a partition."""
+        """Release a partition."""
         if self.partitions.pop(partition, None) is not None:
             self.crowd.close_workers(partition)
 
     def ready(self, partition: int) -> None:
-        """All answers are restored: from now on labels are weighed here."""
+        """Complete the restoration of a partition: from now on its labels are weighed here."""
         state = self.partitions[partition]
         if not state.is_ready:
             state.is_ready = True
@@ -166,11 +71,11 @@ class WorkerStage:
     def restore(
         self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
     ) -> Restored:
-        """Apply what an earlier owner, or this one, took and wrote to the answers topic.
+        """Apply records of the answers topic.
 
-        Labels may be in it twice: an instance that was stalled goes on for a moment after another
-        has taken its place. The first time counts. Unless the ends of partitions are known for
-        `sure`, this stops before the first record that is beyond them.
+        Labels may be in it twice: an instance that was stalled may continue for a moment after
+        another has acquired its partitions. The first occurrence counts. Unless `sure` (the known
+        ends of partitions are current), this stops before the first record beyond an end.
         """
         screening, records = Screening(self.judge), []
         for place, value in enumerate(values):
@@ -192,7 +97,7 @@ class WorkerStage:
     def _restore(
         self, partition: int, records: list[tuple[int, Answers]], screened: Screened
     ) -> None:
-        """Restore the labels in records that are not known yet."""
+        """Restore those labels in records that are not known yet."""
         state, votes = self.partitions[partition], screened.votes
         new = state.offsets.add(votes.offsets)
         by_vote = votes.by_vote(screened.places)
@@ -200,7 +105,7 @@ class WorkerStage:
         for place, answers in records:
             if answers.upto > state.taken or place in have_new:
                 state.restoring(answers)
-        times = [answers.pieces[-1][0] for _, answers in records]
+        times = [answers.pieces[-1].time for _, answers in records]
         ends = np.searchsorted(by_vote, [place for place, _ in records], "right")
         state.restored.add(times, ends, votes.workers)
         if new.any():
@@ -209,7 +114,7 @@ class WorkerStage:
 
     def _put(self, partition: int, rows: Rows, votes: Floats) -> None:
         crowd = self.crowd
-        crowd.restores[partition] &= crowd.has_tasks_of  # tasks elsewhere are not told of these
+        crowd.restores[partition] &= crowd.has_tasks_of  # not counted for tasks of other instances
         np.maximum.at(crowd.worker.last_seen, rows.workers, rows.timestamps)
         skips = rows.answers == SKIP
         if skips.any():
@@ -224,7 +129,7 @@ class WorkerStage:
             self.crowd.skipped.setdefault(worker, set()).add(task)
 
     def take(self, partition: int, records: Sequence[R], taken: Taken[R]) -> Rows | None:
-        """Turn labels into votes, and add what they come to to `taken`; the labels that count."""
+        """Turn labels into votes, and add the results to `taken`; return the labels that count."""
         state = self.partitions[partition]
         answers = taken.took(len(records), self.labels_at_once)
         rows = self._parse(partition, records, taken)
@@ -239,11 +144,11 @@ class WorkerStage:
         taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
         state.taken = max(state.taken, records[-1].offset)
         self.judge.ends.labels[partition] = max(self.judge.ends.labels[partition], state.taken + 1)
-        answers.pieces.append((time_ns(), state.taken))
+        answers.pieces.append(Piece(time_ns(), state.taken))
         return rows
 
     def _parse(self, partition: int, records: Sequence[R], taken: Taken[R]) -> Rows | None:
-        """The good labels that belong here, and were not taken before a crash or a rebalance."""
+        """The valid labels of this partition that were not taken before a crash or a rebalance."""
         state = self.partitions[partition]
         parse, after, counted = self.parse, state.taken, state.offsets
         found = []
@@ -287,7 +192,7 @@ class WorkerStage:
         is_here: NDArray[np.bool_],
         taken: Taken[R],
     ) -> None:
-        """Let labels change nothing that a crash has forwarded twice.
+        """Turn labels that were forwarded twice because of a crash into NOTHING.
 
         The second would otherwise replace what the worker has answered in between.
         """
@@ -304,7 +209,7 @@ class WorkerStage:
                     taken.answers[-1].marks.append(mark)
 
     def _take(self, partition: int, rows: Rows, taken: Taken[R]) -> Floats:
-        """Let the engine take labels; their votes. `rows` says then which change nothing."""
+        """Take labels into the engine; return their votes, and mark rows that change nothing."""
         crowd = self.crowd
         np.maximum.at(crowd.worker.last_seen, rows.workers, rows.timestamps)
         votes = np.zeros(len(rows.tasks))
@@ -328,14 +233,14 @@ class WorkerStage:
         crowd.counted(partition, rows.only(~for_nobody) if for_nobody.any() else rows)
         return votes
 
-    def _by_home(self, partition: int, rows: Rows, votes: Floats) -> list[tuple[int, bytes]]:
-        """A record of votes for each partition of tasks; skips go to nobody."""
+    def _by_home(self, partition: int, rows: Rows, votes: Floats) -> list[VotesFor]:
+        """A record of votes for each partition of tasks; skips are for NOBODY."""
         crowd = self.crowd
         homes = np.where(is_for_nobody(rows.answers), NOBODY, crowd.task.home[rows.tasks])
         found = []
         for home, some in by_home(homes):
             part = rows.only(some)
-            width = 2 + len(crowd.classes) if self._tells_counts(home) else 0
+            width = 2 + len(crowd.classes) if self._needs_counts(home) else 0
             counts = crowd.engine.counts(part.workers) if width else np.empty((len(some), 0))
             record = Votes(
                 partition,
@@ -347,11 +252,11 @@ class WorkerStage:
                 votes[some],
                 counts,
             )
-            found.append((home, encode_votes(record)))
+            found.append(VotesFor(home, encode_votes(record)))
         return found
 
-    def _tells_counts(self, home: int) -> bool:
-        """Whether the owner of these tasks has to be told what is known of the workers."""
+    def _needs_counts(self, home: int) -> bool:
+        """Whether votes need the workers' counts: another instance owns the tasks."""
         is_elsewhere = home != NOBODY and not self.crowd.has_tasks_of[home]
         return self.crowd.engine.is_settled and is_elsewhere
 
@@ -365,19 +270,7 @@ class WorkerStage:
         ]
 
 
-def labels_in(answers: Answers, classes: int) -> list[TakenLabel]:
-    """The labels in a record of answers, in the order of their offsets."""
-    found: list[TakenLabel] = []
-    for _, value in answers.votes:
-        votes = parse_votes(value, classes)
-        columns = votes.answers, votes.offsets, votes.timestamps
-        numbers = (column.tolist() for column in columns)
-        found += map(TakenLabel, votes.tasks, votes.workers, *numbers)
-    some = (label for label in found if label.answer != NOTHING)
-    return sorted(some, key=lambda label: label.offset)
-
-
 def is_for_nobody(answers: Ints) -> NDArray[np.bool_]:
-    """Which of these go to no task."""
+    """Which of these answers are sent to no task."""
     found: NDArray[np.bool_] = (answers == SKIP) | (answers == NOTHING)
     return found

@@ -1,1 +1,1 @@
-"""How a project is doing, as one summary: pure, fed with records by whoever reads them."""
+"""How a project is doing: a summary read from Kafka, and posteriors as they change."""

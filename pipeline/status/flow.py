@@ -1,23 +1,23 @@
-"""What moves in a project: labels that come in, what waits, who is at work, and who is at rest."""
+"""The activity of a project: the rate of labels, the group with its lag, and settledness."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import time
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from pipeline.kafka.admin import Group, describe_group
+from pipeline.kafka.groups import Group, describe_group
 from pipeline.kafka.reading import Reader
 from pipeline.records.estimates import parse_rest
 from pipeline.settings import Settings
-from pipeline.status.report import RATE_SECONDS, Flow, Member, Summary
-from pipeline.status.rest import SaidRest, Settledness, settledness
+from pipeline.status.report import RATE_SECONDS, Activity, Flow, Member
+from pipeline.status.rest import RestReport, Settledness, settledness
 from pipeline.topics import Topic, Topics
 
-TAIL = 100  # records of each partition of estimates: more than instances tell in two seconds
+TAIL = 100  # records of a partition of estimates: more than instances publish in two seconds
 
 
 class FlowReader:
-    """Asks Kafka for offsets and for the group, and reads the end of votes and estimates."""
+    """Asks Kafka for offsets and the group, and reads the last records of votes and estimates."""
 
     def __init__(
         self, settings: Settings, votes: Reader, estimates: Reader, asking: AIOKafkaConsumer
@@ -27,48 +27,49 @@ class FlowReader:
         self.votes = votes
         self.estimates = estimates
         self.asking = asking
-        self.places = {
-            name: [TopicPartition(topic.name, place.partition) for place in votes.partitions]
+        self.inputs = {
+            name: [TopicPartition(topic.name, tp.partition) for tp in votes.partitions]
             for name, topic in self._inputs().items()
         }
 
     async def group(self) -> Group:
-        """The group as it is now; before topics are read, so that the lag is not less than it."""
+        """The group now; read it before the topics, so that the lag is not underestimated."""
         return await describe_group(self.settings, self.settings.prefix)
 
-    async def tell(self, summary: Summary, group: Group) -> None:
-        """Put what is known now into the summary."""
+    async def activity(self, group: Group) -> Activity:
+        """The activity now, of a group that was just read."""
         at = int(1000 * time())
-        summary.flow = await self._flow(at)
-        await self._describe(summary, group)
-        summary.settled = await self._settledness(group, sum(summary.lag.values()))
-        summary.at = at
-
-    async def _flow(self, at: int) -> Flow:
-        """Labels in the topic, and those of late by their timestamps."""
-        places = self.places["labels"]
-        ends = await self.asking.end_offsets(places)
-        starts = await self.asking.beginning_offsets(places)
-        since = at - 1000 * RATE_SECONDS
-        lately = await self.asking.offsets_for_times(dict.fromkeys(places, since))
-        return Flow(
-            sum(ends.values()) - sum(starts.values()),
-            sum(ends[place] - found.offset for place, found in lately.items() if found),
+        flow = await self._flow(at)
+        lags = await self._lags(group)
+        lag = {name: sum(lags[tp] for tp in partitions) for name, partitions in self.inputs.items()}
+        return Activity(
+            at,
+            flow,
+            group.state,
+            self._members(group, lags),
+            lag,
+            await self._settledness(group, sum(lag.values())),
         )
 
-    async def _describe(self, summary: Summary, group: Group) -> None:
-        """Instances, and what waits for them."""
-        lags = await self._lags(group)
-        summary.group_state = group.state
-        summary.lag = {
-            name: sum(lags[place] for place in places) for name, places in self.places.items()
-        }
-        summary.members = [
+    async def _flow(self, at: int) -> Flow:
+        """Labels in the topic, and those of the last minute by their timestamps."""
+        partitions = self.inputs["labels"]
+        ends = await self.asking.end_offsets(partitions)
+        starts = await self.asking.beginning_offsets(partitions)
+        since = at - 1000 * RATE_SECONDS
+        lately = await self.asking.offsets_for_times(dict.fromkeys(partitions, since))
+        return Flow(
+            sum(ends.values()) - sum(starts.values()),
+            sum(ends[tp] - found.offset for tp, found in lately.items() if found),
+        )
+
+    def _members(self, group: Group, lags: Mapping[TopicPartition, int]) -> list[Member]:
+        return [
             Member(
                 member.member_id,
                 member.host,
                 sorted(self._partitions(member.partitions)),
-                sum(lags.get(place, 0) for place in member.partitions),
+                sum(lags.get(tp, 0) for tp in member.partitions),
             )
             for member in sorted(group.members, key=lambda member: member.member_id)
         ]
@@ -82,30 +83,28 @@ class FlowReader:
             "requests": topics.requests,
         }
 
-    def _partitions(self, places: Iterable[TopicPartition]) -> frozenset[int]:
+    def _partitions(self, assigned: Iterable[TopicPartition]) -> frozenset[int]:
+        """The partitions of the labels topic among those assigned to a member."""
         labels = self.topics.labels.name
-        return frozenset(place.partition for place in places if place.topic == labels)
+        return frozenset(tp.partition for tp in assigned if tp.topic == labels)
 
     async def _lags(self, group: Group) -> dict[TopicPartition, int]:
-        """What the group has not committed of each partition."""
-        places = [place for some in self.places.values() for place in some]
-        ends = await self.asking.end_offsets(places)
-        starts = await self.asking.beginning_offsets(places)
-        return {
-            place: max(0, ends[place] - group.committed.get(place, starts[place]))
-            for place in places
-        }
+        """The lag of the group on each partition."""
+        partitions = [tp for some in self.inputs.values() for tp in some]
+        ends = await self.asking.end_offsets(partitions)
+        starts = await self.asking.beginning_offsets(partitions)
+        return {tp: max(0, ends[tp] - group.committed.get(tp, starts[tp])) for tp in partitions}
 
     async def _settledness(self, group: Group, lag: int) -> Settledness:
-        if self.settings.chosen_algorithm != "settled":
-            return Settledness(None, "fast-sbic weighs every label once, as it comes")
-        said, moved_at = await self._said()
+        if not self.settings.algorithm_entry.settles:
+            return Settledness(None, "fast-sbic weighs every label once, when it arrives")
+        reports, moved_at = await self._reports()
         owners = [self._partitions(member.partitions) for member in group.members]
-        return settledness(owners, said, moved_at, lag)
+        return settledness(owners, reports, moved_at, lag)
 
-    async def _said(self) -> tuple[dict[int, SaidRest], int]:
-        """What instances said last of rest, and when the last vote or estimate was written."""
-        said: dict[int, SaidRest] = {}
+    async def _reports(self) -> tuple[dict[int, RestReport], int]:
+        """The last report of each partition, and when the last vote or estimate was published."""
+        reports: dict[int, RestReport] = {}
         moved_at = 0
         for reader, tail in ((self.estimates, TAIL), (self.votes, 1)):
             await reader.move_end(self.asking)
@@ -116,5 +115,5 @@ class FlowReader:
                     if rest is None:
                         moved_at = max(moved_at, record.timestamp)
                     else:
-                        said[record.partition] = SaidRest(record.timestamp, *rest)
-        return said, moved_at
+                        reports[record.partition] = RestReport(record.timestamp, *rest)
+        return reports, moved_at

@@ -1,38 +1,48 @@
-"""How many dead letters there are, by reason: each once, however often a crash wrote it."""
+"""How many dead letters there are, by reason; one that a crash wrote twice counts once."""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from aiokafka import ConsumerRecord
 
-from pipeline.status.report import Summary
-from pipeline.transfer.dead_letters import letter_of
+from pipeline.records.origin import Origin
+from pipeline.transfer.dead_letters import Letter, letter_of
 
 
 class LetterCounts:
-    """Follows the dead letters topic."""
+    """Counts the records of the dead-letter topic.
+
+    `replayed` is how many letters were replayed; these are counted by reason as well.
+    """
 
     def __init__(self) -> None:
-        self._reasons: dict[object, str] = {}  # of each, by origin
+        self._reasons: dict[Origin, str] = {}  # the reason of each letter
         self._counts: Counter[str] = Counter()
-        self._replayed: set[object] = set()
+        self._replayed: set[Origin] = set()
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take records, each partition's in order."""
+        """Count records of the topic, each partition's in order."""
         for record in records:
-            letter = letter_of(record)
-            if letter is None:
-                continue
-            origin, reason = letter.said.origin, letter.said.reason
-            if letter.said.is_replayed:
-                self._replayed.add(origin)
-            elif self._reasons.get(origin) != reason:
-                if origin in self._reasons:
-                    self._counts[self._reasons[origin]] -= 1
-                self._reasons[origin] = reason
-                self._counts[reason] += 1
+            if letter := letter_of(record):
+                self.add(letter)
 
-    def tell(self, summary: Summary) -> None:
-        """Put the counts into the summary, the most frequent reason first."""
-        summary.dead_letters = {reason: n for reason, n in self._counts.most_common() if n}
-        summary.replayed = len(self._replayed)
+    def add(self, letter: Letter) -> None:
+        """Count a letter, or the mark of one that was replayed."""
+        origin, reason = letter.headers.origin, letter.headers.reason
+        if letter.headers.is_replayed:
+            self._replayed.add(origin)
+        elif self._reasons.get(origin) != reason:
+            if origin in self._reasons:
+                self._counts[self._reasons[origin]] -= 1
+            self._reasons[origin] = reason
+            self._counts[reason] += 1
+
+    @property
+    def by_reason(self) -> dict[str, int]:
+        """The number of letters by reason, the most frequent first."""
+        return {reason: count for reason, count in self._counts.most_common() if count}
+
+    @property
+    def replayed(self) -> int:
+        """How many letters were replayed."""
+        return len(self._replayed)

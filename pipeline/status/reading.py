@@ -1,12 +1,12 @@
-"""Reads the status of a project from Kafka alone: its topics, and what Kafka knows of its group."""
+"""Reads the status of a project from Kafka alone: its topics and its consumer group."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 
-from pipeline.kafka.access.granted import described
-from pipeline.kafka.access.rights import Operation
+from pipeline.kafka.access.granted import describe_topics
+from pipeline.kafka.access.rights import Need, Operation
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
 from pipeline.kafka.reading import Reader, reading
@@ -15,7 +15,6 @@ from pipeline.records.bad import BadRecord
 from pipeline.records.named_posteriors import parse_any_posterior
 from pipeline.settings import Settings
 from pipeline.status.flow import FlowReader
-from pipeline.status.letter_counts import LetterCounts
 from pipeline.status.report import Summary
 from pipeline.topics import Topics
 from pipeline.transfer.export import read_worker
@@ -30,18 +29,18 @@ SHOWN_SETTINGS = (
 
 
 def settings_in_force(settings: Settings) -> dict[str, object]:
-    """The settings that say what the numbers mean, and what closes tasks."""
+    """The settings that define the numbers, and the rules that close tasks."""
     shown = {name: getattr(settings, name) for name in SHOWN_SETTINGS}
     return shown | {"algorithm": settings.chosen_algorithm}
 
 
 def empty_summary(settings: Settings) -> Summary:
-    """The summary of a project of which nothing is read yet."""
+    """The summary of a project before anything is read."""
     return Summary(settings.prefix, settings_in_force(settings), budget=settings.budget)
 
 
 class StatusReader:
-    """Keeps a summary up to date: each topic is read once, and then only what is new."""
+    """Keeps a summary up to date: reads each topic once, and then only new records."""
 
     def __init__(
         self,
@@ -55,17 +54,16 @@ class StatusReader:
         self.asking = asking
         self.flow = flow
         self.summary = empty_summary(settings)
-        self._letters = LetterCounts()
 
     async def update(self) -> Summary:
-        """Read what is new."""
+        """Read what is new, and return the summary."""
         topics = self.topics
         group = await self.flow.group()
         await self._read(topics.posteriors.name, self._take_posteriors, "Reading posteriors")
         await self._read(topics.workers.name, self._take_workers, "Reading workers")
-        await self._read(topics.dead_letters.name, self._letters.take, "Reading dead letters")
-        self._letters.tell(self.summary)
-        await self.flow.tell(self.summary, group)
+        letters = self.summary.letters
+        await self._read(topics.dead_letters.name, letters.take, "Reading dead letters")
+        self.summary.update(await self.flow.activity(group))
         return self.summary
 
     async def _read(self, topic: str, take: Take, title: str) -> None:
@@ -96,10 +94,10 @@ class StatusReader:
 
 @asynccontextmanager
 async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
-    """A reader of all that the status is made of."""
+    """A connected reader of the status."""
     topics = Topics(settings)
     inputs = (topics.labels, topics.tasks, topics.requests)
-    await described(settings, [(topic.name, Operation.DESCRIBE) for topic in inputs])
+    await describe_topics(settings, [Need(topic.name, Operation.DESCRIBE) for topic in inputs])
     async with AsyncExitStack() as stack:
         readers = {}
         for topic in (topics.posteriors, topics.workers, topics.dead_letters):
@@ -113,7 +111,7 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
 
 @asynccontextmanager
 async def reading_flow(settings: Settings, asking: AIOKafkaConsumer) -> AsyncIterator[FlowReader]:
-    """A reader of what moves in the project, and of who moves it."""
+    """A connected reader of the activity."""
     topics = Topics(settings)
     async with (
         reading(settings, topics.votes.name, from_start=False) as votes,

@@ -1,9 +1,10 @@
-"""The whole status of a project: what `sbic status --json` prints, in a shape that stays."""
+"""The status of a project: what `sbic status --json` prints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pipeline.status.letter_counts import LetterCounts
 from pipeline.status.rest import Settledness
 from pipeline.status.tasks import TaskTally
 from pipeline.status.workers import WorkerTally
@@ -14,7 +15,7 @@ RATE_SECONDS = 60
 
 
 class Member(NamedTuple):
-    """An instance, as its group knows it: its partitions, and what it has not read of them."""
+    """An instance as a member of its group: its partitions, and its lag on them."""
 
     id: str
     host: str
@@ -23,7 +24,7 @@ class Member(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Labels in the topic, and how many of them came in the last `RATE_SECONDS`."""
+    """Labels in the topic, and how many of them arrived in the last `RATE_SECONDS`."""
 
     in_topic: int
     lately: int
@@ -33,31 +34,41 @@ NO_FLOW = Flow(0, 0)
 NOT_KNOWN = Settledness(None, "not known")
 
 
+@dataclass(frozen=True)
+class Activity:
+    """What Kafka reported at one time, in milliseconds: the rate of labels, the group and its lag.
+
+    `lag` is by topic; the state of the group is in Kafka's words.
+    """
+
+    at: int = 0
+    flow: Flow = NO_FLOW
+    group_state: str = "Empty"
+    members: Sequence[Member] = ()
+    lag: Mapping[str, int] = field(default_factory=dict)
+    settled: Settledness = NOT_KNOWN
+
+
 @dataclass
 class Summary:
-    """All that is known of a project; whoever reads topics adds to it.
-
-    `replayed` are dead letters that were sent again; they are among those by reason too.
-    """
+    """The status of a project; its parts are filled by the readers of the topics."""
 
     project: str
     settings: Mapping[str, Any]
     budget: int | None = None
-    at: int = 0
     tasks: TaskTally = field(default_factory=TaskTally)
     workers: WorkerTally = field(default_factory=WorkerTally)
-    flow: Flow = NO_FLOW
-    settled: Settledness = NOT_KNOWN
-    dead_letters: Mapping[str, int] = field(default_factory=dict)
-    replayed: int = 0
-    group_state: str = "Empty"
-    members: Sequence[Member] = ()
-    lag: Mapping[str, int] = field(default_factory=dict)
+    letters: LetterCounts = field(default_factory=LetterCounts)
+    activity: Activity = field(default_factory=Activity)
+
+    def update(self, activity: Activity) -> None:
+        """Replace the activity by a newer one."""
+        self.activity = activity
 
     @property
     def per_second(self) -> float:
-        """Labels per second of late."""
-        return self.flow.lately / RATE_SECONDS
+        """Labels per second in the last `RATE_SECONDS`."""
+        return self.activity.flow.lately / RATE_SECONDS
 
     @property
     def budget_left(self) -> int | None:
@@ -66,24 +77,25 @@ class Summary:
 
     @property
     def budget_seconds(self) -> float | None:
-        """Seconds until the budget is spent at the rate of late."""
+        """Seconds until the budget is spent at the current rate."""
         if self.budget_left is None or (self.budget_left and not self.per_second):
             return None
         return self.budget_left / self.per_second if self.budget_left else 0.0
 
     def as_object(self) -> dict[str, Any]:
-        """The summary as JSON has it; schemas/status.schema.json describes it.
+        """The summary as a JSON object, described by schemas/status.schema.json.
 
         >>> Summary("sbic", {}).as_object()["tasks"]["known"]
         0
         """
-        tasks, workers = self.tasks, self.workers
+        tasks, workers, activity = self.tasks, self.workers, self.activity
+        dead_letters = self.letters.by_reason
         return {
             "project": self.project,
-            "at": self.at,
+            "at": activity.at,
             "labels": {
                 "counted": tasks.labels,
-                "in_topic": self.flow.in_topic,
+                "in_topic": activity.flow.in_topic,
                 "per_second": self.per_second,
             },
             "tasks": {
@@ -95,9 +107,9 @@ class Summary:
             },
             "expected_wrong": tasks.expected_wrong,
             "settled": {
-                "is_settled": self.settled.is_settled,
-                "why": self.settled.why,
-                "tasks_due": self.settled.due,
+                "is_settled": activity.settled.is_settled,
+                "why": activity.settled.why,
+                "tasks_due": activity.settled.due,
             },
             "budget": self._budget(),
             "disputed": [task._asdict() for task in tasks.most_disputed(DISPUTED)],
@@ -107,14 +119,14 @@ class Summary:
                 "worst": [rated._asdict() for rated in workers.worst(RATED)],
             },
             "dead_letters": {
-                "total": sum(self.dead_letters.values()),
-                "replayed": self.replayed,
-                "by_reason": dict(self.dead_letters),
+                "total": sum(dead_letters.values()),
+                "replayed": self.letters.replayed,
+                "by_reason": dead_letters,
             },
             "instances": {
-                "group_state": self.group_state,
-                "lag": dict(self.lag),
-                "members": [member._asdict() for member in self.members],
+                "group_state": activity.group_state,
+                "lag": dict(activity.lag),
+                "members": [member._asdict() for member in activity.members],
             },
             "settings": dict(self.settings),
         }

@@ -1,4 +1,4 @@
-"""A summary for a person: one screen of text, at any width from 60 columns on."""
+"""The status as one screen of text, from 60 columns on."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,13 +18,13 @@ RATED_WIDTH = 44
 
 
 class StatusScreen:
-    """A summary, as rich prints it."""
+    """Renders a summary with rich."""
 
     def __init__(self, summary: Summary) -> None:
         self.summary = summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(f"{self.summary.project} at {clock(self.summary.at)}", style="bold")
+        yield Text(f"{self.summary.project} at {clock(self.summary.activity.at)}", style="bold")
         facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         facts.add_column(style="dim", no_wrap=True)
         facts.add_column(overflow="fold")
@@ -35,10 +35,10 @@ class StatusScreen:
         yield from self._rated(options.max_width)
 
     def _facts(self) -> Iterable[tuple[str, str]]:
-        s = self.summary
+        s, activity = self.summary, self.summary.activity
         tasks = s.tasks
         rate = f"{s.per_second:,.1f} a second in the last minute"
-        yield "labels", f"{tasks.labels:,} counted, {s.flow.in_topic:,} in the topic; {rate}"
+        yield "labels", f"{tasks.labels:,} counted, {activity.flow.in_topic:,} in the topic; {rate}"
         closed = listed(tasks.closed)
         total = sum(tasks.closed.values())
         yield (
@@ -52,22 +52,23 @@ class StatusScreen:
         )
         share = f" ({tasks.expected_wrong / len(tasks):.1%})" if len(tasks) else ""
         yield "wrong", f"{tasks.expected_wrong:,.1f} predictions{share} expected to be wrong"
-        settled = {True: "yes", False: "no", None: "-"}[s.settled.is_settled]
-        yield "settled", f"{settled}: {s.settled.why}"
+        settled = {True: "yes", False: "no", None: "-"}[activity.settled.is_settled]
+        yield "settled", f"{settled}: {activity.settled.why}"
         if s.budget is not None:
             yield "budget", f"{s.budget_left:,} of {s.budget:,} labels left{self._when_spent()}"
-        letters = listed(s.dead_letters)
-        replayed = f"; {s.replayed:,} replayed" if s.replayed else ""
+        reasons = s.letters.by_reason
+        letters = listed(reasons)
+        replayed = f"; {s.letters.replayed:,} replayed" if s.letters.replayed else ""
         yield (
             "dead letters",
-            f"{sum(s.dead_letters.values()):,}" + (f" ({letters})" if letters else "") + replayed,
+            f"{sum(reasons.values()):,}" + (f" ({letters})" if letters else "") + replayed,
         )
-        yield "waiting", listed(s.lag) or "nothing"
+        yield "waiting", listed(activity.lag) or "nothing"
         instances = [
             f"{member.host}: partitions {ranges(member.partitions)}, lag {member.lag:,}"
-            for member in s.members
+            for member in activity.members
         ]
-        yield "instances", "\n".join(instances) or f"none is running (group {s.group_state})"
+        yield "instances", "\n".join(instances) or f"none is running (group {activity.group_state})"
         shown = ", ".join(
             f"{name} {value}" for name, value in s.settings.items() if value is not None
         )
@@ -76,7 +77,7 @@ class StatusScreen:
     def _when_spent(self) -> str:
         seconds = self.summary.budget_seconds
         if seconds is None:
-            return "; no labels come in"
+            return "; no labels are arriving"
         if not seconds:
             return ""
         return f", spent in {duration(seconds)} at this rate"
@@ -118,7 +119,7 @@ def _rated_cells(rated: Rated) -> Sequence[Text | str]:
 
 
 def compact(room: int, name: str, *columns: str) -> Table:
-    """A table without lines; there is so much room for the first column."""
+    """A table without lines, with `room` columns for the first one."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=min(room, NAME_WIDTH))
     for column in columns:
@@ -130,7 +131,7 @@ def compact(room: int, name: str, *columns: str) -> Table:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Those that are not 0.
+    """The counts that are not 0, in words.
 
     >>> listed({"labels": 3, "budget": 0, "request": 1})
     'labels 3, request 1'
@@ -139,7 +140,7 @@ def listed(counts: Mapping[str, int]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in ascending order, in short.
+    """Ascending numbers as ranges.
 
     >>> ranges([0, 1, 2, 5, 7, 8]), ranges([])
     ('0-2, 5, 7-8', 'none')
@@ -155,7 +156,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """About how long.
+    """An approximate duration in words.
 
     >>> duration(50), duration(600), duration(36_000), duration(900_000)
     ('50 seconds', '10 minutes', '10 hours', '10 days')
@@ -167,5 +168,5 @@ def duration(seconds: float) -> str:
 
 
 def clock(milliseconds: int) -> str:
-    """A time of day for a person."""
+    """A local time of day."""
     return f"{datetime.fromtimestamp(milliseconds / 1000).astimezone():%Y-%m-%d %H:%M:%S}"

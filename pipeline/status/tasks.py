@@ -1,4 +1,4 @@
-"""What all posteriors come to: counts, how sure the whole is, and the most disputed tasks."""
+"""Aggregates of all posteriors: counts, expected errors, and the most disputed tasks."""
 
 from array import array
 from typing import NamedTuple
@@ -16,7 +16,7 @@ BINS = 20
 
 
 class Disputed(NamedTuple):
-    """A task of which little is sure, for all its labels."""
+    """A task with an uncertain prediction in spite of its labels."""
 
     task: str
     prediction: int | str | None
@@ -26,15 +26,17 @@ class Disputed(NamedTuple):
 
 
 class TaskTally:
-    """A few numbers for each task, of the last posterior that was added of it.
+    """A few numbers for each task, of its last posterior.
 
-    Counts follow every change, so that asking for them costs the same however many tasks there are.
+    Counts are kept incrementally, so that reading them does not depend on the number of tasks.
 
-    >>> from pipeline.records.posteriors import posterior_of
     >>> tally = TaskTally()
-    >>> for log_odds, labels in ((0.0, 0), (1.0, 2), (-0.1, 3)):
-    ...     number = tally.add(posterior_of(f"t{labels}", log_odds, labels, {}, 0))
-    >>> tally.add({**posterior_of("t2", 2.0, 3, {}, 0), "status": "closed", "reason": "labels"})
+    >>> usual = {"status": "open", "sources": {}, "updated_at": 0}
+    >>> for p, prediction, labels in ((0.5, 0, 0), (0.731, 1, 2), (0.475, -1, 3)):
+    ...     found = {"log_odds": 0.0, "probability": p, "prediction": prediction}
+    ...     number = tally.add({"task": f"t{labels}", **found, "labels": labels, **usual})
+    >>> closed = {"status": "closed", "reason": "labels", "labels": 3, "probability": 0.881}
+    >>> tally.add({"task": "t2", "log_odds": 2.0, "prediction": 1, **usual, **closed})
     1
     >>> tally.labels, len(tally), tally.open, tally.closed["labels"], tally.without_labels
     (6, 3, 2, 1, 1)
@@ -53,9 +55,9 @@ class TaskTally:
         self.gold = 0
         """Tasks whose truth is known."""
         self.without_labels = 0
-        """Tasks that nobody has answered."""
+        """Tasks without any label."""
         self.bins = [0] * BINS
-        """How many predictions are how probable, from 0 to 1; of tasks with labels, but gold."""
+        """A histogram of confidence from 0 to 1, of tasks with labels except gold."""
         self._in_state = [0] * (1 + len(CLOSE_REASONS))
         self._predictions = Ids[int | str | None]()
         self._labels = array("q")
@@ -65,7 +67,7 @@ class TaskTally:
         self._predicted = array("h")
 
     def add(self, posterior: AnyPosterior) -> int:
-        """Take the newest posterior of a task; the number of the task."""
+        """Add the newest posterior of a task; returns the number of the task."""
         i = self.ids.number(posterior["task"])
         if i == len(self._labels):
             for column in self._columns():

@@ -1,4 +1,4 @@
-"""Posteriors as they change: a live table for a person, lines of JSON for a program."""
+"""Shows posteriors as they change: a live table in a terminal, or lines of JSON."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,13 +21,13 @@ from pipeline.topics import Topics
 
 RATE_SECONDS = 5
 BAR_WIDTH = 20
-NARROW = 90  # columns, below which there is no room for log-odds, nor for a long bar
+NARROW = 90  # columns, below which log-odds are left out and bars are shorter
 NARROW_BAR_WIDTH = 8
 CHROME = 7  # lines of the screen that are not rows
 
 
 async def watch_as_json(settings: Settings, from_start: bool, out: BinaryIO) -> None:
-    """Write a line of JSON for every change, for ever."""
+    """Write a line of JSON for every change, until cancelled."""
     topic = Topics(settings).posteriors.name
     async with reading(settings, topic, from_start=from_start) as reader:
         while True:
@@ -37,7 +37,7 @@ async def watch_as_json(settings: Settings, from_start: bool, out: BinaryIO) -> 
 
 
 async def watch_as_table(settings: Settings, from_start: bool, console: Console) -> None:
-    """Keep a table of the tasks that changed last on the screen, for ever."""
+    """Show a table of the tasks that changed last, until cancelled."""
     topic = Topics(settings).posteriors.name
     async with reading(settings, topic, from_start=from_start) as reader:
         board = Board(f"{topic} at {', '.join(settings.bootstrap_servers)}")
@@ -48,7 +48,7 @@ async def watch_as_table(settings: Settings, from_start: bool, console: Console)
 
 
 def posteriors(records: Iterable[ConsumerRecord]) -> list[AnyPosterior]:
-    """The posteriors among the records; any others are not sbic records, and ignored."""
+    """The posteriors among the records; others are not sbic records, and ignored."""
     found = []
     for record in records:
         try:
@@ -59,10 +59,10 @@ def posteriors(records: Iterable[ConsumerRecord]) -> list[AnyPosterior]:
 
 
 class Board:
-    """The tasks that changed last, the newest first, and how many changes there are a second.
+    """The tasks that changed last, the newest first, and the rate of changes.
 
-    A closed task has the reason as its status. The columns are those of the kind that the newest
-    posterior is of.
+    A closed task shows the reason as its status. The columns are those for the kind of the newest
+    posterior.
     """
 
     def __init__(self, source: str, clock: Callable[[], float] = monotonic) -> None:
@@ -75,7 +75,7 @@ class Board:
         self.recent: deque[tuple[float, int]] = deque()
 
     def add(self, changed: Sequence[AnyPosterior]) -> None:
-        """Take posteriors that were just read."""
+        """Add posteriors that were just read."""
         now = self.clock()
         for posterior in changed:
             self.latest.pop(posterior["task"], None)
@@ -99,11 +99,11 @@ class Board:
         rows = list(reversed(self.latest.values()))[: max(1, height - CHROME)]
         yield self._table(rows, is_narrow=options.max_width < NARROW)
         state = f"{self.changes:,} changes of {len(self.tasks):,} tasks, {self.rate:,.0f} a second"
-        yield Text(state if self.changes else "no change yet: labels make posteriors change")
-        yield Text("Ctrl-C ends", style="dim")
+        yield Text(state if self.changes else "no change yet: posteriors change when labels arrive")
+        yield Text("Ctrl-C to stop", style="dim")
 
     def _table(self, rows: list[AnyPosterior], is_narrow: bool) -> Table:
-        """The rows that are of the same kind as the first."""
+        """A table of the rows of the same kind as the first."""
         table = Table(
             title=self.source,
             title_justify="left",
@@ -167,7 +167,7 @@ def _named_cells(posterior: Mapping[str, Any], width: int) -> list[Text]:
 
 
 def status_of(posterior: Mapping[str, Any]) -> str:
-    """Open, gold, or why it is closed.
+    """Open, gold, or the reason why the task is closed.
 
     >>> status_of({"status": "open"}), status_of({"status": "closed", "reason": "labels"})
     ('open', 'labels')

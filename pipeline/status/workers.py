@@ -1,4 +1,4 @@
-"""What all workers' records come to: how many there are, the best and the worst."""
+"""Aggregates of all workers' records: the best and the worst workers."""
 
 from array import array
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pipeline.inference.engine.ids import Ids
 
 
 class Rated(NamedTuple):
-    """A worker, and how good they are."""
+    """A worker with accuracy, interval and number of labels."""
 
     worker: str
     accuracy: float
@@ -20,10 +20,10 @@ class Rated(NamedTuple):
 
 
 class WorkerTally:
-    """A few numbers for each worker, of the last record that was added of them.
+    """A few numbers for each worker, of their last record.
 
-    The best are those whose accuracy is surely high, the worst those whose accuracy is surely low:
-    who has answered little is neither.
+    The best are those with the highest lower end of the interval, the worst those with the lowest
+    upper end: workers with few labels are neither.
 
     >>> tally = WorkerTally()
     >>> for name, low, high in (("ann", 0.8, 0.9), ("new", 0.2, 0.99), ("bob", 0.3, 0.5)):
@@ -39,7 +39,7 @@ class WorkerTally:
         self._labels = array("q")
 
     def add(self, worker: Mapping[str, Any]) -> int:
-        """Take the newest record of a worker; the number of the worker."""
+        """Add the newest record of a worker; returns the number of the worker."""
         j = self.ids.number(worker["worker"])
         if j == len(self._labels):
             for column in (self._accuracies, self._lows, self._highs):
@@ -74,7 +74,7 @@ class WorkerTally:
         return np.array(self._labels)
 
     def accuracy(self, worker: str) -> float | None:
-        """How good a worker is; None if nothing is known of them."""
+        """The accuracy of a worker; None if the worker is unknown."""
         j = self.ids.known(worker)
         return None if j is None else self._accuracies[j]
 

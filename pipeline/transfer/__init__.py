@@ -1,1 +1,1 @@
-"""Between files and topics: labels, tasks and dead letters, sent or taken out."""
+"""Moves data in and out of topics: replays labels and dead letters, registers tasks, exports."""

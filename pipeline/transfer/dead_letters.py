@@ -1,4 +1,4 @@
-"""Dead letters as people see them: each once, however often a crash wrote it; newest first."""
+"""Reads dead letters: each once, even if a crash wrote it twice, newest first."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection
@@ -10,17 +10,17 @@ from aiokafka import ConsumerRecord
 
 from pipeline.kafka.reading import reading
 from pipeline.progress import progress
-from pipeline.records.dead_letter_headers import Said, read_headers
+from pipeline.records.dead_letter_headers import LetterHeaders, read_headers
 from pipeline.records.origin import Origin
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 
 
 class Letter(NamedTuple):
-    """A dead letter; `at` is when it was written, in milliseconds, and `partition` where."""
+    """A dead letter; `at` is its timestamp in milliseconds, `partition` its own partition."""
 
     at: int
-    said: Said
+    headers: LetterHeaders
     partition: int
     key: bytes | None
     value: bytes | None
@@ -28,24 +28,24 @@ class Letter(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which dead letters are meant; nothing stands for all."""
+    """A selection of dead letters; empty fields select all."""
 
     reasons: Collection[str] = ()
     origins: Collection[Origin] = ()
     limit: int | None = None
 
-    def has(self, said: Said) -> bool:
-        """Whether this one is meant, but for the limit."""
-        return (not self.reasons or said.reason in self.reasons) and (
-            not self.origins or said.origin in self.origins
+    def has(self, headers: LetterHeaders) -> bool:
+        """Whether a letter is selected, without regard to the limit."""
+        return (not self.reasons or headers.reason in self.reasons) and (
+            not self.origins or headers.origin in self.origins
         )
 
 
 @dataclass
 class Overview:
-    """What the topic has: the newest that were chosen, how many there are, and what was replayed.
+    """The dead letters of the topic: the newest of those selected, counts, and those replayed.
 
-    `newest` has no keys and values unless they were asked for.
+    `newest` has no keys and values unless they were requested.
     """
 
     newest: list[Letter] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Overview:
 
 
 async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
-    """All letters and marks that the topic has now, as they were written."""
+    """All letters and replay marks in the topic now, in the order of the partitions."""
     topic = Topics(settings).dead_letters.name
     async with reading(settings, topic, from_start=True) as reader:
         with progress("Reading", total=sum(reader.ends.values())) as advance:
@@ -66,29 +66,29 @@ async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
 
 
 def letter_of(record: ConsumerRecord) -> Letter | None:
-    """The letter in a record, or None if somebody else wrote it."""
-    said = read_headers(record.headers)
-    if said is None:
+    """The letter in a record, or None if it is not an sbic record."""
+    headers = read_headers(record.headers)
+    if headers is None:
         return None
-    return Letter(record.timestamp, said, record.partition, record.key, record.value)
+    return Letter(record.timestamp, headers, record.partition, record.key, record.value)
 
 
 async def overview(settings: Settings, choice: Choice, *, values: bool) -> Overview:
-    """Read the whole topic, and keep what is to be shown."""
+    """Read the whole topic; with `values`, keep keys and values of the selected letters."""
     found = Overview()
     seen: set[Origin] = set()
     heap: list[tuple[int, int, Letter]] = []
     async for letters in letters_in(settings):
         for letter in letters:
-            origin = letter.said.origin
-            if letter.said.is_replayed:
+            origin = letter.headers.origin
+            if letter.headers.is_replayed:
                 found.replayed.add(origin)
                 continue
             if origin in seen:
                 continue
             seen.add(origin)
-            found.reasons[letter.said.reason] += 1
-            if not choice.has(letter.said):
+            found.reasons[letter.headers.reason] += 1
+            if not choice.has(letter.headers):
                 continue
             found.chosen += 1
             kept = letter if values else letter._replace(key=None, value=None)

@@ -1,9 +1,9 @@
-"""Sends dead letters again to where they came from, each once.
+"""Replays dead letters to the topics that they came from, each once.
 
-After Kafka has what was sent again, a mark says so in the dead-letter topic. A crash between the
-two leaves letters that were sent and not marked: the next replay sends them again. A label that
-comes twice counts once, a description of a task that comes twice changes nothing, and a request is
-answered once, since its header tells that it is the same.
+Once the replayed records are acknowledged, marks are written to the dead-letter topic. A crash in
+between leaves letters that were sent and not marked: the next replay sends them again. This is
+harmless: a repeated label counts once, a repeated task description changes nothing, and a repeated
+request is answered once, since its header has the same origin.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ LabelMap = Mapping[str, int | str]
 
 @dataclass
 class Outcome:
-    """How many were sent again, and why others were not."""
+    """How many letters were sent, and why others were not."""
 
     sent: int = 0
-    before: int = 0  # replayed already
-    left: Counter[str] = field(default_factory=Counter)  # by why they cannot be sent
-    unknown: list[Origin] = field(default_factory=list)  # asked for, and not there
+    before: int = 0  # replayed earlier
+    left: Counter[str] = field(default_factory=Counter)  # by the reason why they cannot be sent
+    unknown: list[Origin] = field(default_factory=list)  # requested, but not in the topic
 
 
 class Check:
-    """Says what to send again of a letter, or why nothing can be sent."""
+    """Decides which value to send for a letter, or why none can be sent."""
 
     def __init__(self, topics: Topics, classes: Classes, label_map: LabelMap) -> None:
         self.labels = topics.labels.name
@@ -58,12 +58,12 @@ class Check:
         }
 
     def value_of(self, letter: Letter) -> Value:
-        """The value to send; `ValueError` says why there is none."""
-        topic = letter.said.origin.topic
+        """The value to send; raises `ValueError` with the reason why there is none."""
+        topic = letter.headers.origin.topic
         if topic not in self.parsers:
-            raise ValueError("not of labels, tasks or requests")
-        if letter.said.is_truncated:
-            raise ValueError("truncated: the topic has only a part of them")
+            raise ValueError("not from labels, tasks or requests")
+        if letter.headers.is_truncated:
+            raise ValueError("truncated: the topic has only a part of the record")
         value = self._mapped(letter.value) if topic == self.labels else letter.value
         try:
             self.parsers[topic](letter.key, value)
@@ -72,7 +72,7 @@ class Check:
         return value
 
     def _mapped(self, value: Value) -> Value:
-        """The label as the map has it; all else stays."""
+        """The value with its label replaced according to the map."""
         if not self.label_map or value is None:
             return value
         try:
@@ -89,10 +89,10 @@ class Check:
 
 
 async def replay_dead_letters(settings: Settings, choice: Choice, label_map: LabelMap) -> Outcome:
-    """Send the chosen letters again, oldest first in each partition, and mark them."""
+    """Send the selected letters, oldest first in each partition, and mark them."""
     done = Outcome()
     found = await overview(settings, choice, values=False)
-    chosen = {letter.said.origin for letter in found.newest}
+    chosen = {letter.headers.origin for letter in found.newest}
     done.before = len(chosen & found.replayed)
     done.unknown = [origin for origin in choice.origins if origin not in chosen]
     chosen -= found.replayed
@@ -108,8 +108,8 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
     async with connected(producer, settings):
         async for letters in letters_in(settings):
             for letter in letters:
-                origin = letter.said.origin
-                if letter.said.is_replayed or origin not in chosen:
+                origin = letter.headers.origin
+                if letter.headers.is_replayed or origin not in chosen:
                     continue
                 chosen.remove(origin)
                 try:
@@ -121,7 +121,7 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
 
 
 class Sender:
-    """Sends letters, and marks those that Kafka has."""
+    """Sends letters, and marks those that are acknowledged."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
         self.producer = producer
@@ -130,10 +130,10 @@ class Sender:
         self._waiting: list[tuple[Letter, asyncio.Future[Any]]] = []
 
     async def send(self, letter: Letter, value: Value) -> None:
-        """Send a letter to where it came from, whence it is forwarded if it has to be."""
-        origin = letter.said.origin
+        """Send a letter to its original partition; instances forward it if necessary."""
+        origin = letter.headers.origin
         if origin.partition not in await self.producer.partitions_for(origin.topic):
-            raise ValueError("of a partition that does not exist")
+            raise ValueError("from a partition that does not exist")
         future = await self.producer.send(
             origin.topic,
             value,
@@ -146,7 +146,7 @@ class Sender:
             await self.flush()
 
     async def flush(self) -> int:
-        """Wait until Kafka has them, mark them, and tell how many there are so far."""
+        """Wait for the acknowledgements, mark the letters; returns how many were sent so far."""
         letters = [letter for letter, _ in self._waiting]
         await asyncio.gather(*(future for _, future in self._waiting))
         self._waiting.clear()
@@ -156,7 +156,7 @@ class Sender:
         return self.sent
 
     async def _mark(self, letter: Letter) -> "asyncio.Future[Any]":
-        origin = letter.said.origin
+        origin = letter.headers.origin
         future: asyncio.Future[Any] = await self.producer.send(
             self.topic,
             None,

@@ -1,4 +1,4 @@
-"""The current state of a compacted topic: the last record of every key, as rows of a table."""
+"""The current state of a compacted topic, the last record of every key, as a table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class Table(NamedTuple):
 
 
 class ByClass(NamedTuple):
-    """A field that is an object by class: a column `word:CLASS` for each class."""
+    """A field with a value for each class: a column `word:CLASS` each."""
 
     word: str
     field: str
@@ -34,7 +34,7 @@ Column = str | ByClass
 
 
 class Export(NamedTuple):
-    """What can be exported: where it is, how it is read, and the table that its records become."""
+    """An export: the topic, how to parse its records, and the table of them."""
 
     topic: Callable[[Topics], Topic]
     read: Callable[[bytes], Record]
@@ -42,7 +42,7 @@ class Export(NamedTuple):
 
 
 def posteriors_table(posteriors: Records) -> Table:
-    """Posteriors of the kind that most are of; a topic has only one that is ours.
+    """Posteriors of the kind that most records have; sbic writes only one kind to a topic.
 
     >>> cat = {"task": "t1", "prediction": "cat", "confidence": 0.75, "labels": 1, "status": "open"}
     >>> table = posteriors_table([{**cat, "probabilities": {"cat": 0.75, "dog": 0.25}}])
@@ -59,7 +59,7 @@ def posteriors_table(posteriors: Records) -> Table:
 
 
 def workers_table(workers: Records) -> Table:
-    """Workers; with `theta` and a column `habit:CLASS` for each class where they are known.
+    """Workers, with `theta` and a column `habit:CLASS` for each class if they are known.
 
     >>> ann = {"worker": "ann", "accuracy": 0.75, "interval": [0.5, 0.9], "theta": 0.5}
     >>> table = workers_table([{**ann, "habits": {"cat": 0.3, "dog": 0.7}}])
@@ -99,7 +99,7 @@ def _table(records: Records, columns: Sequence[Column]) -> Table:
 
 
 def read_worker(value: bytes) -> dict[str, Any]:
-    """The worker in a record's value, or `BadRecord`."""
+    """Parse a worker's record; raises `BadRecord`."""
     worker = read_object(value)
     read_id(worker, "worker")
     read_number(worker, "accuracy", float)
@@ -137,7 +137,7 @@ WORKER_COLUMNS = (
 )
 SETTLED_WORKER_COLUMNS = (*WORKER_COLUMNS, "theta", ByClass("habit", "habits"))
 
-# of columns that may be empty, or all are if there is no record
+# the types of columns that may be empty
 KINDS: dict[str, type[bool] | type[int] | type[float]] = {
     **dict.fromkeys(("log_odds", "probability", "confidence", "p", "evidence", "prior"), float),
     **dict.fromkeys(("accuracy", "interval_low", "interval_high", "correct", "theta"), float),
@@ -153,14 +153,14 @@ EXPORTS = {
 
 
 async def current_records(settings: Settings, export: Export) -> list[Record]:
-    """The record of every key that the topic has now, in the order of the keys."""
+    """The last record of every key in the topic now, sorted by key."""
     topic = export.topic(Topics(settings)).name
     last: dict[bytes, bytes] = {}
     async with reading(settings, topic, from_start=True) as reader:
         with progress("Reading", total=sum(reader.ends.values())) as advance:
             async for records in reader.to_the_end():
                 for record in records:
-                    if record.value is None:  # taken away
+                    if record.value is None:  # a tombstone
                         last.pop(record.key, None)
                     else:
                         last[record.key] = record.value

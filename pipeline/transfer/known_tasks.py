@@ -1,4 +1,4 @@
-"""Whether tasks exist: a mistyped id must not become one."""
+"""Checks that tasks exist, so that a mistyped id does not create one."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from pipeline.topics import Topics
 
 
 async def unknown_tasks(settings: Settings, tasks: Iterable[str]) -> list[str]:
-    """Those of the tasks that have no posterior, and that nobody has registered."""
+    """Those of the tasks that have no posterior and were never registered."""
     unknown = {task.encode(): task for task in tasks}
     topics = Topics(settings)
     for topic in (topics.posteriors, topics.tasks):

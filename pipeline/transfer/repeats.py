@@ -1,4 +1,4 @@
-"""Which of the labels that were sent are repeats: the answers topic says what became of each."""
+"""Counts the labels sent that are repeated answers, by reading the answers topic."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from pipeline.records.votes import REPEAT
 
 
 class Repeats:
-    """Counts, among the labels sent, those whose worker had answered the task before."""
+    """Counts those of the labels sent whose worker had answered the task before."""
 
     def __init__(self, classes: int) -> None:
         self._classes = classes
@@ -21,7 +21,7 @@ class Repeats:
         self.found = 0
 
     def add(self, sent: Sent) -> None:
-        """Labels that Kafka has, later in their partition than those before."""
+        """Add acknowledged labels, in the order of offsets."""
         ranges = self._sent.setdefault(sent.partition, [])
         end = sent.first + len(sent.labels)
         if ranges and ranges[-1][1] == sent.first:
@@ -30,7 +30,7 @@ class Repeats:
             ranges.append((sent.first, end))
 
     def learn(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take records of the answers topic."""
+        """Process records of the answers topic."""
         for record in records:
             try:
                 parts = [
@@ -44,5 +44,5 @@ class Repeats:
             ends = np.array([end for _, end in ranges], np.int64)
             for votes in parts:
                 offsets = votes.offsets[votes.answers == REPEAT]
-                place = np.searchsorted(starts, offsets, "right") - 1
-                self.found += int(((place >= 0) & (offsets < ends[place])).sum()) if ranges else 0
+                index = np.searchsorted(starts, offsets, "right") - 1
+                self.found += int(((index >= 0) & (offsets < ends[index])).sum()) if ranges else 0

@@ -1,4 +1,4 @@
-"""Replays labels onto their topic, and waits until every one of them is counted."""
+"""Replays labels to their topic, and waits until all of them are counted."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -16,16 +16,16 @@ from pipeline.topics import Topics
 from pipeline.transfer.repeats import Repeats
 from pipeline.transfer.uncounted import Uncounted
 
-QUIET_SECONDS = 10  # without any label counted, before a person is told
+QUIET_SECONDS = 10  # without any label counted, before the user gets a note
 
 
 class GaveUp(Exception):
-    """Nothing was counted for so long that waiting has no more sense."""
+    """No label was counted for longer than the timeout."""
 
 
 @dataclass
 class Replayed:
-    """How far it is: labels that Kafka has acknowledged, and what became of them.
+    """The progress of a replay: labels acknowledged, and how many of them are counted.
 
     `repeats` are labels of workers who had answered the task before; known when all are counted.
     """
@@ -47,16 +47,16 @@ async def replay(
     patience: float | None,
     note: Callable[[str], None],
 ) -> None:
-    """Send all labels in order; with `wait`, return when posteriors have all but the skips.
+    """Send all labels in order; with `wait`, return when posteriors count all but the skips.
 
-    `done` tells how far it is, also where it is interrupted. `note` is told when nothing moves;
-    after `patience` seconds in which no label was counted, `GaveUp`.
+    `done` has the progress, even after an interruption. `note` gets a message when no labels are
+    counted; after `patience` seconds without one, raises `GaveUp`.
     """
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         sender = await stack.enter_async_context(sending(settings))
         posteriors = answers = None
-        if wait:  # from here on, since whatever counts these labels is still to come
+        if wait:  # from the end: the posteriors that count these labels are yet to be published
             reader = reading(settings, topics.posteriors.name, from_start=False)
             posteriors = await stack.enter_async_context(reader)
             reader = reading(settings, topics.answers.name, from_start=False)
@@ -77,7 +77,7 @@ async def replay(
         with progress("Counting", total=len(uncounted)) as advance:
             await _wait(settings, posteriors, uncounted, done, patience, advance, note)
         done.counting_seconds = monotonic() - start
-        await answers.move_end()  # what a posterior counts is among the answers before it
+        await answers.move_end()  # answers are published before the posteriors that count them
         async for records in answers.to_the_end():
             repeats.learn(records)
         done.repeats = repeats.found
@@ -107,7 +107,7 @@ async def _wait(
             last = noted = now
         elif patience is not None and now - last > patience:
             raise GaveUp(
-                f"{len(uncounted):,} labels are not counted, and none was in the last "
+                f"{len(uncounted):,} labels are not counted, and none was counted in the last "
                 f"{patience:g} seconds; see: {command(settings, 'status')}"
             )
         elif now - noted > QUIET_SECONDS:
@@ -115,6 +115,6 @@ async def _wait(
             note(
                 f"no label counted in the last {now - last:.0f} seconds, {len(uncounted):,} to go: "
                 f"is an instance running? Start one with: {command(settings, 'run')} "
-                "(labels that it cannot use, say of other classes, are shown by: "
+                "(invalid labels, such as those of other classes, are shown by: "
                 f"{command(settings, 'dead-letters show')})"
             )

@@ -1,12 +1,12 @@
-"""Which labels stand: those of the labels topic, as the engine of an instance would have them.
+"""Which labels of the labels topic stand, decided as an instance decides.
 
-A worker's several answers to a task, answers taken back, skips, bad labels, and labels that came to
-another partition than their worker's (they stand where they were sent on to) all come out as in the
-stream, since the same parser and the same engine decide.
+The same parser and the same engine as in an instance deal with repeated answers, answers taken
+back, skips, bad labels, and labels in another partition than their worker's (these stand in the
+partition they are forwarded to).
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from aiokafka import ConsumerRecord
@@ -26,8 +26,15 @@ from pipeline.topics import Topics
 TASKS_AT_ONCE = 10_000
 
 
+class Answer(NamedTuple):
+    """A worker's label on a task, as it is on the wire."""
+
+    worker: str
+    label: int | str
+
+
 class Standing:
-    """Labels that stand so far; about 30 bytes for each, and the ids once."""
+    """The labels that stand so far: about 30 bytes for each, and the ids once."""
 
     def __init__(
         self, classes: Classes, partitions: int, repeats: Literal["first", "last"] = "first"
@@ -37,12 +44,12 @@ class Standing:
         self.replaces = repeats == "last"
         self.tasks = Ids[str]()
         self.workers = Ids[str]()
-        self._homes: list[int] = []  # of workers
+        self._homes: list[int] = []  # the partition of each worker
         self._parse = label_parser(classes)
         self._engine = Engine("settled", classes=len(classes), class_prior="uniform")
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take records of the labels topic, each partition's in order."""
+        """Process records of the labels topic, each partition's in order."""
         rows = []
         for record in records:
             try:
@@ -64,28 +71,29 @@ class Standing:
     def __len__(self) -> int:
         return self._engine.labels_here
 
-    def labels_of(self, task: str) -> list[tuple[str, int | str]]:
-        """Who says what of a task, in the order of the labels."""
+    def answers_to(self, task: str) -> list[Answer]:
+        """The labels of a task that stand, in their order."""
         number = self.tasks.known(task)
         if number is None:
             return []
         _, workers, answers = self._engine.labels_of([number])
         return [
-            (self.workers.names[j], self.classes.label_of(answer))
+            Answer(self.workers.names[j], self.classes.label_of(answer))
             for j, answer in zip(workers.tolist(), answers.tolist(), strict=True)
         ]
 
     def __iter__(self) -> Iterator[Label]:
-        """Task, worker and label as it is on the wire; tasks in the order of their first label."""
+        """All labels that stand, tasks in the order of their first label."""
         for first in range(0, len(self.tasks), TASKS_AT_ONCE):
             tasks = np.arange(first, min(first + TASKS_AT_ONCE, len(self.tasks)))
             columns = (column.tolist() for column in self._engine.labels_of(tasks))
             for i, j, answer in zip(*columns, strict=True):
-                yield self.tasks.names[i], self.workers.names[j], self.classes.label_of(answer)
+                label = self.classes.label_of(answer)
+                yield Label(self.tasks.names[i], self.workers.names[j], label)
 
 
 async def standing_labels(settings: Settings) -> Standing:
-    """What stands of all that the labels topic has now."""
+    """The labels that stand of all that the topic has now."""
     async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
         found = Standing(settings.crowd_classes, len(reader.partitions), settings.repeats)
         with progress("Reading", total=sum(reader.ends.values())) as advance:
@@ -96,7 +104,7 @@ async def standing_labels(settings: Settings) -> Standing:
 
 
 def compile_engine() -> None:
-    """Load what `Standing` runs; compiling takes seconds the first time."""
+    """Compile or load the engine of `Standing`; compiling takes seconds the first time."""
     engine = Engine("settled", classes=2, class_prior="uniform")
     engine.take(np.array([0]), np.array([0]), np.array([1]), replaces=True)
     engine.labels_of([0])

@@ -1,4 +1,4 @@
-"""Puts what users say of tasks onto their topic, keyed by task."""
+"""Registers and describes tasks: publishes to the tasks topic, keyed by task."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaProducer
 
 from pipeline.kafka.access.rights import Operation
-from pipeline.kafka.admin import partitions_of
 from pipeline.kafka.connection import connected
 from pipeline.kafka.options import client_options
+from pipeline.kafka.sizes import partitions_of
 from pipeline.partitioner import partition_of
 from pipeline.progress import progress
 from pipeline.records.tasks import Description, NamedDescription, encode_task
@@ -21,7 +21,7 @@ AT_ONCE = 5000
 async def describe(
     settings: Settings, descriptions: Sequence[Description | NamedDescription]
 ) -> None:
-    """Send all in order; on return Kafka has them."""
+    """Send all descriptions in order; they are acknowledged on return."""
     topic = Topics(settings).tasks.name
     partitions = await partitions_of(settings, topic, Operation.WRITE)
     producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, linger_ms=5)

@@ -1,4 +1,4 @@
-"""Which of the labels that were sent are not counted yet: posteriors say so in `sources`."""
+"""Which of the labels sent are not counted yet, by the `sources` of posteriors."""
 
 from collections import deque
 from typing import NamedTuple
@@ -8,25 +8,25 @@ from pipeline.records.named_posteriors import AnyPosterior
 
 
 class Counted(NamedTuple):
-    """A label that a posterior counts, and when it was sent."""
+    """A label that is counted in a posterior, and when it was sent."""
 
     label: Label
     at: float
 
 
 class Uncounted:
-    """Labels sent, of which no posterior is known yet that counts them.
+    """Labels that were sent and are not counted in any posterior read so far.
 
-    A label at offset o of partition p has been dealt with once `sources` of its task's posterior
-    has o or more for p. A repeated answer is too, though it changes nothing else. A skip reaches
+    A label at offset o of partition p is counted once `sources` of its task's posterior has o or
+    more for p. This holds for a repeated answer too, though it changes nothing else. A skip reaches
     no posterior, and is left out.
 
     >>> labels = Uncounted()
-    >>> two = [("t1", "ann", 1), ("t1", "bob", -1)]
+    >>> two = [Label("t1", "ann", 1), Label("t1", "bob", -1)]
     >>> labels.add(Sent(at=0.5, partition=3, first=41, labels=two)), len(labels)
     ([], 2)
     >>> labels.learn({"task": "t1", "sources": {"3": 41}})
-    [Counted(label=('t1', 'ann', 1), at=0.5)]
+    [Counted(label=Label(task='t1', worker='ann', label=1), at=0.5)]
     >>> len(labels)
     1
 
@@ -34,8 +34,8 @@ class Uncounted:
 
     >>> labels.learn({"task": "t2", "sources": {"3": 43}})
     []
-    >>> labels.add(Sent(at=0.6, partition=3, first=43, labels=[("t2", "ann", 1)]))
-    [Counted(label=('t2', 'ann', 1), at=0.6)]
+    >>> labels.add(Sent(at=0.6, partition=3, first=43, labels=[Label("t2", "ann", 1)]))
+    [Counted(label=Label(task='t2', worker='ann', label=1), at=0.6)]
     """
 
     def __init__(self) -> None:
@@ -47,12 +47,12 @@ class Uncounted:
         return self._count
 
     def add(self, sent: Sent) -> list[Counted]:
-        """Add labels, later in their partition than those before; those counted already."""
+        """Add labels, in the order of offsets; returns those that are counted already."""
         source = str(sent.partition)
         counted = []
         for offset, label in enumerate(sent.labels, sent.first):
-            task = label[0]
-            if label[2] == 0:
+            task = label.task
+            if label.label == 0:
                 continue
             if task in self._sources and self._sources[task].get(source, -1) >= offset:
                 counted.append(Counted(label, sent.at))
@@ -64,7 +64,7 @@ class Uncounted:
         return counted
 
     def learn(self, posterior: AnyPosterior) -> list[Counted]:
-        """Take a posterior, later than those before of its task; the labels it counts first."""
+        """Process a newer posterior of a task; returns the labels that it is the first to count."""
         task, sources = posterior["task"], posterior["sources"]
         self._sources[task] = sources
         counted = []

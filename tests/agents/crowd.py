@@ -8,7 +8,7 @@ from orjson import loads
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.records.answers import parse_answers
-from pipeline.stages.worker_stage import labels_in
+from pipeline.stages.taken import labels_in
 from tests.agents.kafka import Project, Triple
 
 

@@ -10,7 +10,7 @@ from orjson import loads
 
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
-from pipeline.records.answers import Answers, encode_answers
+from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
 from pipeline.records.labels import encode_label
 from pipeline.records.posteriors import Posterior
 from pipeline.records.votes import Votes, encode_votes
@@ -130,7 +130,7 @@ STRANGE_POSTERIORS = [
     POSTERIOR.replace(b'"strange"', b'""'),
 ]
 
-ANSWERS = encode_answers(Answers([(1, 0)], [(0, VOTES)], []))
+ANSWERS = encode_answers(Answers([Piece(1, 0)], [VotesFor(0, VOTES)], []))
 STRANGE_ANSWERS = [
     b"not JSON",
     b"null",

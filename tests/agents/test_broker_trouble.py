@@ -43,7 +43,9 @@ async def test_topics_with_other_partitions_are_named(broker: EmbeddedBroker) ->
     assert status == 1
     first, *_, last = said.splitlines()
     assert first == f"{here.topics.labels.name} has 3 partitions and needs 8"
-    assert last.startswith("sbic: nothing was changed; set what the topics were made with")
+    assert last.startswith(
+        "sbic: nothing was changed; use the settings that the topics were created with"
+    )
 
 
 async def test_a_web_port_that_is_taken_is_named(broker: EmbeddedBroker) -> None:
@@ -143,4 +145,4 @@ async def test_when_the_broker_comes_back_nothing_is_lost_and_nothing_counts_twi
             await agree_with_a_recount(here, triples)
             await stop_in_good_order(broker)
             assert running.terminate() == 70  # and not never
-            assert "Nothing is lost, the next start recovers" in running.log()
+            assert "Nothing is lost; the next start recovers" in running.log()

@@ -1,18 +1,9 @@
 """An instance notices that Kafka is gone, whenever that happens."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from pipeline.agents.broker_watch import Connection
-
-
-def consumer(*, joined: bool, connected: bool) -> Any:
-    connection = SimpleNamespace(connected=lambda: connected)
-    client = SimpleNamespace(_conns={"one": connection})
-    assignment = {"a partition"} if joined else set()
-    return SimpleNamespace(_client=client, assignment=lambda: assignment, _closed=False)
+from pipeline.agents.broker_watch import BrokerWatch
+from pipeline.batched.connections import Connections
 
 
 async def not_denied() -> None:
@@ -23,11 +14,11 @@ async def test_it_says_once_why_clients_cannot_connect(caplog: pytest.LogCapture
     async def denied() -> str:
         return "Kafka refuses the password"
 
-    kafka = consumer(joined=True, connected=False)
-    connection = Connection("here:9092", lambda: kafka, denied)
+    state = Connections(is_connected=False, has_partitions=True)
+    watch = BrokerWatch("here:9092", lambda: state, denied)
     for _ in range(3):
-        connection.look()
-        await connection.explain()
+        watch.look()
+        await watch.explain()
     assert [record.message for record in caplog.records] == [
         "Kafka at here:9092 does not answer; trying again until it does",
         "Kafka refuses the password; trying again until that is mended",
@@ -35,17 +26,17 @@ async def test_it_says_once_why_clients_cannot_connect(caplog: pytest.LogCapture
 
 
 def test_it_is_lost_though_it_was_never_seen_connected(caplog: pytest.LogCaptureFixture) -> None:
-    kafka = consumer(joined=False, connected=False)
-    connection = Connection("here:9092", lambda: kafka, not_denied)
-    connection.look()
-    assert not connection.lost
-    kafka = consumer(joined=True, connected=False)
-    connection.look()
-    connection.look()
-    assert connection.lost
+    state = Connections(is_connected=False, has_partitions=False)
+    watch = BrokerWatch("here:9092", lambda: state, not_denied)
+    watch.look()
+    assert not watch.is_lost
+    state = Connections(is_connected=False, has_partitions=True)
+    watch.look()
+    watch.look()
+    assert watch.is_lost
     assert [record.message for record in caplog.records] == [
         "Kafka at here:9092 does not answer; trying again until it does"
     ]
-    kafka = consumer(joined=True, connected=True)
-    connection.look()
-    assert not connection.lost
+    state = Connections(is_connected=True, has_partitions=True)
+    watch.look()
+    assert not watch.is_lost

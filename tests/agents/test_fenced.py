@@ -10,7 +10,7 @@ from orjson import loads
 
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.records.answers import parse_answers
-from pipeline.stages.worker_stage import labels_in
+from pipeline.stages.taken import labels_in
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project, until
 from tests.agents.recount import agree_with_a_recount
@@ -87,7 +87,7 @@ async def test_each_request_is_answered_once_though_its_first_owner_stalled_whil
                 await force.ask(worker)
                 await force.hear(worker)
         await asyncio.to_thread(stalled.wait_ready)
-        assert "put out of the group" in stalled.log()
+        assert "removed from the group" in stalled.log()
         for running in stalled, successor:
             assert await asyncio.to_thread(running.terminate) == 0
     answered = await ids(here)
@@ -127,7 +127,7 @@ async def test_each_label_is_taken_once_and_no_posterior_is_late_though_an_owner
         stalled.process.send_signal(signal.SIGCONT)
         await Group(here).until_members(4, 4)
         await asyncio.to_thread(stalled.wait_ready)
-        assert "put out of the group" in stalled.log()
+        assert "removed from the group" in stalled.log()
         for running in stalled, successor:
             assert await asyncio.to_thread(running.terminate) == 0
     assert set((await times_taken(here)).values()) == {1}

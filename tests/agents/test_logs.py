@@ -57,8 +57,8 @@ def test_dead_letters_take_a_line_for_the_first_of_a_reason_and_one_a_minute(
         for offset in range(1000):
             told.add(Origin("birds.labels", 3, offset), NOT_JSON)
         told.add(Origin("birds.labels", 3, 2000), BadRecord(Reason.BAD_LABEL, "no"))
-        told.tell()
-        told.tell()
+        told.log_counts()
+        told.log_counts()
     first, second, minute = [record.getMessage() for record in caplog.records]
     assert first.startswith("dead letter (not-json): offset 0 of birds.labels, partition 3: the")
     assert "\n" not in first

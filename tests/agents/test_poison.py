@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
-from pipeline.inference.engine.engine import Sums
+from pipeline.inference.engine.results import Sums
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
-from pipeline.records.answers import Answers, encode_answers
+from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
 from pipeline.records.assignments import encode_lease
 from pipeline.records.estimates import Whole, encode_estimates
 from pipeline.records.facts import Fact, Facts, encode_facts
@@ -66,16 +66,16 @@ def poison_of_answers(partition: int, end: int) -> dict[str, bytes]:
     beyond = votes(task, worker, end + FAR)
     here = votes(task, worker, 0)
     return {
-        "an offset beyond the end": encode_answers(Answers([(1, end + AHEAD)], [], [])),
+        "an offset beyond the end": encode_answers(Answers([Piece(1, end + AHEAD)], [], [])),
         "a vote beyond the end": encode_answers(
-            Answers([(1, end + FAR)], [(partition, beyond)], [])
+            Answers([Piece(1, end + FAR)], [VotesFor(partition, beyond)], [])
         ),
-        "an offset without end": encode_answers(Answers([(1, 1 << 61)], [], [])),
-        "for partition 999": encode_answers(Answers([(1, 0)], [(999, here)], [])),
+        "an offset without end": encode_answers(Answers([Piece(1, 1 << 61)], [], [])),
+        "for partition 999": encode_answers(Answers([Piece(1, 0)], [VotesFor(999, here)], [])),
         "of partition 999": encode_answers(
-            Answers([(1, 0)], [(partition, votes(task, worker, 0, source=999))], [])
+            Answers([Piece(1, 0)], [VotesFor(partition, votes(task, worker, 0, source=999))], [])
         ),
-        "another version": encode_answers(Answers([(1, end)], [], [])).replace(
+        "another version": encode_answers(Answers([Piece(1, end)], [], [])).replace(
             b'"format":', b'"format":9'
         ),
     }

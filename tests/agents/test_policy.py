@@ -13,7 +13,7 @@ from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.policies.answers import AnswerSet
 from pipeline.records.assignments import place_of
-from pipeline.stages.assignment_stage import policy_of
+from pipeline.stages.assignment_rules import policy_of
 from tests.agents.kafka import project, until
 from tests.agents.wire import agree_with_schemas
 from tests.agents.workforce import Workforce, register, workforce

@@ -14,7 +14,7 @@ from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.records.assignments import encode_lease, parse_assignment
 from pipeline.records.requests import encode_request
 from pipeline.settings import Settings
-from pipeline.stages.assignment_stage import Rules
+from pipeline.stages.assignment_rules import Rules
 from pipeline.stages.judge import Ends, Judge
 from pipeline.topics import Topics
 from tests.stages.desk import Desk
@@ -54,7 +54,7 @@ class Stalled:
 
 
 def values(outbox: Outbox) -> list[bytes | None]:
-    return [value for _, value, *_ in outbox.get((TOPIC, 0), ())]
+    return [row.value for row in outbox.get((TOPIC, 0), ())]
 
 
 async def test_what_is_dropped_is_answered_when_the_request_is_read_again() -> None:

@@ -4,12 +4,13 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
 
-from pipeline.agents.publisher import Group, Publisher
+from pipeline.agents.group import Group
+from pipeline.agents.publisher import Publisher
 from pipeline.agents.redirector import Redirector
 from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
 from pipeline.agents.telemetry.metrics import Metrics
 from pipeline.agents.telemetry.traces import NoExport
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
+from pipeline.batched.producer import BatchProducer, Outbox
 from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.partitioner import partition_of
@@ -46,7 +47,7 @@ class Joined:
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
         producer = BatchProducer({}, "crowd")
-        self.is_void = False
+        self.is_stale = False
         metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(
             tasks,
@@ -55,12 +56,12 @@ class Joined:
             producer,
             metrics,
             Redirector(TOPICS, metrics, DeadLetterLog()),
-            self._make_void,
+            self._mark_stale,
             NoExport(),
         )
 
-    def _make_void(self) -> None:
-        self.is_void = True
+    def _mark_stale(self) -> None:
+        self.is_stale = True
 
 
 def record(offset: int, value: bytes) -> ConsumerRecord:
@@ -69,7 +70,7 @@ def record(offset: int, value: bytes) -> ConsumerRecord:
 
 
 def values(outbox: Outbox) -> dict[tuple[str, int], list[bytes | None]]:
-    return {place: [row[1] for row in rows] for place, rows in outbox.items()}
+    return {place: [row.value for row in rows] for place, rows in outbox.items()}
 
 
 async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they_were_taken() -> (
@@ -102,13 +103,19 @@ async def test_answers_are_out_before_votes_and_posteriors() -> None:
     }
 
 
-async def test_all_is_void_once_anything_but_estimates_is_not_published() -> None:
-    owner = Joined()
-    row = (None, b"", None, NO_HEADERS)
-    owner.publisher.drop(Outbox({(TOPICS.estimates.name, 0): [row]}))
-    assert not owner.is_void
-    owner.publisher.drop(Outbox({(TOPICS.answers.name, 0): [row]}))
-    assert owner.is_void
+async def test_the_state_is_stale_once_votes_are_not_published_but_not_for_later_outputs() -> None:
+    owner, group = Joined(), Group()
+    owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
+    late = owner.publisher.pack(group).outputs
+    votes = late.pop((TOPICS.votes.name, partition_of(b"t1", 2)))
+    late.add(TOPICS.estimates.name, 0, *votes)
+    owner.publisher.drop(late)
+    assert not owner.is_stale
+    crowd = owner.publisher.crowd
+    assert owner.publisher.withheld_tasks.take() == crowd.number_tasks(["t1"])
+    assert owner.publisher.withheld_workers.take() == crowd.number_workers(["ann"])
+    owner.publisher.drop(Outbox({(TOPICS.votes.name, 0): votes}))
+    assert owner.is_stale
 
 
 def votes(offset: int) -> bytes:
@@ -130,5 +137,5 @@ async def test_a_task_is_published_only_when_all_of_it_is_restored() -> None:
         assert place not in publication.outputs
     group = Group()
     group.tasks.update(owner.tasks.ready({home}, generation=2).tolist())
-    [(_, value, *_)] = owner.publisher.pack(group).outputs[place]
-    assert loads(value or b"")["labels"] == 2
+    [row] = owner.publisher.pack(group).outputs[place]
+    assert loads(row.value or b"")["labels"] == 2

@@ -113,7 +113,7 @@ async def test_three_times_the_session_timeout_is_not_too_long(
         assert await asyncio.to_thread(recovered, running) == (records, records)
         assert running.metrics()["sbic_recovery_seconds"] > LONG
         log = running.log()
-    assert "put out" not in log
+    assert "removed from the group" not in log
     assert log.count("ready after") == 1
     assert saw_progress, "the metric did not show any progress"
     how_far = rf"not ready: recovering: \d+ % of {records:,} records, about \d+ s to go"
@@ -202,9 +202,11 @@ async def test_one_that_was_put_out_says_why_and_keeps_what_it_has(broker: Embed
     with instance(broker.url, here.settings.prefix) as running:
         running.wait_ready()
         await here.until_dealt_with(triples[:1_000], await here.send(triples[:1_000]))
+        for topic in (here.topics.labels.name, here.topics.votes.name):
+            await until_committed(here, topic)  # nothing is under way
         with stopped(running):
             await until_nobody_is_a_member(here)
-        await until_said(running, "put out of the group: Kafka heard nothing of this instance for")
+        await until_said(running, "removed from the group: Kafka received no heartbeat for")
         await until_ready_again(running)
         assert recovered(running) == (0, 0)
         await here.until_dealt_with(triples[1_000:], await here.send(triples[1_000:]))
@@ -225,13 +227,22 @@ async def test_one_that_was_put_out_learns_what_its_successor_did(broker: Embedd
             await here.until_dealt_with(triples[1_000:2_000], await here.send(triples[1_000:2_000]))
             assert await asyncio.to_thread(second.terminate) == 0
         after = await changelogs(here)
-        await until_said(first, "put out of the group")
+        await until_said(first, "removed from the group")
         await until_ready_again(first)
         restored, total = recovered(first)
         # where it wrote itself, before it knew that it had been put out, it reads all again
         assert (after - before).total() <= restored == total
         await here.until_dealt_with(triples[2_000:], await here.send(triples[2_000:]))
     await agree_with_a_recount(here, triples)
+
+
+async def until_committed(here: Project, topic: str) -> None:
+    ends = {record.partition: record.offset + 1 for record in await here.read(topic)}
+
+    async def is_committed() -> bool:
+        return await here.committed(topic) == ends
+
+    await until(is_committed)
 
 
 async def until_nobody_is_a_member(here: Project) -> None:

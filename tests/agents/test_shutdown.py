@@ -23,7 +23,7 @@ IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait be
 CHANGED = """
 import sys
 from pipeline.agents.worker_agent import WorkerAgent
-from pipeline.batched.producer import Outbox
+from pipeline.batched.producer import Outbox, Row
 from pipeline.cli.main import main
 from pipeline.stages.worker_stage import WorkerStage
 
@@ -59,7 +59,7 @@ async def ready(self, partitions, generation):
     print("now", flush=True)
     while True:
         outbox = Outbox()
-        outbox.add(self.publisher.topics.dead_letters.name, 0, (None, b"", None, []))
+        outbox.add(self.publisher.topics.dead_letters.name, 0, Row(None, b""))
         await self.publisher.groups.producer.publish(outbox)
 
 WorkerAgent.ready = ready

@@ -57,6 +57,6 @@ async def test_a_restart_moves_nothing_and_loses_nothing(broker: EmbeddedBroker)
             await here.until_dealt_with(some, places)
             assert partitions(running) == own
             assert other.metrics()["sbic_rebalances_total"] == rebalances
-            assert "put out of the group" not in other.log() + running.log()
+            assert "removed from the group" not in other.log() + running.log()
 
         await agree_with_a_recount(here, triples)

@@ -37,7 +37,7 @@ def windows(labels: Labels) -> Iterator[list[tuple[int, Label]]]:
         if name in window:
             yield list(window.values())
             window = {}
-        window[name] = place, (name, labels.worker_names[worker], label)
+        window[name] = place, Label(name, labels.worker_names[worker], label)
     yield list(window.values())
 
 

@@ -115,7 +115,7 @@ def test_the_trace_of_a_label_on_a_task_elsewhere_goes_with_its_votes() -> None:
     assert len(elsewhere) > MOST_WITH_VOTES
     take(traces, elsewhere)
     assert not traces.pending
-    rows: list[Row] = [(None, b"votes", None, []), (None, b"more", None, [])]
+    rows = [Row(None, b"votes"), Row(None, b"more")]
     spans = traces.mark_votes(1, rows)
     assert [span.name for span in spans] == ["sbic.vote"] * MOST_WITH_VOTES
     followed = list(traced_tasks(rows[1][3]))
@@ -128,7 +128,7 @@ def test_a_skip_leaves_no_trace_and_a_posterior_carries_the_last_one() -> None:
     traces = Traces(crowd_with(0, 1))
     take(traces, ["t1", "t2"], [SKIP, 1])
     traces.follow(1, NOT_SAMPLED)
-    rows: list[Row] = [(b"t1", b"", None, []), (b"t2", b"", None, [])]
+    rows = [Row(b"t1", b""), Row(b"t2", b"")]
     (span,) = traces.mark_posteriors(np.array([0, 1]), rows)
     assert span.traceparent == NOT_SAMPLED
     assert [row[3] for row in rows] == [[], [("traceparent", NOT_SAMPLED)]]

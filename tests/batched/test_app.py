@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.batched.app import BatchedApp
 from pipeline.batched.group_publisher import GroupPublisher, Publication
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Offsets, Outbox
+from pipeline.batched.producer import BatchProducer, Offsets, Outbox, Row
 from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
@@ -112,7 +112,7 @@ class Passing:
     def pack(self, group: Gathered) -> Publication:
         then = Outbox()
         for value in group.values:
-            then.add(self.out, 0, (None, value, None, NO_HEADERS))
+            then.add(self.out, 0, Row(None, value))
         return Publication(Outbox(), self.published, outputs=then)
 
     def published(self, offsets: Offsets, seconds: float) -> None:
@@ -125,7 +125,7 @@ async def test_asked_to_leave_it_publishes_and_commits_what_it_has_taken(
     here, there = await place(broker), await place(broker)
     agent = Passing(here, there.topic)
     app = here.ours(agent.run)
-    app.publishers.append(agent.groups)
+    app.add_publisher(agent.groups)
     async with running(app):
         await here.send(b"1")
         await agent.taken.wait()

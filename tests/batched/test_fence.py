@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pipeline.batched.fence import Fence, PutOut, now
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
+from pipeline.batched.fence import Fence, RemovedFromGroup, now
+from pipeline.batched.producer import BatchProducer, Outbox, Row
 from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place
@@ -19,7 +19,7 @@ SESSION_SECONDS = 10.0
 async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
     """A producer of an instance that has just joined."""
     fence = Fence(SESSION_SECONDS)
-    fence.heard(now())
+    fence.heartbeat_taken(now())
     fence.begin()
     producer = BatchProducer({"bootstrap_servers": [here.address]}, "test", fence)
     async with producer:
@@ -29,7 +29,7 @@ async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
 def outbox_of(here: Place, *values: bytes) -> Outbox:
     outbox = Outbox()
     for partition in range(here.partitions):
-        outbox.add(here.topic, partition, *((None, value, None, NO_HEADERS) for value in values))
+        outbox.add(here.topic, partition, *(Row(None, value) for value in values))
     return outbox
 
 
@@ -39,12 +39,12 @@ async def test_what_is_overdue_waits_and_goes_out_once_kafka_has_taken_a_heartbe
     here = await place(broker)
     async with fenced(here) as (producer, fence):
         await producer.publish(outbox_of(here, b"in time"))
-        fence.heard(now() - SESSION_SECONDS)
+        fence.heartbeat_taken(now() - SESSION_SECONDS)
         waiting = asyncio.create_task(producer.publish(outbox_of(here, b"late")))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(waiting), 0.5)
         assert await here.values() == [b"in time"]
-        fence.heard(now())
+        fence.heartbeat_taken(now())
         assert await waiting == {(here.topic, 0): 1}
     assert await here.values() == [b"in time", b"late"]
 
@@ -55,7 +55,7 @@ async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_re
     here = await place(broker, partitions=3)
     async with fenced(here) as (producer, fence):
         await producer.publish(outbox_of(here, b"in time"))
-        fence.heard(now() - SESSION_SECONDS)
+        fence.heartbeat_taken(now() - SESSION_SECONDS)
         waiting = asyncio.create_task(producer.publish(outbox_of(here, b"late")))
 
         async def is_under_way() -> bool:
@@ -63,14 +63,14 @@ async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_re
 
         await until(is_under_way)
         fence.lose()
-        fence.heard(now())
+        fence.heartbeat_taken(now())
         fence.begin()  # it has joined again: that is another place
-        with pytest.raises(PutOut):
+        with pytest.raises(RemovedFromGroup):
             await waiting
         fence.lose()
-        with pytest.raises(PutOut):
+        with pytest.raises(RemovedFromGroup):
             await producer.publish(outbox_of(here, b"of no place"))
-        with pytest.raises(PutOut):
+        with pytest.raises(RemovedFromGroup):
             await producer.publish(Outbox())  # else its batch would be finished
         fence.begin()
         await producer.publish(outbox_of(here, b"of the new place"))

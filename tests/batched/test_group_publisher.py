@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.batched.batch import Batch
 from pipeline.batched.group_publisher import GroupPublisher, Publication
-from pipeline.batched.producer import NO_HEADERS, Offsets, Outbox
+from pipeline.batched.producer import Offsets, Outbox, Row
 
 
 class Group:
@@ -37,7 +37,7 @@ class Finished:
 
 def pack(group: Group) -> Publication:
     ahead, first, then = Outbox(), Outbox(), Outbox()
-    row = (None, b"", None, NO_HEADERS)
+    row = Row(None, b"")
     for name in group.names:
         if name.startswith("bad"):
             ahead.add(f"dead letter {name}", 0, row)
@@ -112,7 +112,7 @@ def pack_posteriors(group: Group) -> Publication:
     """The first group has answers, and the posteriors follow; later ones have only posteriors."""
     first, then = Outbox(), Outbox()
     for name in group.names:
-        row = (None, name.encode(), None, NO_HEADERS)
+        row = Row(None, name.encode())
         (then if name == "a" else first).add("posteriors", 0, row)
         if name == "a":
             first.add("answers", 0, row)

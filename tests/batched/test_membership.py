@@ -78,7 +78,7 @@ async def test_an_app_that_was_put_out_says_so_and_joins_again(
         await until(has_joined_again)
     said = [record.getMessage() for record in caplog.records if record.name == "sbic"]
     assert len(said) == 1  # and nothing when it leaves
-    assert said[0].startswith("put out of the group: Kafka does not know this instance any more")
+    assert said[0].startswith("removed from the group: Kafka does not know this member")
 
 
 async def test_a_place_is_certain_from_the_moment_at_which_it_was_asked_for(
@@ -87,13 +87,13 @@ async def test_a_place_is_certain_from_the_moment_at_which_it_was_asked_for(
     """The answer may come after a stall: another may have taken the place by then."""
     app = (await place(broker)).ours(finish_all)
     assert not app.fence.is_overdue
-    heard: list[float] = []
-    monkeypatch.setattr(app.fence, "heard", heard.append)
+    sent: list[float] = []
+    monkeypatch.setattr(app.fence, "heartbeat_taken", sent.append)
     before = now()
     async with running(app):
-        assert heard
-        assert before < heard[0] < now()
-        app.fence.heard_of = before - app.fence.session_seconds
+        assert sent
+        assert before < sent[0] < now()
+        app.fence.heartbeat_sent = before - app.fence.session_seconds
         assert app.fence.is_overdue
 
 
@@ -105,7 +105,7 @@ async def test_before_it_is_connected_no_other_member_can_own_its_partitions() -
 @pytest.mark.parametrize(
     ("silent", "idle", "why"),
     [
-        (12.34, 0, "Kafka heard nothing of this instance for 12.3 s, and waits 10"),
+        (12.34, 0, "Kafka received no heartbeat for 12.3 s, more than the session timeout of 10 s"),
         (2.0, 301, "this instance took no records for 301 s"),
     ],
 )
@@ -122,7 +122,7 @@ def test_the_reason_is_given(
     )
     kafka: Any = SimpleNamespace(_coordinator=coordinator)
     fence = Fence(session_seconds=10)
-    fence.heard_of -= silent
+    fence.heartbeat_sent -= silent
     Membership(kafka, lambda: False, fence)
     with caplog.at_level(logging.WARNING):
         coordinator.reset_generation()

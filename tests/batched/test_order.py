@@ -16,7 +16,7 @@ HERE = TP("labels", 0)
 def consumer_at(offset: int) -> BatchConsumer:
     consumer = BatchConsumer.__new__(BatchConsumer)
     consumer.next_offset = {HERE: offset}
-    consumer.gap = {}
+    consumer.gaps = {}
     consumer.finished = {}
     consumer.waiting = {}
     return consumer

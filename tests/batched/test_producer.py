@@ -7,7 +7,7 @@ import pytest
 from aiokafka.admin import NewTopic
 from aiokafka.errors import MessageSizeTooLargeError
 
-from pipeline.batched.producer import NO_HEADERS, BatchProducer, Outbox
+from pipeline.batched.producer import BatchProducer, Outbox, Row
 from pipeline.local.embedded import EmbeddedBroker
 from tests.batched.apps import Place, place
 
@@ -28,10 +28,10 @@ async def test_all_is_acknowledged_or_it_raises_what_kafka_said(broker: Embedded
     producer = BatchProducer({"bootstrap_servers": here.address}, "test")
     async with producer:
         outbox = Outbox()
-        outbox.add(small, 0, (None, b"1", None, NO_HEADERS), (None, b"2", None, NO_HEADERS))
-        outbox.add(small, 1, (None, b"3", None, NO_HEADERS))
+        outbox.add(small, 0, Row(None, b"1"), Row(None, b"2"))
+        outbox.add(small, 1, Row(None, b"3"))
         assert await producer.publish(outbox) == {(small, 0): 1, (small, 1): 0}
-        outbox.add(small, 1, (None, TOO_LARGE, None, NO_HEADERS))
+        outbox.add(small, 1, Row(None, TOO_LARGE))
         with pytest.raises(MessageSizeTooLargeError):
             await producer.publish(outbox)
 
@@ -39,7 +39,7 @@ async def test_all_is_acknowledged_or_it_raises_what_kafka_said(broker: Embedded
 async def test_what_does_not_fit_into_one_request_goes_out_in_order(broker: EmbeddedBroker) -> None:
     here = await place(broker)
     producer = BatchProducer({"bootstrap_servers": here.address}, "test")
-    rows = [(None, b"%d" % number * 100_000, None, NO_HEADERS) for number in range(10)]
+    rows = [Row(None, b"%d" % number * 100_000) for number in range(10)]
     async with producer:
         outbox = Outbox()
         outbox.add(here.topic, 0, *rows, *rows)

@@ -49,7 +49,7 @@ class FlowOfFaust(BatchConsumer):
 
     def __init__(self, kafka: Kafka) -> None:
         self.finished, self.waiting, self.next_offset, self.sought = {}, {}, {}, {}
-        self.left_out, self.gap, self.read_to = set(), {}, {}
+        self.left_out, self.gaps, self.read_to = set(), {}, {}
         self.rebalances, self.joined, self.flow_active = 0, False, False
         self.can_resume_flow, self.suspend_flow = asyncio.Event(), asyncio.Event()
         self.kafka = kafka

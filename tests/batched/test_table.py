@@ -1,11 +1,11 @@
 """Which partitions a table restores from the start, and which it keeps, after a rebalance."""
 
-from typing import Any
+from typing import Any, cast
 
 from faust.types import TP
 
 from pipeline.batched.app import BatchedApp
-from pipeline.batched.producer import NO_HEADERS, Outbox
+from pipeline.batched.producer import Outbox, Row
 from pipeline.batched.table import FROM_THE_START, BatchTable
 
 
@@ -39,7 +39,9 @@ class Kept:
 def table() -> tuple[BatchTable, Kept]:
     app = BatchedApp("test", broker="batched://127.0.0.1:1")
     states = Kept()
-    return BatchTable(app, "answers", app.topic("test.answers"), states), states
+    made = BatchTable(app, "answers", app.topic("test.answers"), states)
+    app.tables.add(made)
+    return made, states
 
 
 async def rebalanced(made: BatchTable, *partitions: int, generation: int) -> None:
@@ -75,11 +77,11 @@ async def test_where_others_wrote_meanwhile_it_begins_anew_after_a_missed_genera
     await rebalanced(made, 0, 1, generation=1)
     states.take()
     made.offsets = {0: 41, 1: 42}
-    row = (None, b"", None, NO_HEADERS)
+    row = Row(None, b"")
     outbox = Outbox()
     for partition in 0, 1:
         outbox.add("test.answers", partition, row)
-    made.wrote(outbox, {("test.answers", 0): 99, ("test.answers", 1): 43})
+    cast(BatchedApp, made.app).wrote(outbox, {("test.answers", 0): 99, ("test.answers", 1): 43})
     await rebalanced(made, 0, 1, generation=3)
     assert states.take() == [("close", 0), ("open", 0)]
     assert made.persisted_offset(TP("test.answers", 0)) == FROM_THE_START

@@ -25,11 +25,13 @@ from pipeline.records.labels import encode_label
 from pipeline.records.origin import Header
 from pipeline.records.requests import encode_request
 from pipeline.settings import Settings
-from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
+from pipeline.stages.assignment_rules import Rules
+from pipeline.stages.assignment_stage import Answered, AssignmentStage
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.leases import Leases
-from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.stages.taken import Taken
+from pipeline.stages.worker_stage import WorkerStage
 from pipeline.topics import Topics
 from tests.instances import instance
 
@@ -70,8 +72,8 @@ class Loop:
         self.numbers = self.crowd.number_tasks([f"t{number}" for number in range(tasks)])
         self.leads = np.array([self.rng.gauss(0, 2) for _ in range(tasks)])
         scores = np.column_stack((np.zeros(tasks), self.leads))
-        self.crowd.engine.hear_of_tasks(self.numbers, scores)
-        self.crowd.task.told_labels[:tasks] = 3
+        self.crowd.engine.receive_tasks(self.numbers, scores)
+        self.crowd.task.remote_labels[:tasks] = 3
         self._refresh()
         self.requests = self.labels = 0
 

@@ -4,13 +4,14 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from time import monotonic, sleep
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from aiokafka import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
 from rich.console import Console
 
+from pipeline.inference.registry import STREAMED, AlgorithmName
 from pipeline.kafka.admin import ensure_topics
 from pipeline.kafka.options import client_options
 from pipeline.local.embedded import EmbeddedBroker
@@ -20,8 +21,6 @@ from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import Instance, instance
 
-AlgorithmName = Literal["fast-sbic", "settled"]
-ALGORITHMS: tuple[AlgorithmName, ...] = ("fast-sbic", "settled")
 LABELS_PER_TASK = 20
 LABELS_PER_WORKER = 100
 SHARED_LABELS = 1_000_000
@@ -221,7 +220,7 @@ async def produce_single(settings: Settings, labels: int, workers: int) -> None:
 def main(sizes: list[int]) -> None:
     """Everything, one after the other."""
     with EmbeddedBroker() as broker:
-        for algorithm in ALGORITHMS:
+        for algorithm in STREAMED:
             shared(broker, algorithm)
             one_worker(broker, algorithm, sizes[0])
             for labels in sizes:

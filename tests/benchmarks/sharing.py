@@ -6,14 +6,16 @@ import numpy as np
 from rich.console import Console
 
 from pipeline.classes import SIGNS
-from pipeline.inference.engine.engine import AlgorithmName, Engine
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.registry import STREAMED, AlgorithmName
 from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.exchange import Exchange
 from pipeline.stages.judge import Ends, Judge
+from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.stages.worker_stage import WorkerStage
 from tests.benchmarks.assignments import Record
 
 TASKS, WORKERS, LABELS = 20_000, 4_000, 200_000
@@ -68,12 +70,12 @@ def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
                 counting += process_time() - begun
         moved = second.crowd.moved()
         begun = process_time()
-        told = second.exchange.tell(moved, second.crowd.engine.moved_workers())
+        told = second.exchange.estimates_of(moved, second.crowd.engine.moved_workers())
         telling += process_time() - begun
         begun = process_time()
         for partition, values in told.items():
             for value in values:
-                first.exchange.hear(partition, value)
+                first.exchange.receive(partition, value)
         hearing += process_time() - begun
         rows += len(moved)
     return (
@@ -86,8 +88,7 @@ def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
 
 def report(console: Console) -> None:
     """Both algorithms."""
-    algorithms: tuple[AlgorithmName, ...] = ("fast-sbic", "settled")
-    for algorithm in algorithms:
+    for algorithm in STREAMED:
         costs(algorithm)  # compiled code is loaded
         take, count, tell, hear = costs(algorithm)
         console.print(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.inference.labels import Labels
 from pipeline.inference.registry import ALGORITHMS, default_algorithm
 from tests.cli.conftest import LABELS, Sbic
 
@@ -28,7 +27,7 @@ def test_classes_get_a_prediction_a_confidence_and_a_share_for_each(sbic: Sbic) 
 
 def test_the_default_depends_on_the_classes(sbic: Sbic) -> None:
     Path("pets.csv").write_text(PETS)
-    chosen = default_algorithm(Labels.of_answers([("t1", "ann", 0)], ("cat", "dog")))
+    chosen = default_algorithm(are_signs=False)
     assert ALGORITHMS[chosen].any_classes
     ended = sbic("infer", "pets.csv")
     assert ended.status == 0
@@ -127,17 +126,17 @@ def test_gzip_and_json_lines_come_from_standard_input_too(sbic: Sbic) -> None:
         (["--columns", "label"], "'label' is not FIELD=COLUMN"),
         (["--columns", "lable=Answer"], "with a field of task, worker, label, truth"),
         (["--columns", "label="], "'label=' is not FIELD=COLUMN"),
-        (["--columns", "label=a,label=b"], "the field 'label' is there twice"),
+        (["--columns", "label=a,label=b"], "the field 'label' is given twice"),
         (["--columns", '"label=a'], "is not a list of names"),
         (["--columns", "truth=gold"], "--columns truth=... needs --truth"),
         (["--columns", "label=Answer"], "labels.csv, line 1: the column 'Answer' is missing"),
         (["--classes", ""], "there must be two classes or more"),
         (["--classes", "a,,b"], "'a,,b' has an empty name"),
         (["--classes", "a"], "there must be two classes or more"),
-        (["--classes", "a,b,a"], "'a' is there twice"),
-        (["--classes", "1,2"], "labels.csv, line 4: the label '-1' is none of 1, 2"),
+        (["--classes", "a,b,a"], "'a' is given twice"),
+        (["--classes", "1,2"], "labels.csv, line 4: the label '-1' is not one of 1, 2"),
         (["--positive", "1"], "--positive and --negative need each other"),
-        (["--positive", "1", "--negative", "1.0"], "'1' is there twice"),
+        (["--positive", "1", "--negative", "1.0"], "'1' is given twice"),
         (["--classes", "a,b", "--skip", "b"], "'b' is a class and a skip"),
         (["--classes", "a,b", "--positive", "a", "--negative", "b"], "--classes does not go with"),
     ],

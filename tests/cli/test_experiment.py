@@ -126,4 +126,4 @@ def test_what_needs_the_classes_of_the_paper_refuses_others_in_one_line(
         "experiment", *arguments, "--data", str(data), "--out", str(tmp_path)
     )
     assert (status, text) == (2, "")
-    assert notes == f"sbic: {data / 'rte.labels.csv'}: has other classes than -1 and 1\n"
+    assert notes == f"sbic: {data / 'rte.labels.csv'}: has classes other than -1 and 1\n"

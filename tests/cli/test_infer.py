@@ -229,9 +229,9 @@ def test_for_1_and_minus_1_workers_of_fast_sbic_have_no_theta(sbic: Sbic, tmp_pa
     ("options", "problem"),
     [
         (["--class-prior", "0.5,0.5"], "--class-prior has 2 numbers, and there are 3 classes"),
-        (["--class-prior", "0.5,0.4,0.4"], "must add up to 1"),
+        (["--class-prior", "0.5,0.4,0.4"], "the numbers add up to 1.3"),
         (["--class-prior", "often"], "must be learned, uniform, or numbers"),
-        (["--prior", "0.3"], "settled takes --class-prior in place of --prior"),
+        (["--prior", "0.3"], "settled takes --class-prior instead of --prior"),
         (["--algorithm", "majority", "--no-settle"], "are for --algorithm settled, not majority"),
         (["--algorithm", "majority", "--workers", "w.csv"], "--workers needs fast-sbic or settled"),
     ],

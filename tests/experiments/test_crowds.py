@@ -69,7 +69,7 @@ def test_crowds_of_other_classes_are_for_the_algorithms_that_take_them(
     assert [text == "–" for text in ants.split()[5:]] == [False, True, True, False]
     assert ants.split()[4] == "3"
     assert "– needs the classes -1 and 1: em, fast-sbic\n" in result.text
-    assert "mean: of the crowds that every algorithm takes: bees, moths\n" in result.text
+    assert "mean: of the crowds that every algorithm fits: bees, moths\n" in result.text
     assert [row[5] for row in result.rows if row[0] == "ants"] == ["majority", "dawid-skene"]
     assert save_png(result, tmp_path).exists()
 
@@ -77,7 +77,7 @@ def test_crowds_of_other_classes_are_for_the_algorithms_that_take_them(
 def test_a_crowd_that_no_algorithm_takes_is_told(data: Path, tmp_path: Path) -> None:
     write_crowd(data, "ants", ("red", "black", "wood"))
     text = outcome(data, tmp_path, ["em", "te"]).text
-    assert text.endswith("Left out, for no algorithm here takes their classes: ants")
+    assert text.endswith("Left out, since no algorithm here fits their classes: ants")
     for path in (*data.glob("bees.*"), *data.glob("moths.*")):
         path.unlink()
     with pytest.raises(BadFile, match="has no crowd with the classes -1 and 1; no others fit em"):
@@ -123,10 +123,10 @@ def test_the_mean_is_over_the_crowds_that_every_algorithm_takes() -> None:
     text = as_text(names, cells)
     (mean,) = (line.split() for line in text.splitlines() if line.startswith("mean  "))
     assert mean == ["mean", f"{fmean([0.2, 0.3]):.4f}*", f"{fmean([0.1, 0.4]):.4f}*"]
-    assert "mean: of the crowds that every algorithm takes: a, b\n" in f"{text}\n"
+    assert "mean: of the crowds that every algorithm fits: a, b\n" in f"{text}\n"
     assert "– needs the classes -1 and 1: em\n" in text
     none = as_text(names, [cell("c", "dawid-skene", 0.9)])
-    assert none.endswith("There is no crowd that every algorithm takes, and so no mean.")
+    assert none.endswith("There is no crowd that every algorithm fits, and so no mean.")
 
 
 def test_the_notes_say_over_how_many_orders_the_means_are() -> None:

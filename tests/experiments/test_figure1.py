@@ -17,14 +17,14 @@ from pipeline.experiments.intervals import agresti_coull
 from pipeline.experiments.outcome import Outcome, save_csv, save_png
 from pipeline.experiments.runner import generator
 from pipeline.inference.evaluation import standard_error
-from pipeline.inference.online.forms import ONLINE_FORMS
+from pipeline.inference.registry import ONLINE
 
 POLICIES = ("uniform", "uncertainty")
 SETTINGS = [Setting(policy, arrival, 20, 4, 12) for policy in POLICIES for arrival in ARRIVALS]
 
 
 def small(setting: Setting, out: Path, runs: int = 2, jobs: int = 1) -> Outcome:
-    return figure1(setting, out, algorithms=ONLINE_FORMS, runs=runs, seed=1, jobs=jobs)
+    return figure1(setting, out, algorithms=ONLINE, runs=runs, seed=1, jobs=jobs)
 
 
 @cache
@@ -42,7 +42,7 @@ def test_every_algorithm_has_its_points_in_the_csv_and_a_line_in_the_table(
     path = save_csv(outcome, tmp_path)
     assert path.name == f"figure1-{setting.policy}-{setting.arrival}.csv"
     rows = list(csv.DictReader(path.read_text().splitlines()))
-    for name in ONLINE_FORMS:
+    for name in ONLINE:
         own = [row for row in rows if row["algorithm"] == name]
         assert [int(row["labels_per_task"]) for row in own] == measured_at(setting, name)
         for row in own:

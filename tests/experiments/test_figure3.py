@@ -15,14 +15,14 @@ from pipeline.experiments.figure3 import (
 from pipeline.experiments.journal import Case
 from pipeline.experiments.outcome import Outcome, save_csv, save_png
 from pipeline.experiments.runner import generator
-from pipeline.inference.online.forms import ONLINE_FORMS
+from pipeline.inference.registry import ONLINE
 
 
 def small(out: Path, runs: int = 2) -> Outcome:
     return figure3(out, algorithms=TIMED, tasks=12, labels_per_worker=4, runs=runs, seed=1, jobs=1)
 
 
-@pytest.mark.parametrize("name", ONLINE_FORMS)
+@pytest.mark.parametrize("name", ONLINE)
 def test_each_algorithm_is_timed_beside_majority(name: str) -> None:
     case: Case = {
         "tasks": 12,

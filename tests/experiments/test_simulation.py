@@ -12,7 +12,7 @@ from pipeline.inference.evaluation import standard_error
 from pipeline.inference.fast_sbic import fast_sbic
 from pipeline.inference.labels import Labels
 from pipeline.inference.majority import majority
-from pipeline.inference.online.forms import ONLINE_FORMS
+from pipeline.inference.registry import ONLINE
 
 
 def rng(seed: int = 1) -> np.random.Generator:
@@ -61,7 +61,7 @@ def pairs(labels: Labels) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
-@pytest.mark.parametrize("name", [*ONLINE_FORMS, "uniform"])
+@pytest.mark.parametrize("name", [*ONLINE, "uniform"])
 def test_no_worker_gets_a_task_twice(name: str, arrival: str) -> None:
     crowd = draw_crowd(12, 8, 10, arrival, rng())
     if name == "uniform":
@@ -95,7 +95,7 @@ def test_fast_sbic_in_a_run_is_fast_sbic_on_its_labels(arrival: str) -> None:
         assert online.score == pytest.approx(offline, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ONLINE_FORMS)
+@pytest.mark.parametrize("name", ONLINE)
 def test_a_run_of_the_same_seed_is_the_same(name: str) -> None:
     runs = []
     for seed in (3, 3, 4):

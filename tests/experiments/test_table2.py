@@ -45,7 +45,7 @@ def test_the_table_has_our_numbers_and_the_papers_and_says_what_is_left_out(
     (birds,) = (line.split() for line in lines if line.startswith("birds"))
     assert [len(number) for number in birds[2:]] == [6] * 8
     assert "0.241" in lines[lines.index(next(x for x in lines if x.startswith("birds"))) + 1]
-    assert "Left out, for there are no files of it here: ducks, rte, trec." in outcome.text
+    assert "Left out, since there are no files of it: ducks, rte, trec." in outcome.text
     assert "ducks, rte and temp come out neither so" in outcome.text
 
 

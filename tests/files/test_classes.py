@@ -86,7 +86,7 @@ def test_positive_and_negative_become_1_and_minus_1(tmp_path: Path) -> None:
     assert labels.label.tolist() == [1, -1, 1]
     assert labels.skips == 2
     assert problem_of(tmp_path, column("yes", "Yes"), reading) == (
-        ", line 3: the label 'Yes' is none of no, yes (to take it for a skip: --skip Yes)"
+        ", line 3: the label 'Yes' is not one of no, yes (to treat it as a skip: --skip Yes)"
     )
     swapped = Reading(positive="-1", negative="1")
     assert labels_from(tmp_path, column("1", "-1"), swapped).label.tolist() == [-1, 1]
@@ -101,7 +101,7 @@ def test_named_classes_keep_their_order_and_nothing_else_is_a_label(tmp_path: Pa
         1,
     )
     problem = problem_of(tmp_path, column("cat", "dgo", "cta"), reading)
-    assert problem.startswith(", line 3: the label 'dgo' is none of dog, cat, bird")
+    assert problem.startswith(", line 3: the label 'dgo' is not one of dog, cat, bird")
     numbers = Reading(classes=("2.0", "+1"))
     assert labels_from(tmp_path, column("1", "2.0"), numbers).answer.tolist() == [1, 0]
 
@@ -111,7 +111,7 @@ def test_1_and_minus_1_stay_what_they_are_in_whichever_order_they_are_named(
 ) -> None:
     reading = Reading(classes=("1", "-1"))
     assert labels_from(tmp_path, column("1", "-1"), reading).label.tolist() == [1, -1]
-    assert "line 3: the label '0' is none of 1, -1" in problem_of(
+    assert "line 3: the label '0' is not one of 1, -1" in problem_of(
         tmp_path, column("1", "0"), reading
     )
 
@@ -136,11 +136,11 @@ def test_a_column_of_measurements_is_no_column_of_labels(tmp_path: Path) -> None
     [
         ({"positive": "yes"}, "--positive and --negative need each other"),
         ({"negative": "yes"}, "--positive and --negative need each other"),
-        ({"positive": "1", "negative": "+1"}, "'1' is there twice"),
+        ({"positive": "1", "negative": "+1"}, "'1' is given twice"),
         ({"positive": "", "negative": "no"}, "a class without a name"),
         ({"classes": ("a", "b"), "positive": "a", "negative": "b"}, "--classes does not go with"),
         ({"classes": ("a",)}, "two classes or more"),
-        ({"classes": ("a", "b", "a")}, "'a' is there twice"),
+        ({"classes": ("a", "b", "a")}, "'a' is given twice"),
         ({"classes": ("a", "0"), "skip": ("0.0",)}, "'0' is a class and a skip"),
     ],
 )

@@ -159,11 +159,11 @@ def test_a_file_that_is_named_jsonl_is_that(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (gzip.compress(PLAIN.encode() * 100)[:-20], ": is not whole: its gzip ends too early"),
+        (gzip.compress(PLAIN.encode() * 100)[:-20], ": is incomplete: its gzip ends too early"),
         (gzip.compress(PLAIN.encode())[:-8] + b"12345678", ": is damaged: its gzip"),
         (gzip.compress(PLAIN.encode()) + b"more", ": is damaged: its gzip"),
         (b"\x1f\x8b\x08\0\0\0\0\0\0\0" + b"\xff" * 50, ": is damaged: its gzip"),
-        (PLAIN.encode(), ": is not gzip, as its name says"),
+        (PLAIN.encode(), ": is not gzip, in spite of its name"),
         (b"PK\x03\x04...", ": is a ZIP archive or a workbook"),
     ],
     ids=["cut", "checksum", "trailing", "damaged", "plain", "zip"],

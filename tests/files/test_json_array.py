@@ -46,15 +46,15 @@ def test_gzip_and_a_byte_order_mark_are_read_too(tmp_path: Path) -> None:
     [
         (b"", ", line 1: is not a JSON array"),
         (b'{"a": 1}', ", line 1: is not a JSON array"),
-        (b"[{},\n{}", ", line 2: is not whole: it ends within its JSON"),
-        (b'[{},\n{"a": ', ", line 2: is not whole: it ends within its JSON"),
+        (b"[{},\n{}", ", line 2: is incomplete: it ends within its JSON"),
+        (b'[{},\n{"a": ', ", line 2: is incomplete: it ends within its JSON"),
         (b"[{},\n{a: 1}]", ", line 2: is not JSON: Expecting property name"),
         (b"[{}\n{}]", ", line 2: is not JSON: , or ] is missing"),
         (b"[{}]\n[{}]", ", line 2: has more than one JSON value"),
         (b"[{}, ]", ", line 1: is not JSON: Expecting value"),
         (b"[" * 100_000, ", line 1: is nested too deeply"),
         (b"[\xff]", ": is not text in UTF-8"),
-        (gzip.compress(b"[{}]")[:-9], ": is not whole: its gzip ends too early"),
+        (gzip.compress(b"[{}]")[:-9], ": is incomplete: its gzip ends too early"),
     ],
     ids=range(11),
 )

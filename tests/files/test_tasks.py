@@ -57,7 +57,7 @@ def test_a_line_of_json_may_leave_out_a_field_that_was_named() -> None:
 
 
 def test_a_task_is_the_same_with_blanks_around_it() -> None:
-    with pytest.raises(BadFile, match="line 3: the task 't1' is on line 2 already"):
+    with pytest.raises(BadFile, match="line 3: the task 't1' is already on line 2"):
         rows("task\nt1\n t1 \n")
 
 
@@ -84,13 +84,13 @@ def test_numbers_are_names_of_classes_too() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("task,gold\nt1,fish\n", "line 2: gold is cat, dog, bird, or nothing if it is not known"),
+        ("task,gold\nt1,fish\n", "line 2: gold is cat, dog, bird, or empty if it is not known"),
         ("task,gold\nt1,1\n", "not '1'$"),
         ("task,prior\nt1,0.3\n", "line 2: a prior is an object .* p:cat, p:dog, p:bird; not '0.3'"),
         ("task,p:cat\nt1,1.5\n", "line 2: a prior is between 0 and 1, not '1.5'"),
         (
             'task,prior,p:cat\nt1,"{""cat"": 0.3}",0.3\n',
-            "line 2: has a prior and columns p:<class> as well",
+            "line 2: has a prior and columns p:<class>;",
         ),
     ],
 )

@@ -63,7 +63,7 @@ def test_the_column_of_the_task_may_have_the_name_that_it_has_in_the_labels(
     ("content", "classes", "reading", "problem"),
     [
         ("task,truth\nt1,2\n", SIGNS, DEFAULT, "line 2: a truth is 1, -1, or 0 if unknown"),
-        ("task,truth\nt1,1\nt1,-1\n", SIGNS, DEFAULT, "line 3: the task 't1' had another truth"),
+        ("task,truth\nt1,1\nt1,-1\n", SIGNS, DEFAULT, "line 3: the task 't1' has another truth"),
         ("task,label\nt1,1\n", SIGNS, DEFAULT, "line 1: the column 'truth' is missing"),
         ("task,truth\n,1\n", SIGNS, DEFAULT, "line 2: the task is empty"),
         (

@@ -1,9 +1,10 @@
-"""What docs/gateway.md shows with curl, run as it stands, does that."""
+"""What docs/gateway.md shows with curl and docs/client.md in Python does that, run as it stands."""
 
 import asyncio
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,10 +12,10 @@ from uuid import uuid4
 import pytest
 from orjson import loads
 
-from pipeline.cli.gateway import command
 from tests.gateway.client import Client
 
-DOCS = Path(__file__).parent.parent.parent / "docs" / "gateway.md"
+PAGES = Path(__file__).parent.parent.parent / "docs"
+DOCS = PAGES / "gateway.md"
 HERE = "http://127.0.0.1:8080"
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 
@@ -53,19 +54,33 @@ async def test_the_examples_do_what_the_page_says(gateway: Client) -> None:
     assert given["assignments"] or given["reason"]
 
 
-def test_the_table_of_settings_has_every_one() -> None:
-    rows = re.findall(r"^\| `(SBIC_GATEWAY_\w+)`.*\| `(--\w+)` \|", DOCS.read_text(), re.MULTILINE)
-    options = {
-        (option.envvar, option.opts[0])
-        for option in command.params
-        if str(getattr(option, "envvar", "")).startswith("SBIC_GATEWAY_")
-    }
-    assert set(rows) == options
-
-
 async def test_the_error_that_it_shows_is_the_one_that_comes(gateway: Client) -> None:
     shown = re.search(r"none is sent\.\n\n```json\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert shown
     label = {"task": "t1", "worker": "ann", "label": 1}
     answer = await gateway.post("/labels", [label, {**label, "label": 2}])
     assert answer.json == loads(shown[1])
+
+
+def first_lines(program: str, count: int) -> list[str]:
+    """The first lines that a Python program prints; it is ended after them."""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout
+        try:
+            return [running.stdout.readline() for _ in range(count)]
+        finally:
+            running.kill()
+
+
+async def test_the_client_sends_asks_and_watches(gateway: Client) -> None:
+    (block, _) = re.findall(
+        r"^```python\n(.*?)^```", (PAGES / "client.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    task = uuid4().hex
+    program = block.replace(HERE, gateway.url).replace('"t1"', f'"{task}"')
+    posterior, assignment, watched = await asyncio.to_thread(first_lines, program, 3)
+    assert task in posterior
+    assert assignment.startswith("Assignment(")
+    assert watched.split()

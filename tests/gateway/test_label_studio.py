@@ -130,8 +130,8 @@ async def test_the_parameters_say_what_choices_mean(hook: Hook) -> None:
 @pytest.mark.parametrize(
     ("payload", "status", "error"),
     [
-        (webhook("ANNOTATION_CREATED", annotation(17, "fish")), 422, "'fish' is none of"),
-        ({"action": "ANNOTATION_CREATED"}, 422, "let the webhook send its payload"),
+        (webhook("ANNOTATION_CREATED", annotation(17, "fish")), 422, "'fish' is not one of"),
+        ({"action": "ANNOTATION_CREATED"}, 422, "switch on 'Send payload' in the webhook"),
         ([], 422, "must be a JSON object with an 'action'"),
     ],
     ids=["no class", "no payload", "no object"],

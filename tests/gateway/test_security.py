@@ -26,7 +26,7 @@ NO_KAFKA = Settings(broker="kafka://127.0.0.1:1")
 @pytest_asyncio.fixture(scope="session")
 async def open_one() -> AsyncIterator[Client]:
     """A gateway without a token."""
-    async with running_gateway([NO_KAFKA], origins=(PARTNER,)) as client:
+    async with running_gateway([NO_KAFKA], cors=(PARTNER,)) as client:
         yield client
 
 

@@ -10,8 +10,8 @@ from orjson import dumps, loads
 from pipeline.gateway.lane import Delivery, Lane, Place, Producer, Row
 from pipeline.gateway.view.ranking import LiveRanking
 from pipeline.gateway.view.tasks import TaskView
-from pipeline.records.posteriors import encode_posterior, posterior_of
 from pipeline.status.tasks import TaskTally
+from tests.records.made import encode_posterior, posterior_of
 
 
 @dataclass

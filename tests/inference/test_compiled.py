@@ -14,12 +14,12 @@ import pipeline
 
 SCRIPT = """
 from pipeline.inference import compiled
-compiled.SAY_AFTER_SECONDS = compiled._patience._seconds_left = 0.2
-from pipeline.inference.engine import steps
+compiled.NOTICE_AFTER_SECONDS = compiled._notice._seconds_left = 0.2
+from pipeline.inference.engine import taking
 from pipeline.inference.engine.engine import Engine
 engine = Engine("settled")
 engine.take([0, 0, 0], [0, 1, 2], [1, 1, 0])
-print(round(float(engine.beliefs([0])[0, 1]), 6), sum(steps.take.stats.cache_hits.values()))
+print(round(float(engine.beliefs([0])[0, 1]), 6), sum(taking.take.stats.cache_hits.values()))
 """
 # The process becomes the script; 24 is PR_CAPBSET_DROP, and 1 CAP_DAC_OVERRIDE.
 HEED_PERMISSIONS = """

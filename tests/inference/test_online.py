@@ -16,9 +16,9 @@ from pipeline.inference.kos import kos
 from pipeline.inference.labels import Floats, Labels
 from pipeline.inference.majority import majority
 from pipeline.inference.online.engine import EngineOnline
-from pipeline.inference.online.forms import MOVE_ONE_TASK, ONLINE_FORMS, online_form
 from pipeline.inference.online.mean_field import MeanFieldOnline
-from pipeline.inference.online.online import Online
+from pipeline.inference.online.online import CrowdSize, Online
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 from tests.examples import examples
 from tests.inference.crowds import as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_1
@@ -29,7 +29,8 @@ CROWD = random_crowd(tasks=30, workers=20, labels_per_worker=9, seed=1, accuracy
 
 
 def form(name: str, prior: Prior = PRIOR) -> Online:
-    return online_form(name, CROWD.tasks, CROWD.workers, 9, prior, np.random.default_rng(1))
+    size = CrowdSize(CROWD.tasks, CROWD.workers, 9)
+    return ALGORITHMS[name].load_online()(size, prior, np.random.default_rng(1))
 
 
 def first(labels: Labels, count: int) -> Labels:
@@ -42,7 +43,7 @@ def observe_all(online: Online, labels: Labels = CROWD) -> Floats:
     return online.score
 
 
-@pytest.mark.parametrize("name", ONLINE_FORMS)
+@pytest.mark.parametrize("name", ONLINE)
 def test_observe_returns_the_score_of_the_labelled_task(name: str) -> None:
     online = form(name)
     for task, worker, label in as_triples(CROWD):
@@ -51,15 +52,15 @@ def test_observe_returns_the_score_of_the_labelled_task(name: str) -> None:
 
 
 def test_where_a_label_moves_all_tasks_the_scores_are_one_array_that_a_policy_can_keep() -> None:
-    for name in ONLINE_FORMS:
+    for name in ONLINE:
         online = form(name)
         before = online.score
         observe_all(online)
-        assert (before is online.score) == (name not in MOVE_ONE_TASK)
+        assert (before is online.score) == (not ALGORITHMS[name].moves_one_task)
 
 
 def test_an_estimate_does_not_move_with_later_labels() -> None:
-    for name in ONLINE_FORMS:
+    for name in ONLINE:
         online = form(name)
         observe_all(online, first(CROWD, 100))
         estimate = online.estimate()
@@ -72,7 +73,7 @@ def test_an_estimate_does_not_move_with_later_labels() -> None:
 @given(triples(tasks=5, workers=4, most=15), priors)
 @examples(50)
 def test_fast_sbic_is_algorithm_1(labels: list[Triple], prior: Prior) -> None:
-    online = EngineOnline("fast-sbic", 5, 4, 5, prior)
+    online = EngineOnline("fast-sbic", CrowdSize(5, 4, 5), prior)
     for triple in labels:
         online.observe(*triple)
     assert online.score == pytest.approx(algorithm_1(labels, 5, prior), abs=1e-9)
@@ -126,14 +127,14 @@ def mirrored(labels: Labels) -> Labels:
     return replace(labels, answer=1 - labels.answer)
 
 
-@pytest.mark.parametrize("name", [name for name in ONLINE_FORMS if name != "mc"])
+@pytest.mark.parametrize("name", [name for name in ONLINE if name != "mc"])
 def test_no_form_prefers_yes_or_no(name: str) -> None:
     yes, no = observe_all(form(name)), observe_all(form(name), mirrored(CROWD))
     assert yes == pytest.approx(-no, abs=1e-9)
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="no online form of te; there is one of majority, em"):
+def test_an_algorithm_without_an_online_form_names_those_that_have_one() -> None:
+    with pytest.raises(ValueError, match="te has no online form; choose from majority, em"):
         form("te")
 
 
@@ -143,13 +144,15 @@ sys.modules["numba"] = None  # as if it were not installed
 import numpy as np
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.compiled import IS_COMPILED
-from pipeline.inference.online.forms import ONLINE_FORMS, online_form
+from pipeline.inference.online.online import CrowdSize
+from pipeline.inference.registry import ALGORITHMS, ONLINE
 from pipeline.policies.scan import Scan
 assert not IS_COMPILED
 labels = json.load(sys.stdin)
 scores = []
-for name in ONLINE_FORMS:
-    online = online_form(name, 30, 20, 9, Prior(4, 3), np.random.default_rng(1))
+for name in ONLINE:
+    size = CrowdSize(30, 20, 9)
+    online = ALGORITHMS[name].load_online()(size, Prior(4, 3), np.random.default_rng(1))
     for label in labels:
         online.observe(*label)
     scores.append(online.score.tolist())
@@ -167,5 +170,5 @@ def test_without_numba_the_scores_are_the_same() -> None:
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    for name, score in zip(ONLINE_FORMS, json.loads(run.stdout), strict=True):
+    for name, score in zip(ONLINE, json.loads(run.stdout), strict=True):
         assert score == pytest.approx(observe_all(form(name), some), abs=1e-9), name

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.inference.algorithm import AnyEstimate, Prior
-from pipeline.inference.engine.engine import ClassPrior, Engine
-from pipeline.inference.engine.steps import RETRACT
+from pipeline.inference.engine.engine import Engine
+from pipeline.inference.engine.storage import ClassPrior
+from pipeline.inference.engine.taking import RETRACT
 from pipeline.inference.labels import Labels
 from pipeline.inference.settled import Settled, settled, settled_live
 from tests.examples import examples

@@ -1,13 +1,12 @@
 """Engines that share the work come to rest where one does; partitions come and go."""
 
-from typing import Literal
-
 import numpy as np
 import pytest
 
 from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.steps import REPEATED
+from pipeline.inference.engine.taking import REPEATED
 from pipeline.inference.labels import Ints, Labels
+from pipeline.inference.registry import AlgorithmName
 from tests.inference.crowds import crowd_of_classes, random_crowd
 
 TASKS, WORKERS = 60, 20
@@ -21,8 +20,8 @@ class Shared:
             Engine("settled", classes=classes, tolerance=tolerance) for _ in range(count)
         ]
         for number, engine in enumerate(self.engines):
-            engine.leave_tasks([i for i in range(TASKS) if i % count != number])
-            engine.leave_workers([j for j in range(WORKERS) if j % count != number])
+            engine.release_tasks([i for i in range(TASKS) if i % count != number])
+            engine.release_workers([j for j in range(WORKERS) if j % count != number])
 
     def take(self, labels: Labels) -> None:
         """Each label to the engine that has its worker and to the one that has its task."""
@@ -41,9 +40,9 @@ class Shared:
             for other in set(range(size)) - {number}:
                 tasks = np.arange(other, TASKS, size)
                 workers = np.arange(other, WORKERS, size)
-                engine.hear_of_tasks(tasks, scores[other][tasks])
-                engine.hear_of_workers(workers, counts[other][workers])
-            engine.hear_of_crowd(sums[:number] + sums[number + 1 :])
+                engine.receive_tasks(tasks, scores[other][tasks])
+                engine.receive_workers(workers, counts[other][workers])
+            engine.receive_sums(sums[:number] + sums[number + 1 :])
         for engine in self.engines:
             engine.moved()
             while engine.refresh_due():
@@ -85,7 +84,7 @@ def partition(names: Ints, number: int) -> Ints:
 
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
 def test_workers_that_were_given_up_are_taken_on_again(
-    algorithm: Literal["fast-sbic", "settled"],
+    algorithm: AlgorithmName,
 ) -> None:
     labels = random_crowd(tasks=TASKS, workers=WORKERS, labels_per_worker=12, seed=8)
     engine = Engine(algorithm)
@@ -93,10 +92,10 @@ def test_workers_that_were_given_up_are_taken_on_again(
     every_worker, every_task = np.arange(WORKERS), np.arange(TASKS)
     counts, beliefs, sums = engine.counts(every_worker), engine.beliefs(every_task), engine.sums
     gone = partition(labels.worker, 1)
-    engine.leave_workers(gone)
+    engine.release_workers(gone)
     assert engine.beliefs(every_task) == pytest.approx(beliefs)
     assert engine.sums.given == sums.given - counts[gone, 0].sum()
-    engine.enter_workers(gone)
+    engine.acquire_workers(gone)
     own = labels.in_order(np.flatnonzero(np.isin(labels.worker, gone)))
     again = engine.take(own.task, own.worker, own.answer)
     assert set(again.outcomes) == {REPEATED}  # the tasks were here all the time
@@ -106,7 +105,7 @@ def test_workers_that_were_given_up_are_taken_on_again(
 
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
 def test_tasks_and_workers_that_were_given_up_take_their_labels_along(
-    algorithm: Literal["fast-sbic", "settled"],
+    algorithm: AlgorithmName,
 ) -> None:
     labels = random_crowd(tasks=TASKS, workers=WORKERS, labels_per_worker=12, seed=9)
     engine = Engine(algorithm)
@@ -115,22 +114,22 @@ def test_tasks_and_workers_that_were_given_up_take_their_labels_along(
     known = np.unique(labels.task)
     beliefs, counts = engine.beliefs(known), engine.counts(np.arange(WORKERS))
     tasks, workers = partition(labels.task, 2), partition(labels.worker, 3)
-    engine.leave_tasks(tasks)
-    engine.leave_workers(workers)
+    engine.release_tasks(tasks)
+    engine.release_workers(workers)
     gone = np.isin(labels.task, tasks) & np.isin(labels.worker, workers)
     assert gone.any()
     left = [engine.labels(i) for i in range(TASKS)]
     assert left == np.bincount(labels.task[~gone], minlength=TASKS).tolist()
     assert engine.beliefs(known) == pytest.approx(beliefs)
 
-    engine.enter_tasks(tasks)
-    engine.enter_workers(workers)
+    engine.acquire_tasks(tasks)
+    engine.acquire_workers(workers)
     back = labels.in_order(np.flatnonzero(gone))
     votes = taken.votes[gone]
-    engine.leave_workers(workers)  # their votes are known, and not to be computed anew
+    engine.release_workers(workers)  # their votes are known, and not to be computed anew
     engine.put(back.task, back.worker, back.answer, votes)
     assert [engine.labels(i) for i in range(TASKS)] == np.bincount(labels.task).tolist()
-    engine.enter_workers(workers)
+    engine.acquire_workers(workers)
     engine.settle(1e-12)
     assert engine.beliefs(known) == pytest.approx(beliefs, abs=1e-9)
     assert engine.counts(np.arange(WORKERS)) == pytest.approx(counts, abs=1e-9)
@@ -140,7 +139,7 @@ def test_what_is_told_of_tasks_and_workers_that_are_here_is_not_believed() -> No
     engine = Engine("settled")
     engine.take([0, 1], [0, 0], [1, 0])
     beliefs, counts = engine.beliefs([0, 1]), engine.counts([0])
-    engine.hear_of_tasks([0], [[0.0, 9.0]])
-    engine.hear_of_workers([0], [[100.0, 100.0, 50.0, 50.0]])
+    engine.receive_tasks([0], [[0.0, 9.0]])
+    engine.receive_workers([0], [[100.0, 100.0, 50.0, 50.0]])
     assert np.array_equal(engine.beliefs([0, 1]), beliefs)
     assert np.array_equal(engine.counts([0]), counts)

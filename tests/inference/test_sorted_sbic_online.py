@@ -14,7 +14,7 @@ def test_the_log_odds_after_each_label_equal_the_paper(crowd: list[Triple], prio
     ours = SortedSBIC(labels.tasks, labels.workers, labels.tasks, prior)
     for triple, expected in zip(crowd, algorithm_2(crowd, labels.tasks, prior), strict=True):
         ours.observe(*triple)
-        assert ours.log_odds == pytest.approx(expected, abs=1e-9)
+        assert ours.score == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_log_odds_equal_the_paper_after_many_labels() -> None:
@@ -24,7 +24,7 @@ def test_the_log_odds_equal_the_paper_after_many_labels() -> None:
     for triple in as_triples(labels):
         ours.observe(*triple)
     expected = algorithm_2(as_triples(labels), labels.tasks, prior)[-1]
-    assert ours.log_odds == pytest.approx(expected, abs=1e-9)
+    assert ours.score == pytest.approx(expected, abs=1e-9)
 
 
 def test_log_odds_that_no_exponential_can_hold_are_no_trouble() -> None:
@@ -32,7 +32,7 @@ def test_log_odds_that_no_exponential_can_hold_are_no_trouble() -> None:
     for worker in range(400):
         for task in range(5):
             ours.observe(task, worker, -1)
-    assert np.all((ours.log_odds < -1000) & np.isfinite(ours.log_odds))
+    assert np.all((ours.score < -1000) & np.isfinite(ours.score))
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_what_has_no_place_is_refused_and_changes_nothing(
 ) -> None:
     ours = SortedSBIC(tasks=2, workers=3, labels_per_worker=1)
     ours.observe(0, 0, 1)
-    before = ours.log_odds.copy()
+    before = ours.score.copy()
     with pytest.raises(error, match=reason):
         ours.observe(*triple)
-    assert np.array_equal(ours.log_odds, before)
+    assert np.array_equal(ours.score, before)
 
 
 def test_a_second_answer_to_a_task_is_refused() -> None:

@@ -33,7 +33,7 @@ for triple in zip(labels.task.tolist(), labels.worker.tolist(), labels.label.tol
 json.dump([
     *(algorithm(labels, Prior(), np.random.default_rng()).score.tolist()
       for algorithm in (fast_sbic, settled, sorted_sbic)),
-    online.log_odds.tolist(),
+    online.score.tolist(),
 ], sys.stdout)
 """
 
@@ -54,5 +54,5 @@ def test_without_numba_the_results_are_the_same() -> None:
     assert run.returncode == 0, run.stderr
     algorithms = fast_sbic, settled, sorted_sbic
     expected = [algorithm(labels, Prior(), rng).score for algorithm in algorithms]
-    for theirs, ours in zip(json.loads(run.stdout), [*expected, online.log_odds], strict=True):
+    for theirs, ours in zip(json.loads(run.stdout), [*expected, online.score], strict=True):
         assert theirs == pytest.approx(ours, abs=1e-9)

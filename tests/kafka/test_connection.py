@@ -34,7 +34,11 @@ class Client:
     [
         (KafkaConnectionError(), Unreachable, "no Kafka answers at 127.0.0.1:9092"),
         (KafkaTimeoutError(), Refused, "Kafka at 127.0.0.1:9092 no longer answers"),
-        (TopicAuthorizationFailedError("sbic.x"), NotAllowed, "may not describe topic sbic.x"),
+        (
+            TopicAuthorizationFailedError("sbic.x"),
+            NotAllowed,
+            "not authorized to describe topic sbic.x",
+        ),
         (TopicAuthorizationFailedError(), Refused, "TopicAuthorizationFailed"),
     ],
 )

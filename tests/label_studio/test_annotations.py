@@ -39,7 +39,7 @@ class LabelStudio:
 
     def write(self, name: int, worker: str, label: int | str) -> Annotation:
         self.clock += 1
-        self.exists[name] = Annotation(name, ("task", worker), label, self.clock)
+        self.exists[name] = Annotation(name, Slot("task", worker), label, self.clock)
         return self.exists[name]
 
     def expected(self) -> dict[Slot, int | str]:
@@ -75,7 +75,7 @@ def happens(studio: LabelStudio, change: Change, *, heard: bool = True) -> None:
             studio.send(studio.known.deleted(name) or [])
         return
     if what == "update":
-        worker = studio.exists[name].slot[1] if name in studio.exists else worker
+        worker = studio.exists[name].slot.worker if name in studio.exists else worker
     if what != "post again" or name not in studio.exists:
         studio.write(name, worker, label)
     if heard:
@@ -133,7 +133,7 @@ def test_the_topic_says_it_all_whichever_partition_is_read_first(
     restored = Annotations(repeats)
     for worker in sorted(["ann", "bob"], reverse=is_turned):
         for record in studio.topic:
-            if record.slot[1] == worker and (named := read_record(encode_record(record))):
+            if record.slot.worker == worker and (named := read_record(encode_record(record))):
                 restored.learn(named)
     assert sorted(restored.ids()) == sorted(studio.exists)
     for annotation in studio.exists.values():
@@ -145,7 +145,9 @@ def test_the_topic_says_it_all_whichever_partition_is_read_first(
 @pytest.mark.parametrize("repeats", ["first", "last"])
 def test_annotations_without_a_time_are_not_sent_again_either(repeats: Repeats) -> None:
     known = Annotations(repeats)
-    both = [Annotation(name, ("5", "ann"), label, 0) for name, label in ((1, "cat"), (2, "dog"))]
+    both = [
+        Annotation(name, Slot("5", "ann"), label, 0) for name, label in ((1, "cat"), (2, "dog"))
+    ]
     for _ in range(2):
         sent = [record for annotation in both for record in known.given(annotation)]
         for record in sent:
@@ -155,16 +157,16 @@ def test_annotations_without_a_time_are_not_sent_again_either(repeats: Repeats) 
 
 def test_what_is_older_than_the_topic_changes_nothing() -> None:
     known = Annotations("last")
-    known.learn(Record(("5", "ann"), "dog", 16, updated_at=2))
-    assert known.given(Annotation(16, ("5", "ann"), "cat", updated_at=1)) == []
-    known.learn(Record(("5", "ann"), None, 16))
-    assert known.given(Annotation(16, ("5", "ann"), "cat", updated_at=3)) == []
+    known.learn(Record(Slot("5", "ann"), "dog", 16, updated_at=2))
+    assert known.given(Annotation(16, Slot("5", "ann"), "cat", updated_at=1)) == []
+    known.learn(Record(Slot("5", "ann"), None, 16))
+    assert known.given(Annotation(16, Slot("5", "ann"), "cat", updated_at=3)) == []
 
 
 def test_the_deletion_of_what_the_topic_never_had_is_told_and_a_second_one_is_nothing() -> None:
     known = Annotations("first")
     assert known.deleted(16) is None
-    known.learn(Record(("5", "ann"), "dog", 16, updated_at=2))
+    known.learn(Record(Slot("5", "ann"), "dog", 16, updated_at=2))
     for record in known.deleted(16) or []:
         known.learn(record)
     assert known.deleted(16) == []

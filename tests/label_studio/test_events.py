@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline.classes import Classes
-from pipeline.label_studio.annotation import Annotation, microseconds
+from pipeline.label_studio.annotation import Annotation, Slot, microseconds
 from pipeline.label_studio.choices import Choices, Problem, label_map_of
 from pipeline.label_studio.events import Event, read_event
 from tests.label_studio.payloads import annotation, choice, deletion, skipped, webhook
@@ -17,12 +17,12 @@ AT = microseconds("2021-08-17T13:00:48.536303Z")
 
 def test_an_annotation_created_is_a_label() -> None:
     event = read_event(webhook("ANNOTATION_CREATED", annotation(17, "cat")), PETS)
-    assert event == Event(created=(Annotation(17, ("19", "1"), "cat", AT),))
+    assert event == Event(created=(Annotation(17, Slot("19", "1"), "cat", AT),))
 
 
 def test_an_annotation_updated_is_another_answer() -> None:
     event = read_event(webhook("ANNOTATION_UPDATED", annotation(17, "dog")), PETS)
-    assert event == Event(updated=(Annotation(17, ("19", "1"), "dog", AT),))
+    assert event == Event(updated=(Annotation(17, Slot("19", "1"), "dog", AT),))
 
 
 def test_annotations_deleted_have_nothing_but_ids() -> None:
@@ -113,13 +113,13 @@ def test_a_map_to_anything_else_is_refused(text: str) -> None:
 BAD: dict[str, tuple[object, str]] = {
     "not an object": ([], "with an 'action'"),
     "no action": ({"annotation": annotation()}, "with an 'action'"),
-    "no payload": ({"action": "ANNOTATION_CREATED"}, "let the webhook send its payload"),
-    "no deletions": ({"action": "ANNOTATIONS_DELETED"}, "let the webhook send its payload"),
+    "no payload": ({"action": "ANNOTATION_CREATED"}, "switch on 'Send payload' in the webhook"),
+    "no deletions": ({"action": "ANNOTATIONS_DELETED"}, "switch on 'Send payload' in the webhook"),
     "no id": (webhook("ANNOTATION_CREATED", annotation() | {"id": None}), "has no id"),
     "nobody": (webhook("ANNOTATION_CREATED", annotation(worker=None)), "'completed_by' must be"),
     "long id": (webhook("ANNOTATION_CREATED", annotation(task="x" * 257)), "257 bytes"),
     "no text": (webhook("ANNOTATION_CREATED", annotation(task="\ud800")), "surrogates"),
-    "no class": (webhook("ANNOTATION_CREATED", annotation(17, "fish")), "'fish' is none of"),
+    "no class": (webhook("ANNOTATION_CREATED", annotation(17, "fish")), "'fish' is not one of"),
     "two regions": (webhook("ANNOTATION_CREATED", annotation(17, "cat", "cat")), "2 results"),
     "no results": (
         webhook("ANNOTATION_CREATED", annotation() | {"result": None}),

@@ -54,9 +54,9 @@ async def test_an_export_is_sent_once_and_then_what_has_changed_since(
         task(2, skipped(13, worker=5), annotation(14, "cat", worker=6)),
     )
     told = imported(pets, first)
-    assert told == "annotations: 4 (4 new, 0 changed, 0 as they were); deleted: 0; labels sent: 4\n"
+    assert told == "annotations: 4 (4 new, 0 changed, 0 unchanged); deleted: 0; labels sent: 4\n"
     assert await stands(pets) == [("1", "5", "cat"), ("1", "6", "dog"), ("2", "6", "cat")]
-    assert "(0 new, 0 changed, 4 as they were); deleted: 0; labels sent: 0" in imported(pets, first)
+    assert "(0 new, 0 changed, 4 unchanged); deleted: 0; labels sent: 0" in imported(pets, first)
     assert await sent(pets) == 4
 
     later = exported(
@@ -66,16 +66,16 @@ async def test_an_export_is_sent_once_and_then_what_has_changed_since(
         task(3, annotation(15, "dog", worker=5)),
     )
     assert imported(pets, later, "--prune", "--dry-run") == (
-        "annotations: 4 (1 new, 3 changed, 0 as they were); deleted: 1; nothing was sent\n"
+        "annotations: 4 (1 new, 3 changed, 0 unchanged); deleted: 1; nothing was sent\n"
     )
     assert await sent(pets) == 4
-    assert "(1 new, 3 changed, 0 as they were); deleted: 0" in imported(pets, later)
+    assert "(1 new, 3 changed, 0 unchanged); deleted: 0" in imported(pets, later)
     assert ("2", "6", "cat") in await stands(pets)
-    assert "4 as they were); deleted: 1; labels sent: 1" in imported(pets, later, "--prune")
+    assert "4 unchanged); deleted: 1; labels sent: 1" in imported(pets, later, "--prune")
     assert await stands(pets) == [("1", "5", "dog"), ("2", "5", "cat"), ("3", "5", "dog")]
-    assert "4 as they were); deleted: 0; labels sent: 0" in imported(pets, later, "--prune")
+    assert "4 unchanged); deleted: 0; labels sent: 0" in imported(pets, later, "--prune")
     # the first export is older than all this
-    assert "as they were); deleted: 0; labels sent: 0" in imported(pets, first)
+    assert "unchanged); deleted: 0; labels sent: 0" in imported(pets, first)
 
 
 async def test_a_minimal_export_gzip_and_a_map_are_taken_too(
@@ -98,7 +98,10 @@ async def test_a_minimal_export_gzip_and_a_map_are_taken_too(
 @pytest.mark.parametrize(
     ("tasks", "problem"),
     [
-        ([task(1, annotation(11, "Yes"))], "element 1, annotation 11: the choice 'Yes' is none of"),
+        (
+            [task(1, annotation(11, "Yes"))],
+            "element 1, annotation 11: the choice 'Yes' is not one of",
+        ),
         ([task(1, annotation(11, "1")), {"id": 2}], "element 2, it has no annotations: export as"),
         ([task(1, annotation(11, "1")), 5], "element 2 is not a task but 5"),
         ([{"id": 1, "annotations": [5]}], "element 1, its annotations are not objects"),

@@ -68,7 +68,7 @@ def test_a_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     folder = folder_of_version(tmp_path / "mine", None)
-    with pytest.raises(BadChoice, match="was not made by sbic broker"):
+    with pytest.raises(BadChoice, match="was not created by sbic broker"):
         EmbeddedBroker(data_dir=folder).start()
     assert everything_in(folder) == {"data"}
 

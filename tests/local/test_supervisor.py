@@ -31,7 +31,7 @@ class Heard:
 
 
 def python(program: str, **environment: str) -> Command:
-    return Command("worker-1", [sys.executable, "-c", program], environment)
+    return Command("instance-1", [sys.executable, "-c", program], environment)
 
 
 async def test_one_that_stops_is_started_again_with_a_message_and_a_longer_delay(
@@ -45,11 +45,11 @@ async def test_one_that_stops_is_started_again_with_a_message_and_a_longer_delay
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert said.lines[:3] == [
-        ("worker-1", "stopped with status 70; starting it again in 0.01 s"),
-        ("worker-1", "stopped with status 70; starting it again in 0.02 s"),
-        ("worker-1", "stopped with status 70; starting it again in 0.04 s"),
+        ("instance-1", "stopped with status 70; restarting it in 0.01 s"),
+        ("instance-1", "stopped with status 70; restarting it in 0.02 s"),
+        ("instance-1", "stopped with status 70; restarting it in 0.04 s"),
     ]
-    assert log.lines[:3] == [("worker-1", "hello ann")] * 3
+    assert log.lines[:3] == [("instance-1", "hello ann")] * 3
 
 
 async def test_one_that_ran_for_long_is_started_again_soon(
@@ -62,9 +62,7 @@ async def test_one_that_ran_for_long_is_started_again_soon(
     await said.until(lambda lines: len(lines) >= 3)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert {line for _, line in said.lines} == {
-        "stopped with status 0; starting it again in 0.01 s"
-    }
+    assert {line for _, line in said.lines} == {"stopped with status 0; restarting it in 0.01 s"}
 
 
 async def test_one_that_is_killed_is_named_so(monkeypatch: pytest.MonkeyPatch) -> None:

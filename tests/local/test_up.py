@@ -98,7 +98,7 @@ def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -
     direct = [pid for pid in instances if "guard.py" not in started[pid]]
     assert len(direct) == 2
     os.kill(direct[0], signal.SIGTERM)
-    up.wait_for("stopped with status 0; starting it again in 1 s")
+    up.wait_for("stopped with status 0; restarting it in 1 s")
     labels = "task,worker,label\nt1,ann,1\nt2,bob,-1\nt3,cy,1\n"
     ended = sbic(up.settings, "replay", "-", "--wait", "--timeout", "60", stdin=labels)
     assert ended.returncode == 0, ended.stderr + up.log()
@@ -111,7 +111,7 @@ def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -
     assert up.process.wait(60) == 0
     assert all_gone(started)
     last = up.log().splitlines()[-1]
-    assert last[:9] in ("worker-1 ", "worker-2 ", "gateway  "), "every line is prefixed"
+    assert last[:10] in ("instance-1", "instance-2", "gateway   "), "every line is prefixed"
 
 
 @pytest.mark.broker

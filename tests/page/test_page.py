@@ -255,7 +255,7 @@ def test_a_token_is_asked_for_until_it_is_right(browser: Browser, show: Show) ->
 
 def test_figures_that_stay_as_they_were_are_not_called_live(page: Browser) -> None:
     stale, fresh = page.driver.execute_async_script(WHILE_KAFKA_IS_AWAY)
-    assert stale.startswith("No news since ")
+    assert stale.startswith("No update since ")
     assert fresh == "Live"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.policies import order
+from pipeline.policies import layout
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.policy import Policy
 from pipeline.policies.uncertainty import Uncertainty
@@ -192,7 +192,7 @@ def test_updates_without_a_choice_in_between_do_not_fill_the_memory(kind: str) -
     policy = KINDS[kind][0](1)
     for step in range(20_000):
         policy.update(step % 50, step, step * 0.1)
-    assert policy._order.runs.size <= 4 * (order.TASKS + 2 * order.LONG)
+    assert policy._order.runs.size <= 4 * (layout.TASKS + 2 * layout.LONG)
 
 
 def test_tasks_that_close_leave_their_room_to_others() -> None:
@@ -203,7 +203,7 @@ def test_tasks_that_close_leave_their_room_to_others() -> None:
         assert policy.choose(NOBODY) == first
         for task in range(first, first + 1000):
             policy.remove(task)
-    assert len(policy._order.runs) <= 8 * 1000 // order.LONG
+    assert len(policy._order.runs) <= 8 * 1000 // layout.LONG
 
 
 class Asked(AnswerSet):

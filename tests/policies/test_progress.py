@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.inference.labels import Ints
-from pipeline.policies import order, progress
+from pipeline.policies import layout, progress
 from pipeline.policies.answers import AnswerSet
 from pipeline.policies.uncertainty import Uncertainty
 
@@ -114,8 +114,8 @@ def small_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "WORTH", 4)
         patch.setattr(progress, "WORKERS", 2)
-        patch.setattr(order, "CHANGES", 16)
-        patch.setattr(order, "LONG", 6)
+        patch.setattr(layout, "CHANGES", 16)
+        patch.setattr(layout, "LONG", 6)
         yield
 
 
@@ -197,7 +197,7 @@ def test_an_answer_taken_back_lets_the_worker_get_the_task_again() -> None:
 
 def test_who_comes_back_after_more_changes_than_are_kept_starts_over() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "CHANGES", 1000)
+        patch.setattr(layout, "CHANGES", 1000)
         policy, answered = crowd(5000, 4999)
         assert policy.choose(answered, "ann") == 4999
         answered.remove(0)

@@ -70,8 +70,11 @@ def test_the_prior_of_the_other_algorithm_is_left_behind() -> None:
     [
         ("alpha", "is not NAME=VALUE"),
         ("alfa=3", "did you mean alpha?"),
-        ("stop_labels=3", "each instance has its own, with --stop-labels"),
-        ("partitions=9", "stays so"),
+        (
+            "stop_labels=3",
+            "is a setting of each instance, not of the project: set it with --stop-labels",
+        ),
+        ("partitions=9", "cannot be changed"),
         ("replication=3", "kafka-reassign-partitions"),
         ("alpha=-1", "SBIC_ALPHA must be a positive number, not '-1'"),
     ],

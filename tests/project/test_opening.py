@@ -94,10 +94,10 @@ def test_a_file_of_other_classes_is_refused_until_the_empty_project_has_these(
     assert task.returncode == 2
     again = sbic(place, "project", "set", "classes=dog,cat", "--recount")
     assert again.returncode == 1
-    assert "names can only be added at their end" in again.stderr
+    assert "names can only be added at the end" in again.stderr
     needed = sbic(place, "project", "set", "alpha=3")
     assert needed.returncode == 1
-    assert "with --recount they are all counted anew" in needed.stderr
+    assert "add --recount to count them all again" in needed.stderr
     other = sbic(place, "replay", "-", "--classes", "cat,dog,fish", stdin=text)
     assert other.returncode == 1
     assert f"classes is cat,dog in the project {place.prefix}" in other.stderr

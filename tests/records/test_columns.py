@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.engine.engine import Sums
-from pipeline.records.answers import Answers, encode_answers, parse_answers
+from pipeline.inference.engine.results import Sums
+from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers, parse_answers
 from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.columns import FORMAT, Columns
 from pipeline.records.estimates import (
@@ -77,8 +77,8 @@ def are_same(one: Any, other: Any) -> bool:
 VOTES = some_votes()
 ANSWERS = st.builds(
     Answers,
-    st.lists(st.tuples(INT64, INT64), min_size=1, max_size=3),
-    st.lists(st.tuples(st.integers(NOBODY, 7), VOTES.map(encode_votes)), max_size=3),
+    st.lists(st.builds(Piece, INT64, INT64), min_size=1, max_size=3),
+    st.lists(st.builds(VotesFor, st.integers(NOBODY, 7), VOTES.map(encode_votes)), max_size=3),
     st.lists(INT64, max_size=2),
 )
 PRIORS = st.floats(0.001, 0.999).map(lambda q: [1 - q, q])
@@ -148,7 +148,7 @@ def test_votes_come_back(votes: Votes) -> None:
 @given(ANSWERS)
 def test_answers_come_back(answers: Answers) -> None:
     assert parse_answers(encode_answers(answers)) == answers
-    assert answers.upto == answers.pieces[-1][1]
+    assert answers.upto == answers.pieces[-1].upto
 
 
 @given(FACTS)
@@ -238,7 +238,7 @@ def test_an_instance_that_reads_garbled_records_goes_on(
     instance.publish_all()
     instance.assign({0})
     for value in data.draw(st.lists(values, max_size=6)):
-        instance.exchange.hear(1, value)
+        instance.exchange.receive(1, value)
     instance.refresh(1000)
     instance.flush()
     assert np.isfinite(instance.crowd.engine.beliefs(np.arange(len(instance.crowd.tasks)))).all()
@@ -349,7 +349,7 @@ def test_answers_that_cannot_be_are_refused(pieces: Any, votes: Any) -> None:
 
 
 def test_the_parts_of_answers_have_a_size_and_fill_the_record() -> None:
-    value = encode_answers(Answers([(7, 1)], [(0, b"abc"), (1, b"d")], []))
+    value = encode_answers(Answers([Piece(7, 1)], [VotesFor(0, b"abc"), VotesFor(1, b"d")], []))
     for parts in (b"[[0,3]]", b"[[0,5],[1,-1]]", b"[[0,3],[1,2]]", b"[[0,3],[1]]"):
         assert reason_of(parse_answers, value.replace(b"[[0,3],[1,1]]", parts)) is Reason.NOT_OURS
 
@@ -357,7 +357,9 @@ def test_the_parts_of_answers_have_a_size_and_fill_the_record() -> None:
 def test_answers_for_a_partition_that_there_is_not_are_not_sent_again() -> None:
     log = Log(2)
     votes = encode_votes(GOOD._replace(counts=np.empty((2, 0))))
-    log["answers"][0].append(record_of(encode_answers(Answers([(7, 5)], [(2, votes)], []))))
+    log["answers"][0].append(
+        record_of(encode_answers(Answers([Piece(7, 5)], [VotesFor(2, votes)], [])))
+    )
     instance = Instance(log)
     instance.assign({0, 1})
     instance.restore_all()

@@ -9,8 +9,9 @@ from orjson import dumps
 
 from pipeline.classes import Classes
 from pipeline.records.bad import Reason
-from pipeline.records.named_posteriors import named_posterior_of, parse_any_posterior
-from pipeline.records.posteriors import encode_posterior, parse_posterior, posterior_of
+from pipeline.records.named_posteriors import parse_any_posterior
+from pipeline.records.posteriors import parse_posterior
+from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 from tests.records.reasons import reason_of
 
 PETS = Classes(("cat", "dog", "bird"))

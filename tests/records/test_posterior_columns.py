@@ -10,9 +10,10 @@ from jsonschema import Draft202012Validator
 from orjson import loads
 
 from pipeline.classes import SIGNS, Classes
-from pipeline.records.named_posteriors import named_posterior_of, parse_any_posterior
+from pipeline.records.named_posteriors import parse_any_posterior
 from pipeline.records.posterior_columns import PosteriorColumns, encode_posteriors
-from pipeline.records.posteriors import CERTAIN, CLOSE_REASONS, parse_posterior, posterior_of
+from pipeline.records.posteriors import CERTAIN, CLOSE_REASONS, parse_posterior
+from tests.records.made import named_posterior_of, posterior_of
 from tests.test_schemas import schema
 
 POSTERIOR = Draft202012Validator(schema("posterior"))

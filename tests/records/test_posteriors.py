@@ -5,7 +5,8 @@ from math import isclose
 import pytest
 
 from pipeline.records.bad import Reason
-from pipeline.records.posteriors import encode_posterior, parse_posterior, posterior_of
+from pipeline.records.posteriors import parse_posterior
+from tests.records.made import encode_posterior, posterior_of
 from tests.records.reasons import reason_of
 
 

@@ -38,7 +38,7 @@ def said(environment: dict[str, str]) -> str:
     [
         (
             {PASSWORD: "wrong", f"{PASSWORD}_FILE": ""},
-            "refuses user reader or the password (SCRAM-SHA-512): look at SBIC_SASL_USERNAME",
+            "refuses user reader or the password (SCRAM-SHA-512): check SBIC_SASL_USERNAME",
         ),
         ({"SBIC_SASL_USERNAME": "nobody"}, "refuses user nobody or the password"),
         ({"SBIC_SSL_CAFILE": ""}, "of a CA that is not trusted here (those of this machine): set"),
@@ -57,8 +57,8 @@ def test_tls_and_passwords_are_asked_for(cluster: Cluster) -> None:
     plain = {"SBIC_BROKER": cluster.broker.url}
     assert "speaks TLS only" in said(plain)
     tls = {"SBIC_SECURITY_PROTOCOL": "SSL", "SBIC_SSL_CAFILE": str(cluster.folder.cafile)}
-    assert "wants a user and a password" in said(plain | tls)
-    assert "wants a certificate of this client" in said({"SBIC_BROKER": cluster.certificates} | tls)
+    assert "requires a user and a password" in said(plain | tls)
+    assert "requires a client certificate" in said({"SBIC_BROKER": cluster.certificates} | tls)
 
 
 def test_a_server_without_tls_or_passwords_is_named(
@@ -67,7 +67,7 @@ def test_a_server_without_tls_or_passwords_is_named(
     here = {"SBIC_BROKER": broker.url}
     assert "does not speak TLS" in said(cluster.environment("reader", **here))
     sasl = {"SBIC_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SBIC_SSL_CAFILE": ""}
-    assert "wants no password" in said(cluster.environment("reader", **here, **sasl))
+    assert "does not use SASL" in said(cluster.environment("reader", **here, **sasl))
 
 
 @contextmanager
@@ -180,14 +180,14 @@ def test_a_client_certificate_connects(
         locked = BestAvailableEncryption(b"of the key")
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked)
         (tmp_path / "key.pem").write_bytes(pem)
-    assert "this client may not read topic" in said(environment)
+    assert "this client is not authorized to read topic" in said(environment)
 
 
 def test_a_client_certificate_of_another_authority_is_refused(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     line = said(certified(cluster, trustme.CA(), tmp_path))
-    assert "does not take the certificate in SBIC_SSL_CERTFILE" in line
+    assert "does not accept the certificate in SBIC_SSL_CERTFILE" in line
 
 
 def certified(cluster: Cluster, authority: trustme.CA, folder: Path) -> dict[str, str]:

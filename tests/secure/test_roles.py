@@ -98,7 +98,10 @@ def test_each_right_that_is_taken_away_is_named(crew: Crew, labels: str, tmp_pat
     with crew.without("operator", Right(Operation.CREATE, "topic")):
         refused = crew.run("operator", "topics")
         assert refused.exit_code == 1
-        assert "user operator may not create it; an operator creates the project" in refused.output
+        assert (
+            "user operator is not authorized to create it; an operator creates the project"
+            in refused.output
+        )
     assert crew.run("operator", "topics").exit_code == 0
     simulate = ("simulate", "--tasks", "4", "--workers", "20", "--out", str(tmp_path))
     commands: dict[str, tuple[str, ...]] = {
@@ -122,7 +125,11 @@ def assert_named(crew: Crew, role: str, right: Right, arguments: tuple[str, ...]
     line = done.output.strip().splitlines()[-1]
     expected = re.escape(f"{right.operation.words} {right.resource} {right.target(crew.prefix)}")
     assert done.exit_code == 1, (role, right, done.output)
-    assert re.search(f"user {role} may not .*{expected}", line), (role, right, done.output)
+    assert re.search(f"user {role} is not authorized to .*{expected}", line), (
+        role,
+        right,
+        done.output,
+    )
     assert "kafka-acls.sh --add" in line
 
 
@@ -137,7 +144,7 @@ async def test_an_instance_does_not_start_without_any_right_of_its_role(crew: Cr
             with pytest.raises(NotAllowed) as refused:
                 await opened_when_ready(given)
             name = f"{right.operation.words} {right.resource} {right.target(crew.prefix)}"
-            assert f"user pipeline may not {name}" in str(refused.value)
+            assert f"user pipeline is not authorized to {name}" in str(refused.value)
 
 
 def test_an_instance_whose_right_is_taken_away_waits_until_it_is_back(
@@ -151,7 +158,8 @@ def test_an_instance_whose_right_is_taken_away_waits_until_it_is_back(
         for right in (Right(Operation.WRITE, "topic", "votes"), Right(Operation.READ, "group")):
             with crew.without("pipeline", right):
                 assert crew.run("producer", "replay", labels).exit_code == 0
-                words = f"may not {right.operation.words} {right.resource} {right.target(prefix)}"
+                target = f"{right.resource} {right.target(prefix)}"
+                words = f"not authorized to {right.operation.words} {target}"
                 wait_for(lambda words=words: words in running.log())  # type: ignore[misc]
                 wait_for(lambda words=words: words in running.get("/readyz")[1])  # type: ignore[misc]
             wait_for(lambda: running.get("/readyz")[0] == 200)
@@ -167,7 +175,9 @@ def test_a_gateway_says_which_right_it_lacks_and_goes_on_when_it_has_it(crew: Cr
     for right in lost:
         missing.enter_context(crew.without("gateway", right))
     with missing, sbic_gateway(crew.environment("gateway")) as (url, _):
-        wait_for(lambda: "user gateway may not write topic" in text_of(f"{url}/readyz"))
+        wait_for(
+            lambda: "user gateway is not authorized to write topic" in text_of(f"{url}/readyz")
+        )
         missing.close()
         wait_for(lambda: status_of(f"{url}/readyz") == 200)
 

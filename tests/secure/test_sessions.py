@@ -48,7 +48,7 @@ def test_each_label_counts_once_while_sessions_end(short: Crew, tmp_path: Path) 
         assert short.labels_by_task() == dict.fromkeys(tasks, LABELS // TASKS)
         for running in (one, two):
             running.wait_ready()
-            assert "put out of the group" not in running.log()
+            assert "removed from the group" not in running.log()
             assert running.terminate() == 0
 
 

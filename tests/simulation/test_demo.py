@@ -9,9 +9,8 @@ from rich.console import Console
 from pipeline.inference.fast_sbic import fast_sbic
 from pipeline.inference.labels import Labels
 from pipeline.inference.majority import majority
-from pipeline.kafka.sending import Sent
+from pipeline.kafka.sending import Label, Sent
 from pipeline.local.ports import free_port
-from pipeline.records.posteriors import posterior_of
 from pipeline.settings import Settings
 from pipeline.simulation.crowd_at_work import Plan
 from pipeline.simulation.demo import Stage, Standing
@@ -20,6 +19,7 @@ from pipeline.simulation.rush import rush
 from pipeline.simulation.scoreboard import Scoreboard
 from pipeline.simulation.workers import Habits
 from tests.projects import sbic
+from tests.records.made import posterior_of
 
 PLAN = Plan(tasks=1000, workers=300, habits=Habits(spammers=0.2))  # that of the demonstration
 ACCURACY = PLAN.habits.accuracy
@@ -32,7 +32,7 @@ def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
     ended = sbic(Settings(), "demo", *options)
     assert (ended.returncode, ended.stderr) == (0, "")
     text = ended.stdout
-    assert re.search(r" labels +6,000 +every one counted, none twice", text)
+    assert re.search(r" labels +6,000 +each counted exactly once", text)
     assert re.search(r"on assigned tasks +2,000 +[1-9][\d,]* per second", text)
     assert re.search(r"labels per second +[1-9][\d,]* +4,000 more at once, to each project", text)
     for what in ("request to assignment", "label to posterior"):
@@ -72,7 +72,7 @@ def test_the_crowd_is_hard_for_majority_vote_and_not_for_sbic() -> None:
 
 def test_majority_vote_has_the_labels_that_the_posteriors_count_and_no_others() -> None:
     board = Scoreboard({"t1": 1, "t2": -1})
-    labels = [("t1", "ann", 1), ("t1", "bob", -1), ("t2", "ann", -1)]
+    labels = [Label("t1", "ann", 1), Label("t1", "bob", -1), Label("t2", "ann", -1)]
     board.sent(Sent(at=1.0, partition=0, first=10, labels=labels), now=1.5)
     assert (board.counted, board.majority_error) == (0, 0.5)
     board.learn(posterior_of("t1", 0.7, 1, {"0": 10}, 0), now=2.0)
@@ -92,7 +92,7 @@ def test_the_screen_fits_80_columns_and_has_the_three_errors() -> None:
         board.latencies = [123.4]
     console = Console(width=80, force_terminal=True, color_system=None)
     screen = Screen(console, labels=60_000)
-    screen(Stage("workers ask which task to answer, and answer it", True, 20_000), standing)
+    screen(Stage("workers request tasks and answer them", True, 20_000), standing)
     with console.capture() as capture:
         console.print(screen.live.get_renderable())
     text = capture.get()

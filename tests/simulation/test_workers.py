@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pipeline.classes import Classes
 from pipeline.inference.algorithm import Estimate, Prior
-from pipeline.records.posteriors import posterior_of
 from pipeline.simulation.crowd_at_work import Plan
 from pipeline.simulation.error_curve import ErrorCurve
 from pipeline.simulation.workers import Habits, Response, SimulatedWorker, Turns
+from tests.records.made import posterior_of
 
 PETS = Classes.parse("cat,dog,bird")
 

@@ -1,6 +1,7 @@
 """The instances of one project, as a supervisor keeps them running, and what happens to them."""
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -70,13 +71,18 @@ class Fleet:
             self.paused.remove(number)
 
     async def terminate(self, pick: float) -> None:
-        """SIGTERM to one of them, which ends in good order unless the broker is away."""
+        """SIGTERM to one of them, which ends in good order unless the broker is away.
+
+        One that was started just now may not have got as far as to heed it: it has said nothing.
+        """
         number = self._chosen(pick)
         if number is None:
             return
         self.say(f"{self.name}: SIGTERM to instance {number}")
         ended, before = self.running.pop(number), self.power.times_lost
         status = await asyncio.to_thread(ended.terminate, STOP_SECONDS)
+        if status == -signal.SIGTERM and not ended.log():
+            return
         if status and self.power.times_lost == before and self.power.is_on:
             self._failed(number, ended, f"had SIGTERM and ended with {status}")
 

@@ -10,9 +10,10 @@ from pipeline.records.assignments import parse_assignment
 from pipeline.records.origin import Header
 from pipeline.records.requests import encode_request
 from pipeline.records.tasks import Description
-from pipeline.stages.assignment_stage import Answered, AssignmentStage, Rules
+from pipeline.stages.assignment_rules import Rules
+from pipeline.stages.assignment_stage import Answered, AssignmentStage
 from pipeline.stages.leases import Leases
-from pipeline.stages.worker_stage import labels_in
+from pipeline.stages.taken import labels_in
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import PRIOR

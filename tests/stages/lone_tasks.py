@@ -90,8 +90,8 @@ class LoneTasks:
 
     def posterior(self, task: str = "t1") -> dict[str, Any]:
         """What is published of a task; the probability, which follows by differences, rounded."""
-        [record] = self.stage.posteriors(self.crowd.number_tasks([task]))
-        found: dict[str, Any] = loads(record.value)
+        [value] = self.stage.posteriors(self.crowd.number_tasks([task])).values
+        found: dict[str, Any] = loads(value)
         return {**found, "probability": round(found["probability"], 12)}
 
     def posteriors(self) -> list[dict[str, Any]]:

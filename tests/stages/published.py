@@ -90,9 +90,9 @@ def check_votes(log: Log, expected: Expected) -> None:
 
 
 def check_agreement(members: Sequence[Instance], log: Log) -> None:
-    """Check that the instances agree with the last posterior of every task that has labels."""
+    """Check that instances with partitions agree with the last posterior of tasks with labels."""
     for task, posterior in log.posteriors().items():
-        for member in members:
+        for member in (member for member in members if member.partitions):
             number = member.crowd.tasks.known(task)
             if number is not None and posterior["labels"]:
                 belief = member.crowd.engine.beliefs([number])[0, 1]
@@ -125,9 +125,9 @@ class Offline:
         """Compute the fixed point that these beliefs lead to."""
         golds = self.engine.golds(self.numbers)
         scores = np.log([np.maximum(beliefs[task], 1e-300) for task in self.tasks])
-        self.engine.leave_tasks(self.numbers)
-        self.engine.hear_of_tasks(self.numbers, scores.reshape(len(golds), -1), golds)
-        self.engine.enter_tasks(self.numbers)
+        self.engine.release_tasks(self.numbers)
+        self.engine.receive_tasks(self.numbers, scores.reshape(len(golds), -1), golds)
+        self.engine.acquire_tasks(self.numbers)
         self.engine.settle(1e-12)
 
 

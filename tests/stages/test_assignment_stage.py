@@ -12,7 +12,8 @@ from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.partitioner import partition_of
 from pipeline.policies.answers import AnswerSet
 from pipeline.records.requests import encode_request
-from pipeline.stages.assignment_stage import AssignmentStage, Rules, policy_of
+from pipeline.stages.assignment_rules import Rules, policy_of
+from pipeline.stages.assignment_stage import AssignmentStage
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Record
 from tests.stages.simulated.project import PRIOR

@@ -2,8 +2,8 @@
 
 from pipeline.records.labels import encode_label
 from pipeline.records.origin import Header, Origin
-from pipeline.stages.assignment_stage import Rules
-from pipeline.stages.worker_stage import Outcome
+from pipeline.stages.assignment_rules import Rules
+from pipeline.stages.taken import Outcome
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance

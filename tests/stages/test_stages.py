@@ -12,7 +12,7 @@ from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.votes import Votes, encode_votes
-from pipeline.stages.worker_stage import Outcome
+from pipeline.stages.taken import Outcome
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance

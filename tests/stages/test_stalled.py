@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.records.answers import Answers, encode_answers
+from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
 from pipeline.records.tasks import Description
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.stop_rules import StopRules
@@ -62,7 +62,7 @@ def answers(offsets: range) -> bytes:
         np.empty((len(offsets), 0)),
     )
     votes = Votes(0, [f"t{o}" for o in offsets], ["ann"] * len(offsets), *columns)
-    return encode_answers(Answers([(0, offsets[-1])], [(0, encode_votes(votes))], []))
+    return encode_answers(Answers([Piece(0, offsets[-1])], [VotesFor(0, encode_votes(votes))], []))
 
 
 def test_labels_that_two_instances_took_count_once() -> None:

@@ -3,12 +3,13 @@
 from math import log
 from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.classes import Classes
-from pipeline.records.posteriors import sigmoid
+from pipeline.inference.algorithm import sigmoid
 from pipeline.records.tasks import Description
 from pipeline.stages.crowd import OPEN as IS_OPEN
 from pipeline.stages.stop_rules import StopRules
@@ -164,7 +165,7 @@ def test_when_the_budget_is_spent_open_tasks_close_and_gold_and_reopened_ones_do
     stage.describe({"task": "gold", "gold": 1}, 0)
     stage.describe({"task": "reopened", "status": "closed"}, 1)
     stage.describe({"task": "reopened", "status": "open"}, 2)
-    stage.stage.spent = True
+    assert stage.stage.check_budget()
     assert stage.apply_rules_to_all() == ["plain"]
     assert stage.apply_rules_to_all() == []
     assert stage.posterior("plain")["reason"] == "budget"
@@ -207,7 +208,7 @@ def test_answers_on_gold_are_counted_right_or_wrong_in_full(
         assert labels == len(own)
         assert (gold, right) == ("t1" in own, own.get("t1") == -1)
         log_odds = {task: posteriors[task]["log_odds"] for task in own}
-        expected = sum(sigmoid(label * log_odds[task]) for task, label in own.items())
+        expected = sum(sigmoid(np.array([label * log_odds[task] for task, label in own.items()])))
         assert correct == pytest.approx(expected, abs=1e-9)
 
 
@@ -284,7 +285,7 @@ def test_many_facts_are_several_records() -> None:
     tasks.stage.facts_at_once = 2
     for offset in range(5):
         tasks.count(f"t{offset}", 0.5, offset)
-    tasks.stage.spent = True
+    assert tasks.stage.check_budget()
     tasks.apply_rules_to_all()
     written = [facts for _, facts in tasks.stage.facts()]
     assert [len(facts.rows) for facts in written] == [2, 2, 1]

@@ -9,13 +9,16 @@ from jsonschema import Draft202012Validator
 from orjson import loads
 from rich.console import Console
 
-from pipeline.records.posteriors import posterior_of
+from pipeline.records.dead_letter_headers import LetterHeaders
+from pipeline.records.origin import Origin
 from pipeline.settings import Settings
-from pipeline.status.report import Flow, Member, Summary
+from pipeline.status.report import Activity, Flow, Member, Summary
 from pipeline.status.rest import Settledness
 from pipeline.status.screen import StatusScreen
+from pipeline.transfer.dead_letters import Letter
 from tests.instances import instance
 from tests.projects import PARTITIONS, sbic
+from tests.records.made import posterior_of
 from tests.test_schemas import schema
 
 LABELS = "".join(
@@ -67,16 +70,21 @@ def test_two_instances_settle_and_the_status_knows(pets: Settings) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_all_of_it_fits_the_screen(width: int) -> None:
-    summary = Summary("birds", {"classes": "-1,1", "alpha": 2.0, "budget": 100}, budget=100)
+    activity = Activity(
+        flow=Flow(12_345, 120),
+        settled=Settledness(False, "7 tasks are due to be recomputed", 7),
+        members=[Member("id", "192.168.100.100", [0, 1, 2, 5], 17)],
+    )
+    settings = {"classes": "-1,1", "alpha": 2.0, "budget": 100}
+    summary = Summary("birds", settings, budget=100, activity=activity)
     for number in range(30):
         summary.tasks.add(posterior_of(f"a-rather-long-task-{'x' * 60}", 0.1, number, {}, 0))
         name = f"worker-{number}-{'y' * 60}"
         known = {"worker": name, "accuracy": 0.5, "interval": [0.25, 0.75], "labels": 1_234}
         summary.workers.add(known)
-    summary.flow = Flow(12_345, 120)
-    summary.settled = Settledness(False, "7 tasks are to be weighed anew", 7)
-    summary.dead_letters = {"bad-label": 3, "not-json": 1}
-    summary.members = [Member("id", "192.168.100.100", [0, 1, 2, 5], 17)]
+    for number, reason in enumerate(["bad-label"] * 3 + ["not-json"]):
+        said = LetterHeaders(Origin("birds.labels", 0, number), reason, "", False, False)
+        summary.letters.add(Letter(0, said, 0, None, None))
     console = Console(width=width)
     with console.capture() as capture:
         console.print(StatusScreen(summary))
@@ -85,7 +93,7 @@ def test_all_of_it_fits_the_screen(width: int) -> None:
     words = " ".join(text.split())
     for expected in (
         "29 counted, 12,345 in the topic; 2.0 a second",
-        "no: 7 tasks are to be weighed anew",
+        "no: 7 tasks are due to be recomputed",
         "71 of 100 labels left, spent in 36 seconds",
         "4 (bad-label 3, not-json 1)",
         "partitions 0-2, 5, lag 17",

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from pipeline.classes import Classes
-from pipeline.records.named_posteriors import AnyPosterior, named_posterior_of
-from pipeline.records.posteriors import posterior_of
+from pipeline.records.named_posteriors import AnyPosterior
 from pipeline.status.tasks import TaskTally
+from tests.records.made import named_posterior_of, posterior_of
 
 
 def test_only_the_last_posterior_of_each_task_counts() -> None:

@@ -16,12 +16,13 @@ import pytest
 from rich.console import Console
 
 from pipeline.classes import Classes
-from pipeline.records.named_posteriors import AnyPosterior, NamedPosterior, named_posterior_of
-from pipeline.records.posteriors import Posterior, encode_posterior, posterior_of
+from pipeline.records.named_posteriors import AnyPosterior, NamedPosterior
+from pipeline.records.posteriors import Posterior
 from pipeline.settings import Settings
 from pipeline.status.watch import Board
 from pipeline.topics import Topics
 from tests.projects import environment, write
+from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 
 WATCH = [sys.executable, "-m", "pipeline", "watch"]
 

@@ -89,7 +89,7 @@ async def test_what_is_replayed_is_mapped_sent_once_and_marked(project: Settings
         "replayed before: 1",
         "not sent: 1 (would be refused again: bad-label)",
         "not sent: 1 (truncated: the topic has only a part of them)",
-        "not sent: 1 (not of labels, tasks or requests)",
+        "not sent: 1 (not from labels, tasks or requests)",
     }
     assert sorted(await sent(project), key=str) == [
         (1, {"task": "t1", "worker": "ann", "label": 1}),

@@ -18,13 +18,12 @@ from pipeline.partitioner import partition_of
 from pipeline.project.given import Given
 from pipeline.project.opening import open_project
 from pipeline.records.labels import encode_label
-from pipeline.records.named_posteriors import named_posterior_of
-from pipeline.records.posteriors import encode_posterior, posterior_of
 from pipeline.records.workers import encode_worker
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import instance
 from tests.projects import PARTITIONS, new_project, sbic, write
+from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 
 HEADER = (
     "task,log_odds,probability,prediction,labels,status,reason,reopened,gold,evidence,prior,"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from orjson import loads
 
+from pipeline.kafka.sending import Label
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.local.instances import are_settled
 from pipeline.local.ports import free_port
@@ -75,7 +76,8 @@ async def test_every_label_is_sent_once_keyed_by_worker_in_the_order_of_the_file
 
 async def test_batches_that_exceed_what_kafka_takes_at_once_are_split(project: Settings) -> None:
     rows: list[Row] = [(f"{number:0250}", "x" * 250, 1) for number in range(3000)]
-    await replay(project, rows, Replayed(), rate=None, wait=False, patience=None, note=print)
+    labels = [Label(*row) for row in rows]
+    await replay(project, labels, Replayed(), rate=None, wait=False, patience=None, note=print)
     assert await sent(project) == by_partition(rows)
 
 
@@ -108,9 +110,9 @@ def test_wait_returns_when_all_are_counted_even_the_second_time(
         for repeats in (len(rows) - counted, len(rows)):
             ended = sbic(project, "replay", str(path), "--wait", "--timeout", "60")
             assert ended.returncode == 0, ended.stderr
-            assert "all dealt with after" in ended.stderr
+            assert "all counted after" in ended.stderr
             assert "\nskips: 1\n" in ended.stderr
-            assert f"\nrepeats: {repeats:,} (answers given before;" in ended.stderr
+            assert f"\nrepeats: {repeats:,} (answers that were given before;" in ended.stderr
             # what it promises is already there, without any further waiting
             table = csv.DictReader(io.StringIO(sbic(project, "export", "posteriors").stdout))
             assert sum(int(row["labels"]) for row in table) == counted
@@ -123,7 +125,9 @@ def test_wait_gives_up_when_nothing_is_counted(project: Settings, tmp_path: Path
     ended = sbic(project, "replay", path, "--wait", "--timeout", "0.5")
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("sbic: 10 labels are not counted, and none was in the last 0.5 seconds")
+    assert line.startswith(
+        "sbic: 10 labels are not counted, and none was counted in the last 0.5 seconds"
+    )
 
 
 async def test_a_person_who_waits_in_vain_is_told_what_to_do(
@@ -132,8 +136,9 @@ async def test_a_person_who_waits_in_vain_is_told_what_to_do(
     monkeypatch.setattr(replay_module, "QUIET_SECONDS", 0.1)
     notes: list[str] = []
     options: dict[str, Any] = {"rate": None, "wait": True, "patience": 1}
+    labels = [Label(*row) for row in some_labels(3)]
     with pytest.raises(GaveUp):
-        await replay(project, some_labels(3), Replayed(), note=notes.append, **options)
+        await replay(project, labels, Replayed(), note=notes.append, **options)
     start = f"sbic run --prefix {project.prefix} --broker {project.broker}"
     assert f"3 to go: is an instance running? Start one with: {start}" in notes[0]
 
@@ -230,8 +235,8 @@ async def test_0_and_1_are_strings_too_where_they_are_names_of_classes(project: 
 @pytest.mark.parametrize(
     ("label", "arguments", "problem"),
     [
-        ("fish", [], "line 2: the label 'fish' is none of the classes of the project: cat, dog"),
-        ("1", [], "the label '1' is none of the classes of the project: cat, dog, bird"),
+        ("fish", [], "line 2: the label 'fish' is not one of the classes of the project: cat, dog"),
+        ("1", [], "the label '1' is not one of the classes of the project: cat, dog, bird"),
         ("cat", ["--positive", "cat", "--negative", "dog"], "but the classes of the project are"),
         ("cat", ["--skip", "cat"], "'cat' is a class and a skip"),
     ],
@@ -260,7 +265,7 @@ def test_wait_knows_when_labels_of_named_classes_are_counted(
         arguments = ["--classes", pets.classes, "--wait", "--timeout", "60"]
         ended = sbic(pets, "replay", path, *arguments)
         assert ended.returncode == 0, ended.stderr
-        assert "all dealt with after" in ended.stderr
+        assert "all counted after" in ended.stderr
         deadline = monotonic() + 30
         while not are_settled([int(running.url.rpartition(":")[2])]):
             assert monotonic() < deadline, running.log()

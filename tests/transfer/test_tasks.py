@@ -11,11 +11,11 @@ from pipeline.cli.tasks import descriptions_of
 from pipeline.files.errors import BadFile
 from pipeline.files.reading import Reading
 from pipeline.partitioner import partition_of
-from pipeline.records.posteriors import encode_posterior, posterior_of
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.instances import instance
 from tests.projects import PARTITIONS, records_of, sbic, write
+from tests.records.made import encode_posterior, posterior_of
 
 
 async def sent(project: Settings) -> dict[str, list[dict[str, object]]]:
@@ -91,7 +91,7 @@ async def test_what_was_said_of_tasks_with_named_classes_is_heeded(pets: Setting
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("task,gold\nt1,fish\n", "line 2: gold is cat, dog, bird, or nothing if it is not known"),
+        ("task,gold\nt1,fish\n", "line 2: gold is cat, dog, bird, or empty if it is not known"),
         ("task,p:cat,p:dog\nt1,0.5,0.5\n", "line 2: 'prior' has no probability of 'bird'"),
         ("task,p:cat,p:dog,p:bird\nt1,0.5,0.4,0.3\n", "'prior' must add up to 1, not to 1.2"),
         ('{"task": "t1", "prior": {"fish": 0.5}}', "line 1: 'prior' has 'fish', and the classes"),
@@ -144,13 +144,13 @@ async def test_a_mistyped_task_is_named_and_nothing_is_sent(project: Settings) -
         ("name,prior\nt1,0.5\n", "line 1: the column 'task' is missing"),
         ("task,prior\nt1,0.5\nt2,1\n", "line 3: a prior is between 0 and 1, not '1'"),
         ("task,prior\nt1,nan\n", "line 2: a prior is between 0 and 1, not 'nan'"),
-        ("task,gold\nt1,0\n", "line 2: gold is 1, -1, or nothing if it is not known, not '0'"),
+        ("task,gold\nt1,0\n", "line 2: gold is 1, -1, or empty if it is not known, not '0'"),
         (
             "task;gold\nt1;yes\n",
             "(to map others: --positive and --negative; for names: sbic project",
         ),
         ("task,gold\n,1\n", "line 2: the task is empty"),
-        ("task\nt1\nt2\nt1\n", "line 4: the task 't1' is on line 2 already"),
+        ("task\nt1\nt2\nt1\n", "line 4: the task 't1' is already on line 2"),
         ("task,gold\nt1\n", "line 2: has 1 field, but the header has 2"),
         (f"task\nt1\n{'x' * 257}\n", "line 3: 'task' has 257 bytes in UTF-8, more than 256"),
     ],

@@ -1,1 +1,1 @@
-"""What an instance tells of itself: metrics, logs, traces and its web pages."""
+"""What an instance reports: metrics, logs, traces and its web pages."""

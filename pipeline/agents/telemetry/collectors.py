@@ -1,4 +1,4 @@
-"""Collectors that Prometheus' own client does not have: of batches, and of what is asked for."""
+"""Collectors that Prometheus' client lacks: for batches, and for values read at each scrape."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from pipeline.stages.survey import CONFIDENCES, Survey
 
 
 class Lag(NamedTuple):
-    """How far a partition is behind: records that wait, and the age of the first of them."""
+    """The lag of a partition: its unfinished records, and the age of the first of them."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class Lag(NamedTuple):
 
 
 class BatchHistogram(Collector):
-    """A histogram that takes the observations of a batch at once: a label must stay cheap."""
+    """A histogram that takes the observations of a batch at once, to be cheap per label."""
 
     def __init__(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
         self.name = name
@@ -37,13 +37,13 @@ class BatchHistogram(Collector):
         self.total = 0.0
 
     def observe(self, values: NDArray[np.float64]) -> None:
-        """Count each value in the first bucket that it is not above."""
+        """Count each value in the first bucket whose bound is not below it."""
         found = np.searchsorted(self.bounds, values, side="left")
         self.counts += np.bincount(found, minlength=len(self.counts))
         self.total += float(np.sum(values))
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """The cumulative counts, as Prometheus wants them."""
+        """Return the cumulative counts, as Prometheus expects them."""
         yield HistogramMetricFamily(
             self.name,
             self.documentation,
@@ -53,7 +53,7 @@ class BatchHistogram(Collector):
 
 
 class CounterCollector(Collector):
-    """Asks for the values of a counter when Prometheus asks; by the value of one label, if any."""
+    """Reads the values of a counter at each scrape, by the value of one label, if any."""
 
     def __init__(
         self, name: str, documentation: str, label: str, values: Callable[[], Mapping[str, int]]
@@ -64,7 +64,7 @@ class CounterCollector(Collector):
         self.values = values
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """One counter."""
+        """Return the counter."""
         found = CounterMetricFamily(
             self.name, self.documentation, labels=[self.label] if self.label else []
         )
@@ -74,20 +74,20 @@ class CounterCollector(Collector):
 
 
 class LagCollector(Collector):
-    """Asks for the lags when Prometheus asks."""
+    """Reads the lags at each scrape."""
 
     def __init__(self, lags: Callable[[], Iterable[Lag]]) -> None:
         self.lags = lags
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Two gauges for each partition this instance reads."""
+        """Return two gauges for each partition that this instance reads."""
         labels = ["topic", "partition"]
         records = GaugeMetricFamily(
-            "sbic_lag_records", "Records that wait to be dealt with.", labels=labels
+            "sbic_lag_records", "Records that are not finished.", labels=labels
         )
         seconds = GaugeMetricFamily(
             "sbic_lag_seconds",
-            "While records wait: how long ago the first of them, or the last done, was written.",
+            "The age of the first unfinished record, or of the last finished one before it.",
             labels=labels,
         )
         for lag in self.lags():
@@ -98,13 +98,13 @@ class LagCollector(Collector):
 
 
 class RecoveryCollector(Collector):
-    """Asks how far the recovery is when Prometheus asks."""
+    """Reads the progress of the recovery at each scrape."""
 
     def __init__(self, progress: Callable[[], Progress]) -> None:
         self.progress = progress
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """One gauge, for what is restored and for what there is."""
+        """Return one gauge, for the records restored and for all records."""
         records = GaugeMetricFamily(
             "sbic_recovery_records",
             "Changelog records of the last recovery: those restored so far, and all of them.",
@@ -117,13 +117,13 @@ class RecoveryCollector(Collector):
 
 
 class SurveyCollector(Collector):
-    """Tells what the last survey of the tasks and workers of this instance has found."""
+    """Reports the last survey of the tasks and workers of this instance."""
 
     def __init__(self, survey: Callable[[], Survey]) -> None:
         self.survey = survey
 
     def collect(self) -> Iterator[GaugeMetricFamily | GaugeHistogramMetricFamily]:
-        """Gauges that add up over instances to those of the project."""
+        """Return gauges that can be summed over the instances of a project."""
         survey = self.survey()
         tasks = GaugeMetricFamily(
             "sbic_own_tasks",
@@ -146,12 +146,12 @@ class SurveyCollector(Collector):
         )
         yield GaugeMetricFamily(
             "sbic_blocked_workers",
-            "Workers of this instance who get no assignments, for their accuracy is too low.",
+            "Workers of this instance who get no assignments because of their low accuracy.",
             value=survey.blocked_workers,
         )
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Buckets as Prometheus wants them; there is one count more than there are bounds."""
+    """Return buckets as Prometheus expects them; there is one more count than bounds."""
     names = [*(str(float(bound)) for bound in bounds), "+Inf"]
     return list(zip(names, np.cumsum(counts).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Says that there are dead letters: the first of each reason at once, the others once a minute."""
+"""Logs dead letters: the first of each reason at once, the others as a count once a minute."""
 
 import logging
 from collections import Counter
@@ -15,7 +15,7 @@ SECONDS = 60.0
 
 
 class DeadLetterLog(Service):
-    """Logs dead letters, however many there are, in a few lines a minute."""
+    """Logs a few lines a minute, however many dead letters there are."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -23,7 +23,7 @@ class DeadLetterLog(Service):
         self.more: Counter[Reason] = Counter()
 
     def add(self, origin: Origin, why: BadRecord) -> None:
-        """A record goes to the dead letters."""
+        """Log or count a dead letter."""
         if why.reason in self.seen:
             self.more[why.reason] += 1
             return
@@ -34,11 +34,11 @@ class DeadLetterLog(Service):
             origin.offset,
             origin.topic,
             origin.partition,
-            why.message.encode("unicode_escape").decode(),  # it may quote the record
+            why.message.encode("unicode_escape").decode(),  # may quote the record
         )
 
-    def tell(self) -> None:
-        """Log how many there were of each reason since the last time, if any."""
+    def log_counts(self) -> None:
+        """Log how many there were of each reason since the last call, if any."""
         if self.more:
             counts = ", ".join(f"{count:,} {reason}" for reason, count in self.more.most_common())
             log.warning("dead letters in the last minute: %s", counts)
@@ -48,4 +48,4 @@ class DeadLetterLog(Service):
     async def _run(self) -> None:
         while not self.should_stop:
             await self.sleep(SECONDS)
-            self.tell()
+            self.log_counts()

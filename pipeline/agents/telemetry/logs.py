@@ -1,4 +1,4 @@
-"""What an instance writes to standard error: lines for people, or JSON for a log store."""
+"""The log of an instance on standard error: lines for people, or JSON for a log store."""
 
 import logging
 import platform
@@ -17,20 +17,20 @@ LogFormat = Literal["text", "json"]
 
 
 class TextFormatter(logging.Formatter):
-    """A line with time, level and logger; the last words of a process are as those of a command."""
+    """Formats a line with time, level and logger; a critical one like the error of a command."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
-        """The line."""
+        """Return the line."""
         if record.levelno >= logging.CRITICAL:
             return f"{record.name}: {record.message}"
         return super().formatMessage(record)
 
 
 class JsonFormatter(logging.Formatter):
-    """An object for each line, with the traceback of an error in it.
+    """Formats each line as a JSON object, with the traceback of an error in it.
 
     >>> fields = {"name": "sbic", "levelname": "INFO", "msg": "ready", "created": 0}
     >>> JsonFormatter().format(logging.makeLogRecord(fields))
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object; `fields` of the record are in it too."""
+        """Return the object, with the `fields` of the record in it."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {
             "time": time.removesuffix("+00:00") + "Z",
@@ -53,10 +53,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(level: LogLevel, style: LogFormat) -> None:
-    """Say on standard error what happens.
+    """Log to standard error.
 
-    Libraries are heard from a warning on: what they say is counted (`KafkaErrors`), even where
-    only errors are written.
+    Libraries always log warnings, which `KafkaErrors` counts, even if only errors are written.
     """
     handler = logging.StreamHandler()
     handler.setLevel(level.upper())
@@ -66,7 +65,7 @@ def set_up_logging(level: LogLevel, style: LogFormat) -> None:
 
 
 def log_start(settings: Settings) -> None:
-    """Say which version starts, and with which settings; secrets are not among them."""
+    """Log the version and the settings, except secrets."""
     values = {name: getattr(settings, name) for name in SPECS}
     shown = {name: value for name, value in values.items() if _is_plain(value)}
     log.info(
@@ -79,5 +78,5 @@ def log_start(settings: Settings) -> None:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a setting's value is of a plain type; a secret is of a type of its own."""
+    """Whether a setting's value has a plain type; secrets have their own type."""
     return value is None or type(value) in (str, int, float, bool)

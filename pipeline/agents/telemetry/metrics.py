@@ -1,4 +1,4 @@
-"""What an instance tells Prometheus: base units, and never a task or worker as a label value."""
+"""The metrics of an instance, in base units; tasks and workers are never label values."""
 
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,33 +28,31 @@ from pipeline.agents.telemetry.collectors import (
 from pipeline.batched.progress import Progress
 from pipeline.inference.labels import Ints
 from pipeline.records.bad import Reason
-from pipeline.stages.assignment_stage import outcomes
+from pipeline.stages.assignment_rules import outcomes
 from pipeline.stages.survey import Survey
-from pipeline.stages.worker_stage import Outcome
+from pipeline.stages.taken import Outcome
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)
 RECORDS_BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
 REBALANCE_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 STAGES = ("worker", "task", "policy")
 WITHHELD = ("posteriors", "workers", "assignments")
-# Beyond these a timestamp says when something happened elsewhere, not when the record was sent.
+# Beyond these, a timestamp does not say when the record was sent, and gives no latency.
 OLDEST_SECONDS = 3600.0
 MOST_AHEAD_SECONDS = 60.0
 
 
 class Metrics:
-    """All metrics of an instance, in a registry of their own."""
+    """All metrics of an instance, in a separate registry."""
 
     def __init__(self, prefix: str) -> None:
-        # a second series for each counter, of which Prometheus makes nothing
+        # would add a second series for each counter, which Prometheus does not use
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
-        self.labels = self._counter(
-            "sbic_labels", "Labels taken, by what became of them.", outcome=Outcome
-        )
+        self.labels = self._counter("sbic_labels", "Labels taken, by outcome.", outcome=Outcome)
         self.votes = self._counter(
             "sbic_votes", "Votes read by the task agent; replays count again."
         )
@@ -67,12 +65,12 @@ class Metrics:
         )
         self.withheld = self._counter(
             "sbic_withheld_records",
-            "Records kept back because another instance may have taken the place of this one.",
+            "Records not published because this instance was removed from the group.",
             topic=WITHHELD,
         )
         self.misdated = self._counter(
             "sbic_misdated",
-            "Labels and requests with timestamps too old, or too far ahead, to tell a latency.",
+            "Labels and requests with timestamps too old, or too far ahead, to measure latency.",
             timestamp=("old", "ahead"),
         )
         self.latency = BatchHistogram(
@@ -105,19 +103,19 @@ class Metrics:
         )
         self.batch_seconds = self._by_stage(
             "sbic_batch_seconds",
-            "Seconds from the first of these until all that they came to was published, by stage.",
+            "Seconds from the first of these until all results were published, by stage.",
             LATENCY_BUCKETS,
         )
         self.rebalances = self._counter("sbic_rebalances", "Rebalances of the group that began.")
         self.rebalance_seconds = Histogram(
             "sbic_rebalance_seconds",
-            "Seconds from the beginning of a rebalance until all state was recovered.",
+            "Seconds from the start of a rebalance until all state was recovered.",
             buckets=REBALANCE_BUCKETS,
             registry=registry,
         )
         self.recovery_seconds = Gauge(
             "sbic_recovery_seconds",
-            "Seconds that the last rebalance took until all state was recovered.",
+            "Seconds from the start of the last rebalance until all state was recovered.",
             registry=registry,
         )
         build = Gauge(
@@ -129,7 +127,7 @@ class Metrics:
         build.labels(prefix, __version__, platform.python_version()).set(1)
 
     def _counter(self, name: str, documentation: str, **values: Iterable[str]) -> Counter:
-        """A counter, of which each value of its label is there from the start."""
+        """Return a counter that has a series for each value of its label from the start."""
         counter = Counter(name, documentation, list(values), registry=self.registry)
         for known in values.values():
             for value in known:
@@ -145,53 +143,53 @@ class Metrics:
         return histogram
 
     def gauge(self, name: str, documentation: str, value: Callable[[], float]) -> None:
-        """A gauge that asks for its value when Prometheus asks."""
+        """Register a gauge whose value is read at each scrape."""
         Gauge(name, documentation, registry=self.registry).set_function(value)
 
     def counter(self, name: str, documentation: str, value: Callable[[], int]) -> None:
-        """A counter that asks for its value when Prometheus asks."""
+        """Register a counter whose value is read at each scrape."""
         self.registry.register(CounterCollector(name, documentation, "", lambda: {"": value()}))
 
     def counters(
         self, name: str, documentation: str, label: str, values: Callable[[], Mapping[str, int]]
     ) -> None:
-        """The same with a label."""
+        """Register a counter with a label whose values are read at each scrape."""
         self.registry.register(CounterCollector(name, documentation, label, values))
 
     def lags(self, lags: Callable[[], Iterable[Lag]]) -> None:
-        """Where the lags of partitions come from."""
+        """Register the metrics of the lags of partitions."""
         self.registry.register(LagCollector(lags))
 
     def recovery(self, progress: Callable[[], Progress]) -> None:
-        """Where the progress of the recovery comes from."""
+        """Register the metric of the recovery's progress."""
         self.registry.register(RecoveryCollector(progress))
 
     def survey(self, survey: Callable[[], Survey]) -> None:
-        """Where the survey of tasks and workers comes from."""
+        """Register the metrics of the survey of tasks and workers."""
         self.registry.register(SurveyCollector(survey))
 
     def took(self, stage: str, records: int, seconds: float) -> None:
-        """A stage took that long to publish what it made of so many records."""
+        """Observe the seconds that a stage took to publish the results of so many records."""
         if records:
             self.batch_records.labels(stage).observe(records)
             self.batch_seconds.labels(stage).observe(seconds)
 
     def dated(self, timestamps: Sequence[Ints]) -> None:
-        """Labels with these timestamps, in milliseconds, have their posterior published now."""
+        """Observe labels, by their timestamps in milliseconds, whose posteriors are published."""
         if timestamps:
             self._observe_ages(self.latency, np.concatenate(timestamps))
 
     def assigned(
         self, requests: int, outcomes: Mapping[str, int], timestamps: Sequence[int]
     ) -> None:
-        """Requests were read, and assignments for those with these timestamps published."""
+        """Count requests, and observe the timestamps of those whose assignments are published."""
         self.requests.inc(requests)
         for outcome, assignments in outcomes.items():
             self.assignments.labels(outcome).inc(assignments)
         self._observe_ages(self.assignment_latency, timestamps)
 
     def rebalanced(self, seconds: float) -> None:
-        """All state is recovered after a rebalance."""
+        """Observe the seconds from the start of a rebalance until all state was recovered."""
         self.rebalance_seconds.observe(seconds)
         self.recovery_seconds.set(seconds)
 

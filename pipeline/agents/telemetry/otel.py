@@ -1,6 +1,6 @@
-"""Exports spans by OpenTelemetry, where the extra `otel` is installed and `SBIC_OTEL` is true.
+"""Exports spans by OpenTelemetry, if the extra `otel` is installed and `SBIC_OTEL` is true.
 
-Where to, and which share of the traces, is said by OpenTelemetry's own variables:
+OpenTelemetry's own variables configure the destination and the sampling:
 `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. Only labels that carry a trace have spans.
 """
 
@@ -16,7 +16,7 @@ FLUSH_MS = 1000
 
 
 def exporter_of(settings: Settings) -> SpanExporter:
-    """The exporter that the settings ask for."""
+    """Return the exporter that the settings ask for."""
     if not settings.otel:
         return NoExport()
     try:
@@ -28,7 +28,7 @@ def exporter_of(settings: Settings) -> SpanExporter:
 
 
 class OtelExport:
-    """Hands spans to OpenTelemetry's SDK, which sends them from a thread of its own."""
+    """Passes spans to OpenTelemetry's SDK, which sends them from a separate thread."""
 
     def __init__(self, settings: Settings) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -49,7 +49,7 @@ class OtelExport:
         self.attributes = {"messaging.system": "kafka", "sbic.prefix": settings.prefix}
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Give them to the SDK, as ended now."""
+        """Pass spans that end now to the SDK."""
         now = time_ns()
         for name, traceparent, begun in spans:
             parent = self.context_of({"traceparent": traceparent.decode()})
@@ -58,5 +58,5 @@ class OtelExport:
             ).end(now)
 
     def flush(self) -> None:
-        """Send the rest, unless that takes too long."""
+        """Send the remaining spans, for up to a second."""
         self.provider.force_flush(FLUSH_MS)

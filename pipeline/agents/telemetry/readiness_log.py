@@ -1,4 +1,4 @@
-"""Says now and then why an instance is not ready yet, and how long that will take."""
+"""Logs every few seconds why an instance is not ready yet."""
 
 import logging
 from collections.abc import Callable
@@ -12,14 +12,14 @@ SECONDS = 5.0
 
 
 class ReadinessLog(Service):
-    """Logs what `/readyz` says, as long as that is not `ready`."""
+    """Logs the answer of `/readyz` until it is `ready`."""
 
     def __init__(self, why_not_ready: Callable[[], str | None], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.why_not_ready = why_not_ready
 
     @Service.task
-    async def _tell(self) -> None:
+    async def _run(self) -> None:
         while not self.should_stop:
             await self.sleep(SECONDS)
             why_not = self.why_not_ready()

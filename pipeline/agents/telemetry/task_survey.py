@@ -14,7 +14,7 @@ SHARE = 0.02  # of the time, at the most, however many tasks there are
 
 
 class TaskSurvey(Service):
-    """Makes one survey after the other; `last` is the last that is complete."""
+    """Makes one survey after the other; `last` is the last complete one."""
 
     def __init__(self, surveyor: Surveyor, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""Follows the labels that carry a trace, from when they are taken until their posterior is out."""
+"""Carries the traces of labels to their posteriors, from taking to publishing."""
 
 from collections.abc import Sequence
 from time import time_ns
@@ -6,19 +6,19 @@ from typing import NamedTuple, Protocol
 
 from aiokafka import ConsumerRecord
 
-from pipeline.batched.producer import Row
+from pipeline.batched.producer import Header, Row
 from pipeline.classes import SKIP
 from pipeline.inference.labels import Ints
 from pipeline.records.traces import TRACEPARENT, TracedTask, traceparent_of, vote_headers
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.rows import Rows
 
-MOST_PENDING = 10_000  # traced labels whose posterior is not out: the oldest are dropped
+MOST_PENDING = 10_000  # traced labels whose posterior is not published: the oldest are dropped
 MOST_WITH_VOTES = 100  # traced labels of a group, for each partition of tasks
 
 
 class Span(NamedTuple):
-    """What this instance did for a traced label: from taking it on, in nanoseconds."""
+    """The work of this instance on a traced label, which began at `begun`, in nanoseconds."""
 
     name: str
     traceparent: bytes
@@ -26,23 +26,30 @@ class Span(NamedTuple):
 
 
 class SpanExporter(Protocol):
-    """Takes spans that end now."""
+    """Exports spans."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Export them; must not wait."""
+        """Export spans that end now, without waiting."""
 
     def flush(self) -> None:
-        """Send what is not sent yet: the process ends."""
+        """Send all spans before the process ends."""
 
 
 class NoExport:
-    """Traces are carried on, and no spans exported."""
+    """Exports no spans; traces are carried on all the same."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def flush(self) -> None:
-        """Nothing."""
+        """Do nothing."""
+
+
+class TracedVote(NamedTuple):
+    """A traced label on a task of another instance."""
+
+    task: TracedTask
+    span: Span
 
 
 class Traces:
@@ -51,10 +58,10 @@ class Traces:
     def __init__(self, crowd: Crowd) -> None:
         self.crowd = crowd
         self.pending: dict[int, Span] = {}  # by task: the last label's
-        self.away: dict[int, list[tuple[TracedTask, Span]]] = {}  # by partition of tasks
+        self.away: dict[int, list[TracedVote]] = {}  # by partition of tasks
 
     def took(self, records: Sequence[ConsumerRecord], rows: Rows) -> None:
-        """Labels were taken; `rows` are those that count."""
+        """Follow the traced labels among these records; `rows` are those that count."""
         traced = [record for record in records if record.headers]
         if not traced:
             return
@@ -73,11 +80,11 @@ class Traces:
             return
         away = self.away.setdefault(home, [])
         if len(away) < MOST_WITH_VOTES:
-            one = TracedTask(self.crowd.tasks.names[task], traceparent)
-            away.append((one, Span("sbic.vote", traceparent, time_ns())))
+            traced = TracedTask(self.crowd.tasks.names[task], traceparent)
+            away.append(TracedVote(traced, Span("sbic.vote", traceparent, time_ns())))
 
     def follow(self, task: int, traceparent: bytes) -> None:
-        """The next posterior of an own task carries this."""
+        """Let the next posterior of an own task carry this trace."""
         self.pending.pop(task, None)
         self.pending[task] = Span("sbic.posterior", traceparent, time_ns())
         if len(self.pending) > MOST_PENDING:
@@ -90,17 +97,19 @@ class Traces:
             for place, task in enumerate(tasks.tolist()):
                 span = self.pending.pop(task, None)
                 if span is not None:
-                    key, value, timestamp, headers = rows[place]
-                    header = (TRACEPARENT, span.traceparent)
-                    rows[place] = (key, value, timestamp, [*headers, header])
+                    rows[place] = _with(rows[place], (TRACEPARENT, span.traceparent))
                     spans.append(span)
         return spans
 
     def mark_votes(self, home: int, rows: list[Row]) -> list[Span]:
-        """Add the traces of labels on tasks of a partition elsewhere to the last of its votes."""
+        """Add the traces of labels on another instance's tasks to the last record of votes."""
         away = self.away.pop(home, [])
         if not (away and rows):
             return []
-        key, value, timestamp, headers = rows[-1]
-        rows[-1] = (key, value, timestamp, [*headers, *vote_headers([one for one, _ in away])])
-        return [span for _, span in away]
+        rows[-1] = _with(rows[-1], *vote_headers([vote.task for vote in away]))
+        return [vote.span for vote in away]
+
+
+def _with(row: Row, *headers: Header) -> Row:
+    """Return the row with further headers."""
+    return row._replace(headers=[*row.headers, *headers])

@@ -12,7 +12,7 @@ from pipeline.agents.errors import CannotStart
 
 
 class Web(Service):
-    """Serves what a supervisor asks; `why_not_ready` says what is missing, or nothing."""
+    """Serves the web port; `why_not_ready` returns None when the instance is ready."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Web(Service):
         self.why_not_ready = why_not_ready
 
     async def on_start(self) -> None:
-        """Listen; with port 0 on any free port, which `port` then says."""
+        """Listen; port 0 chooses a free port, which is then in `port`."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -52,7 +52,7 @@ class Web(Service):
         await self.runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        # an instance that cannot go on ends its process: whoever answers is healthy
+        # an unhealthy instance ends its process: one that answers is healthy
         return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:

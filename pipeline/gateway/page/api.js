@@ -1,14 +1,14 @@
-// What the gateway is asked: JSON by GET, and its events as they come.
+// Requests to the gateway: JSON by GET, and server-sent events.
 
 import { serverSentEvents } from "./server_sent_events.js";
 
 const TOKEN = "sbic-token";
-const SILENCE_MS = 20_000; // there is an event every second while Kafka is there
+const SILENCE_MS = 20_000; // an event arrives every second while Kafka answers
 
-/** The gateway wants a token, or another one. */
+/** The gateway requires a token, or another one. */
 export class TokenWanted extends Error {}
 
-/** No event came for long: the gateway may say why when it is asked. */
+/** No event arrived for a long time: the next request may tell why. */
 export class Silence extends Error {}
 
 /** The gateway has no such task or worker. */
@@ -17,7 +17,7 @@ export class NotFound extends Error {}
 export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 export const keepToken = (token) => sessionStorage.setItem(TOKEN, token);
 
-/** The gateway, asked about the project that `project` names. */
+/** A client of the gateway for one project; `project` is a function that returns its prefix. */
 export class Api {
   #project;
 
@@ -25,13 +25,13 @@ export class Api {
     this.#project = project;
   }
 
-  /** The answer to a GET; `names` become parts of the path, whatever is in them. */
+  /** The JSON answer to a GET; `names` become parts of the path, encoded. */
   async get(path, { names = [], parameters = {} } = {}) {
     const response = await this.#fetch(address(path, names, this.#project(), parameters));
     return response.json();
   }
 
-  /** Events with a name and data; ends, or fails, with the connection or by the signal. */
+  /** Yields events with a name and data until the connection closes or the signal aborts. */
   async *events(ending) {
     const silence = new AbortController();
     const signal = AbortSignal.any([ending, silence.signal]);
@@ -69,7 +69,7 @@ function address(path, names, project, parameters = {}) {
   const query = new URLSearchParams(parameters);
   if (project) query.set("project", project);
   if (names.some((name) => name === "." || name === "..")) {
-    throw new NotFound("A name of dots alone means something else in an address: it cannot be asked for.");
+    throw new NotFound("The ids . and .. cannot be part of an address.");
   }
   const whole = [path, ...names.map(encodeURIComponent)].join("/");
   return query.size ? `${whole}?${query}` : whole;

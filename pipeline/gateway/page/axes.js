@@ -1,6 +1,6 @@
-// Where the ticks of an axis are.
+// The ticks of an axis.
 
-/** Round numbers between two others: about `wanted` of them, and at least `least` apart. */
+/** Round numbers from `from` to `to`: about `wanted` of them, at least `least` apart. */
 export function ticks(from, to, wanted, least = 0) {
   const step = Math.max(least, niceStep((to - from) / wanted));
   const found = [];
@@ -8,7 +8,7 @@ export function ticks(from, to, wanted, least = 0) {
   return found;
 }
 
-/** The smallest round number that is not below. */
+/** The smallest round number that is not below the value. */
 export function ceiling(value, wanted) {
   if (!(value > 0)) return 1;
   const step = niceStep(value / wanted);

@@ -1,4 +1,4 @@
-// What a posterior says, whether its classes are -1 and 1 or have names.
+// The prediction and probabilities of a posterior, for classes -1 and 1 or with names.
 
 import { className } from "./format.js";
 

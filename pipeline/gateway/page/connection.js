@@ -1,4 +1,4 @@
-// Keeps the events coming: when the connection is lost it says since when, and tries again.
+// Follows the events of the gateway; reports a lost connection, and reconnects.
 
 import { Silence, TokenWanted } from "./api.js";
 
@@ -6,10 +6,10 @@ const FIRST_DELAY_MS = 500;
 const LONGEST_DELAY_MS = 4000;
 
 /**
- * Follow the events of a project until the signal `ending`.
+ * Follow the events of a project until the signal `ending` aborts.
  *
- * `connected` is awaited at every new connection, `heard` gets each event, `lost` gets the moment
- * since when nothing comes and why, and `askToken` is awaited where the gateway wants a token.
+ * `connected` is awaited at every new connection, `heard` gets each event, `lost` gets the time of
+ * the loss and its reason, and `askToken` is awaited when the gateway requires a token.
  */
 export async function follow(api, ending, { connected, heard, lost, askToken }) {
   let since = null;

@@ -1,4 +1,4 @@
-// The dialog: all that is known of one task or one worker, kept up to date while it is open.
+// The dialog with the details of one task or worker, refreshed while it is open.
 
 import { NotFound } from "./api.js";
 import { byId, element, identity, say } from "./dom.js";
@@ -6,7 +6,7 @@ import { replaceKeepingFocus } from "./focus.js";
 import { taskDetails } from "./task_details.js";
 import { workerDetails } from "./worker_details.js";
 
-/** What is shown, and what was shown before it: a task leads to its workers, and back. */
+/** The dialog and its history: a task leads to its workers, and back. */
 export class Details {
   #api = null;
   #path = [];
@@ -26,7 +26,7 @@ export class Details {
     });
   }
 
-  /** Show another project: what is open belongs to the one before. */
+  /** Switch to another project; the dialog closes. */
   use(api) {
     this.#api = api;
     this.#dialog.close();
@@ -44,7 +44,7 @@ export class Details {
     this.#open({ kind: "Worker", path: "workers", id: worker });
   }
 
-  /** Ask again for what is shown, if anything is. */
+  /** Request again what is shown, if the dialog is open. */
   async refresh() {
     if (this.#dialog.open) await this.#load();
   }

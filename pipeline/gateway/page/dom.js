@@ -1,4 +1,4 @@
-// Elements, and only text in them: nothing from outside is ever read as HTML.
+// Creates elements from text only: data is never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -9,17 +9,17 @@ export function element(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
 
-/** The same for the elements of a picture. */
+/** The same for SVG elements. */
 export function svg(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
 
-/** An id from outside: isolated, whatever its direction, and shortened where it has no room. */
+/** An id from the data: isolated from the text direction around it, and shortened to fit. */
 export function identity(id) {
   return element("bdi", { class: "id", title: id }, id);
 }
 
-/** Change a text only where it differs: a screen reader is told of no change that is none. */
+/** Set a text only if it differs, so that screen readers announce real changes only. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

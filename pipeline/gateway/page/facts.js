@@ -1,4 +1,4 @@
-// Names with values, and shares with bars.
+// Lists of names with values, and tables of shares with bars.
 
 import { element } from "./dom.js";
 import { className, percent } from "./format.js";

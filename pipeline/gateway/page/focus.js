@@ -1,6 +1,6 @@
-// New rows in place of old ones, while someone may be using them.
+// Replaces rows without losing the keyboard focus.
 
-/** Replace what is in a node; what had the focus has it afterwards, by its `data-key`. */
+/** Replace the children of a node; the focus stays on the element with the same `data-key`. */
 export function replaceKeepingFocus(node, ...children) {
   const active = document.activeElement;
   const key = node.contains(active) ? active.dataset.key : undefined;

@@ -1,4 +1,4 @@
-// Numbers, times and names as people read them.
+// Numbers, times and names as readable text.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
@@ -9,7 +9,7 @@ export const count = (number) => whole.format(number);
 export const decimal = (number) => (number >= 1000 ? whole : tenths).format(number);
 export const compact = (number) => (Math.abs(number) < 10_000 ? exact : short).format(number);
 
-/** A share in percent; one that is not quite everything, or not quite nothing, does not look so. */
+/** A share in percent; one close to 0 or 1 is not rounded to 0 or 100 %. */
 export function percent(share) {
   if (share > 0.999 && share < 1) return ">99.9 %";
   if (share > 0 && share < 0.001) return "<0.1 %";
@@ -22,7 +22,7 @@ export function milliseconds(time) {
   return `${time < 10 ? tenths.format(time) : whole.format(time)} ms`;
 }
 
-/** About how long: the largest unit of which there are two. */
+/** An approximate duration, in the largest unit of which there are at least two. */
 export function duration(seconds) {
   const units = [["days", 86_400], ["hours", 3_600], ["minutes", 60]];
   const [unit, size] = units.find((each) => seconds >= 2 * each[1]) ?? ["seconds", 1];
@@ -32,13 +32,13 @@ export function duration(seconds) {
 export const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
 export const moment = (at) => `${new Date(at).toLocaleDateString("en-CA")} ${clock(at)}`;
 
-/** A moment to come, with its day unless that is today. */
+/** A time in the future, with its date unless that is today. */
 export function upcoming(at) {
   const isToday = new Date(at).toDateString() === new Date().toDateString();
   return isToday ? clock(at).slice(0, 5) : moment(at).slice(0, 16);
 }
 
-/** Numbers in ascending order, in short: 0–2, 5, 7–8. */
+/** Ascending numbers as ranges: 0–2, 5, 7–8. */
 export function ranges(numbers) {
   const runs = [];
   for (const number of numbers) {
@@ -49,5 +49,5 @@ export function ranges(numbers) {
   return runs.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(", ") || "none";
 }
 
-/** A class as people write it: a true minus sign for -1. */
+/** The name of a class, with a true minus sign for -1. */
 export const className = (name) => (String(name) === "-1" ? "−1" : String(name));

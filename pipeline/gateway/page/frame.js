@@ -1,4 +1,4 @@
-// The paper that a chart is drawn on: as wide as its place on the page, with room for ticks.
+// The SVG that a chart is drawn in: as wide as its container, with margins for ticks.
 
 import { svg } from "./dom.js";
 
@@ -25,7 +25,7 @@ class Frame {
     this.#container = container;
   }
 
-  /** Where the curves may be, in pixels. */
+  /** The area for the curves, in pixels. */
   get box() {
     const width = Math.max(200, this.#container.clientWidth);
     return {
@@ -40,7 +40,7 @@ class Frame {
     this.#container.replaceChildren();
   }
 
-  /** Draw shapes in place of those before, with what they show in words. */
+  /** Replace the drawing by these shapes; `summary` describes them in words. */
   draw(summary, ...shapes) {
     const width = this.box.right + MARGIN.right;
     this.#marks.replaceChildren();
@@ -53,12 +53,12 @@ class Frame {
     this.#container.replaceChildren(picture);
   }
 
-  /** Draw shapes above the others, until the next drawing. */
+  /** Draw shapes on top, until the next `draw`. */
   mark(...shapes) {
     this.#marks.replaceChildren(...shapes);
   }
 
-  /** Lines across, with their numbers on the left. */
+  /** Horizontal grid lines, with their numbers on the left. */
   rows(values, y, format) {
     const { left, right } = this.box;
     return values.flatMap((value) => [
@@ -67,7 +67,7 @@ class Frame {
     ]);
   }
 
-  /** Numbers below; the outermost stay inside the picture. */
+  /** Tick labels below; the outermost stay inside the drawing. */
   columns(values, x, format) {
     const { left, right, bottom } = this.box;
     return values.map((value) => {

@@ -1,12 +1,12 @@
-// Whether the figures are of now: the connection may be lost, or Kafka away behind the gateway.
+// Whether the figures are current: the connection may be lost, or Kafka may not answer the gateway.
 
 import { byId, say, show } from "./dom.js";
 import { clock } from "./format.js";
 
-const STALE_MS = 10_000; // there is a new status every second while Kafka answers the gateway
+const STALE_MS = 10_000; // a new status arrives every second while Kafka answers the gateway
 const LOOK_MS = 1000;
 
-/** What the page says of the connection; `now` gives milliseconds that never go back. */
+/** Shows the state of the connection; `now` is a monotonic clock in milliseconds. */
 export class Freshness {
   #now;
   #at = null;
@@ -18,26 +18,26 @@ export class Freshness {
     setInterval(() => this.look(), LOOK_MS);
   }
 
-  /** There is a connection, and a status of the moment `at`. */
+  /** A status of the time `at` has arrived. */
   news(at) {
     this.#lost = null;
     if (at !== this.#at) [this.#at, this.#newsAt] = [at, this.#now()];
     this.look();
   }
 
-  /** There is no connection since a moment. */
+  /** The connection was lost at the time `since`. */
   lost(since, why) {
     this.#lost = { since, why };
     this.look();
   }
 
-  /** Show how it is now. */
+  /** Show the current state. */
   look() {
     if (this.#lost !== null) {
       const { since, why } = this.#lost;
       showTrouble(`Connection lost since ${clock(since)}`, why);
     } else if (this.#at !== null && this.#now() - this.#newsAt > STALE_MS) {
-      showTrouble(`No news since ${clock(this.#at)}`, "Kafka does not answer the gateway");
+      showTrouble(`No update since ${clock(this.#at)}`, "Kafka does not answer the gateway");
     } else if (this.#at !== null) {
       showState("good", "Live");
       show(byId("problem"), false);
@@ -47,7 +47,7 @@ export class Freshness {
 
 function showTrouble(what, why) {
   showState("warn", what);
-  say(byId("problem"), `${what}: ${why}. The figures are those of then; trying again.`);
+  say(byId("problem"), `${what}: ${why}. The figures are from then; trying again.`);
   show(byId("problem"), true);
 }
 

@@ -23,11 +23,11 @@ export function showGlance(status) {
 export function showLatency(latency) {
   const isKnown = typeof latency?.median_ms === "number";
   say(byId("median"), isKnown ? milliseconds(latency.median_ms) : "–");
-  const high = isKnown ? `${milliseconds(latency.p99_ms)} at the 99th percentile` : "no label of late";
+  const high = isKnown ? `${milliseconds(latency.p99_ms)} at the 99th percentile` : "no label in the last ten minutes";
   say(byId("p99"), high);
 }
 
-/** Those that are not 0. */
+/** The counts that are not 0, in words. */
 export function listed(counts) {
   const shown = Object.entries(counts).filter(([, number]) => number);
   return shown.map(([name, number]) => `${name} ${count(number)}`).join(", ");
@@ -38,7 +38,7 @@ function showBudget({ budget, at }) {
   show(meter, budget !== null);
   if (budget === null) {
     say(byId("budget-left"), "none");
-    say(byId("budget-end"), "labels are taken without end");
+    say(byId("budget-end"), "labels are not limited");
     return;
   }
   say(byId("budget-left"), count(budget.left));
@@ -47,7 +47,7 @@ function showBudget({ budget, at }) {
 }
 
 function ending({ left, seconds }, at) {
-  if (!left) return ": it is spent";
-  if (seconds === null) return "; no labels come in";
+  if (!left) return ": spent";
+  if (seconds === null) return "; no labels are arriving";
   return `, for ${duration(seconds)}: until ${upcoming(at + 1000 * seconds)}`;
 }

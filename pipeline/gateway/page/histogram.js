@@ -1,4 +1,4 @@
-// How many predictions are how certain.
+// The histogram of the confidence of predictions.
 
 import { ceiling, ticks } from "./axes.js";
 import { byId, say, svg } from "./dom.js";
@@ -8,7 +8,7 @@ import { frame } from "./frame.js";
 const Y_TICKS = 5;
 const SURE = 0.95;
 
-/** The histogram; a prediction among so many classes is never less certain than one of them. */
+/** The histogram; it begins at 1 / classes, since no prediction is less certain than that. */
 export class Histogram {
   #frame;
   #bins = [];

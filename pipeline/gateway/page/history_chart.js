@@ -1,4 +1,4 @@
-// Expected wrong predictions, by the labels spent or over time.
+// The chart of expected wrong predictions, by labels or over time.
 
 import { ceiling, ticks } from "./axes.js";
 import { byId, say, svg } from "./dom.js";
@@ -8,7 +8,7 @@ import { frame } from "./frame.js";
 const Y_TICKS = 5;
 const TICK_WIDTH = 90;
 
-/** The chart; it is drawn anew with every history, axis and width. */
+/** The chart; redrawn for every new history, axis and width. */
 export class HistoryChart {
   #frame;
   #points = [];
@@ -21,7 +21,7 @@ export class HistoryChart {
   }
 
   show(points) {
-    this.#points = points.filter((point) => point.open + point.closed > 0); // before, nothing is said
+    this.#points = points.filter((point) => point.open + point.closed > 0); // without the empty start
     if (!byId("history").matches(":hover")) this.#draw();
   }
 
@@ -80,7 +80,7 @@ export class HistoryChart {
     return `From ${said(first)} to ${said(last)}.`;
   }
 
-  /** Tell of the point that is nearest to the pointer. */
+  /** Describe the point nearest to the pointer. */
   #point(offset) {
     if (this.#points.length < 2) return;
     const scale = this.#scale();

@@ -1,18 +1,18 @@
-// A table of which the page holds 10 rows at a time, however many there are.
+// A paged table: 10 rows at a time.
 
 import { element, say, show } from "./dom.js";
 import { replaceKeepingFocus } from "./focus.js";
 
 const LIMIT = 10;
-const HOLD_MS = 3000; // rows keep their places under a pointer that moves
+const HOLD_MS = 3000; // rows do not move while the pointer moves over them
 
-/** The rows of one section: their order, their page, and what a click opens. */
+/** The rows of one section, in the chosen order and page. */
 export class Listing {
   #section;
   #path;
   #row;
   #api = null;
-  #cursors = [null]; // of the pages up to this one
+  #cursors = [null]; // the cursors of the pages up to this one
   #next = null;
   #heldUntil = 0;
   #order;
@@ -21,7 +21,7 @@ export class Listing {
   #previousButton = element("button", { type: "button" }, "Previous");
   #nextButton = element("button", { type: "button" }, "Next");
 
-  /** `path` is asked for records and names them in its answer; `row` makes a row of one. */
+  /** `path` is the path of the records and their field in the answer; `row` creates a row. */
   constructor(section, path, row) {
     this.#section = section;
     this.#path = path;
@@ -41,14 +41,14 @@ export class Listing {
     });
   }
 
-  /** Show another project, from its first page on. */
+  /** Switch to another project, at its first page. */
   use(api) {
     this.#api = api;
     this.#cursors = [null];
     this.#body.replaceChildren();
   }
 
-  /** Ask for the page again, unless someone is about to click in it. */
+  /** Request the page again, unless the user is about to click in it. */
   async refresh() {
     if (performance.now() < this.#heldUntil) return;
     await this.#load();
@@ -73,7 +73,7 @@ export class Listing {
 
   #show(records, next) {
     if (!records.length && this.#cursors.length > 1) {
-      this.#go([null]); // the page is no longer there
+      this.#go([null]); // the page no longer exists
       return;
     }
     this.#next = next;

@@ -1,4 +1,4 @@
-// What runs, what was refused, and the settings in force.
+// Instances, dead letters, and the settings in force.
 
 import { byId, element, identity, say, show } from "./dom.js";
 import { count, ranges } from "./format.js";
@@ -31,7 +31,7 @@ function showInstances({ group_state: state, lag, members }) {
   );
   fill("instances", rows);
   const waiting = listed(lag);
-  say(byId("lag"), waiting ? `Waiting, by topic: ${waiting}.` : "Nothing waits in any topic.");
+  say(byId("lag"), waiting ? `Lag by topic: ${waiting}.` : "No topic has any lag.");
 }
 
 function stateOf(member, group) {
@@ -55,7 +55,7 @@ function showLetters({ total, replayed, by_reason: byReason }) {
     );
   fill("letters", rows);
   show(byId("replayed"), replayed > 0);
-  say(byId("replayed"), `${count(replayed)} of them were sent again.`);
+  say(byId("replayed"), `${count(replayed)} of them were replayed.`);
 }
 
 function showSettings(settings) {

@@ -1,4 +1,4 @@
-// Small pictures beside a number, for the eye: the number itself is always there as text.
+// Small graphics beside numbers; the number itself is always present as text.
 
 import { element, svg } from "./dom.js";
 
@@ -12,7 +12,7 @@ export function bar(share, kind = "") {
   return element("span", { class: "bar", "aria-hidden": "true" }, fill);
 }
 
-/** A value from 0 to 1 and the interval around it; the stroke in the middle is one half. */
+/** A value from 0 to 1 and its interval; the mark in the middle is one half. */
 export function interval(value, [low, high]) {
   const x = (share) => (WIDTH * share).toFixed(2);
   return svg(
@@ -30,7 +30,7 @@ export function interval(value, [low, high]) {
   );
 }
 
-/** How shares divide a whole: the first ones apart, the others together. */
+/** A stacked bar of shares: the first ones separate, the others together. */
 export function shares(pairs, most = 4) {
   const parts = pairs.slice(0, most).map(([, share], place) => {
     const part = element("span", { class: `part part-${place}` });

@@ -1,4 +1,4 @@
-// The page: it follows the gateway's events, and asks for the rest when something has changed.
+// The page: follows the gateway's events, and requests the rest when something has changed.
 
 import { Api } from "./api.js";
 import { follow } from "./connection.js";
@@ -16,7 +16,7 @@ import { taskRow } from "./tasks.js";
 import { askToken } from "./token.js";
 import { blockingOf, workerRow } from "./workers.js";
 
-const REFRESH_MS = 2000; // at most this often the gateway is asked for the rest
+const REFRESH_MS = 2000; // the shortest time between two requests for the rest
 
 class Page {
   #api = null;
@@ -41,14 +41,14 @@ class Page {
     this.#restart();
   }
 
-  /** Show the project that is chosen, in place of the one before. */
+  /** Show the chosen project instead of the previous one. */
   #restart() {
     this.#api = new Api(() => this.#projects.prefix);
     for (const part of [this.#tasks, this.#workers, this.#details]) part.use(this.#api);
     this.#follow();
   }
 
-  /** Follow events while the page is seen: a browser has six connections for all of its tabs. */
+  /** Follow events while the page is visible: a browser shares six connections among its tabs. */
   #follow() {
     this.#ending.abort();
     if (document.hidden) return;
@@ -89,14 +89,14 @@ class Page {
     this.#refreshSoon();
   }
 
-  /** Ask for all that is not in the status: now, or as soon as it was not asked for just now. */
+  /** Request all that is not in the status: now, or when `REFRESH_MS` have passed. */
   async #refreshSoon() {
     this.#isDue = true;
     if (this.#isRefreshing || document.hidden) return;
     this.#isRefreshing = true;
     while (this.#isDue && !document.hidden) {
       this.#isDue = false;
-      await this.#refresh(this.#api).catch(() => {}); // if the connection is lost, events say so
+      await this.#refresh(this.#api).catch(() => {}); // the event stream reports a lost connection
       await new Promise((resolve) => setTimeout(resolve, REFRESH_MS));
     }
     this.#isRefreshing = false;

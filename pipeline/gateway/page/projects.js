@@ -1,4 +1,4 @@
-// Which project is shown: the one in the address, or the gateway's first.
+// The project shown: the one in the address, or the gateway's default.
 
 import { byId, element, say, show } from "./dom.js";
 import { className } from "./format.js";
@@ -6,12 +6,12 @@ import { className } from "./format.js";
 const PARAMETER = "project";
 const MOST_CLASSES = 6;
 
-/** The project that is shown, and the chooser where there are several. */
+/** The project shown, and the chooser if there are several. */
 export class Projects {
   #known = [];
   #chosen = null;
 
-  /** `chosen` is called when the user has chosen another one. */
+  /** `chosen` is called when the user chooses another project. */
   constructor(chosen) {
     byId("project").addEventListener("change", () => {
       this.#choose(byId("project").value);
@@ -23,12 +23,12 @@ export class Projects {
     return this.#chosen?.prefix ?? null;
   }
 
-  /** How many classes it has. */
+  /** The number of classes of the project. */
   get classes() {
     return this.#classes.length || 2;
   }
 
-  /** Learn what there is. */
+  /** Update the list of projects. */
   learn({ projects, default: first }) {
     this.#known = projects;
     const wanted = new URLSearchParams(location.search).get(PARAMETER);

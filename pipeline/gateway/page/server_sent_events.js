@@ -1,6 +1,6 @@
-// Reads a text/event-stream that comes by fetch: EventSource cannot send a token.
+// Parses a text/event-stream read by fetch: EventSource cannot send a token.
 
-/** Events with a name and parsed data. */
+/** Yields events with a name and parsed data. */
 export async function* serverSentEvents(body) {
   let event = { name: "message", lines: [] };
   for await (const line of linesOf(body)) {

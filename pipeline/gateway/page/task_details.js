@@ -1,4 +1,4 @@
-// A task in full: what is believed of it, and the labels that stand.
+// The details of a task: its posterior, and the labels that stand.
 
 import { confidence, prediction, probabilities, status } from "./beliefs.js";
 import { element, identity } from "./dom.js";
@@ -7,12 +7,12 @@ import { className, count, moment, percent } from "./format.js";
 
 const MOST_ANSWERS = 200;
 
-/** The parts of the dialog; `open` is called with a worker who is chosen. */
+/** The parts of the dialog; `open` is called with the worker that the user chooses. */
 export function taskDetails(posterior, open) {
   const answers = posterior.answers ?? []; // null while the gateway reads the labels
   return [
     facts({
-      Says: element("bdi", {}, prediction(posterior)),
+      Prediction: element("bdi", {}, prediction(posterior)),
       Confidence: percent(confidence(posterior)),
       Labels: count(posterior.labels),
       Status: status(posterior),

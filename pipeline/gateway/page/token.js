@@ -1,11 +1,11 @@
-// Asks for the token that the gateway wants; the tab keeps it, and nothing else does.
+// Asks for the token that the gateway requires; only this tab stores it.
 
 import { hasToken, keepToken } from "./api.js";
 import { byId, say } from "./dom.js";
 
 let asking = null;
 
-/** Ask once, whoever wants it, and go on when there is an answer. */
+/** Show the dialog, once for all callers, and resolve when there is an answer. */
 export function askToken() {
   asking ??= ask().finally(() => (asking = null));
   return asking;
@@ -14,7 +14,7 @@ export function askToken() {
 async function ask() {
   const dialog = byId("token-dialog");
   const field = byId("token");
-  if (hasToken()) say(byId("token-why"), "That token is not one of this gateway's. Try another.");
+  if (hasToken()) say(byId("token-why"), "This gateway does not accept that token. Try another.");
   field.value = "";
   while (field.value.trim() === "") {
     dialog.showModal();

@@ -1,4 +1,4 @@
-// A worker in full.
+// The details of a worker.
 
 import { element } from "./dom.js";
 import { facts, sharesTable } from "./facts.js";

@@ -1,10 +1,10 @@
-// The rows of workers, and who of them is blocked.
+// The rows of the table of workers, and whether a worker is blocked.
 
 import { element, identity } from "./dom.js";
 import { className, count, percent } from "./format.js";
 import { interval, shares } from "./marks.js";
 
-/** A row for a worker record; `open` is called with the worker when it is chosen. */
+/** A row for a worker record; `open` is called with the worker when the user chooses it. */
 export function workerRow(worker, blocking, open) {
   const button = element("button", { type: "button", class: "link", "data-key": worker.worker });
   button.append(identity(worker.worker));
@@ -22,7 +22,7 @@ export function workerRow(worker, blocking, open) {
   return row;
 }
 
-/** The rule in force, if there is one: no tasks for workers `below` an accuracy `after` labels. */
+/** The blocking rule, or null: no tasks for workers `below` an accuracy `after` some labels. */
 export function blockingOf(settings) {
   const below = Number(settings.block_below ?? Number.NaN);
   return Number.isNaN(below) ? null : { below, after: Number(settings.block_after ?? 0) };
@@ -44,14 +44,14 @@ export function accuracyText(worker) {
   );
 }
 
-/** How often each class is said by a worker who does not know, the most frequent first. */
+/** How often the worker gives each class when not knowing, the most frequent first. */
 export function habitsOf(worker) {
   return Object.entries(worker.habits ?? {}).sort(([, one], [, other]) => other - one);
 }
 
 function habitMarks(worker) {
   const habits = habitsOf(worker);
-  if (!habits.length) return ["–"]; // known under settled only
+  if (!habits.length) return ["–"]; // only settled estimates habits
   const [name, share] = habits[0];
   const said = element("bdi", { title: name }, className(name));
   return [shares(habits), element("span", { class: "most" }, said, ` ${(100 * share).toFixed(0)} %`)];

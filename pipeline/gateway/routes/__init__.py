@@ -1,1 +1,1 @@
-"""What the gateway answers, a file for each subject; `pipeline.gateway.app` has the list."""
+"""The routes of the gateway, a file for each subject; `pipeline.gateway.app` lists them."""

@@ -1,4 +1,4 @@
-"""`/events`: the status and changed posteriors, sent as they come, thinned to what a page shows."""
+"""`/events`: the status and changed posteriors as server-sent events, at most twice a second."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MOST_STREAMS = 200
 
 EVENTS = operation(
     "Server-sent events: `status` with the status when it has changed, and `posteriors` with the "
-    "last 20 that have, at most twice a second; a comment every 15 seconds.",
+    "last 20 that changed, at most twice a second; a comment after 15 seconds without an event.",
     STRING,
     PROJECT,
     errors=(404, 503),
@@ -38,7 +38,7 @@ class EventRoutes:
         return [Route("GET", "/events", self.events, EVENTS)]
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """A stream that ends when the client leaves, or the gateway stops."""
+        """A stream that ends when the client disconnects, or the gateway stops."""
         if self.streams >= MOST_STREAMS:
             raise unavailable(f"{MOST_STREAMS} streams are open already", retry_after=10)
         project = self.projects.of(request)
@@ -49,7 +49,7 @@ class EventRoutes:
             await response.prepare(request)
             await self._send(response, project)
         except ConnectionResetError:
-            pass  # the client has left
+            pass  # the client has disconnected
         finally:
             self.streams -= 1
         return response
@@ -63,7 +63,7 @@ class EventRoutes:
 
 
 class Stream:
-    """What one client has been sent."""
+    """The state of one client: what it has been sent."""
 
     def __init__(self) -> None:
         self._status = b""
@@ -72,7 +72,7 @@ class Stream:
         self._ticks = 0
 
     def next(self, project: Project) -> bytes:
-        """What is new since the last tick, as events; a comment where nothing was for long."""
+        """The events since the last tick; a comment if there were none for a while."""
         events = b"".join(self._events(project))
         self._ticks = 0 if events else self._ticks + 1
         if self._ticks == HEARTBEAT_TICKS:
@@ -89,7 +89,7 @@ class Stream:
             self._status = view.status
             events.append(b"event: status\ndata: %b\n\n" % view.status)
         changes = view.tasks.changes
-        if changes is not self._changes:  # the project is read anew
+        if changes is not self._changes:  # the project is read again
             self._changes, self._upto = changes, 0
         seen = changes.since(self._upto)
         self._upto = seen.upto

@@ -14,13 +14,13 @@ from pipeline.gateway.projects import Projects
 from pipeline.gateway.routing import Route, json
 
 STATE = record(status=STRING)
-HEALTH = operation("The gateway runs.", STATE)
-READY = operation("Everything can be asked for.", STATE, errors=(503,))
+HEALTH = operation("The gateway is running.", STATE)
+READY = operation("All projects can be served.", STATE, errors=(503,))
 METRICS = operation("Metrics of this gateway, for Prometheus.", STRING, kind="text/plain")
 
 
 class HealthRoutes:
-    """Supervisors have no token."""
+    """Health checks, which need no token, and metrics, which do."""
 
     def __init__(self, projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> None:
         self.projects = projects
@@ -36,17 +36,17 @@ class HealthRoutes:
         ]
 
     async def healthz(self, _request: web.Request) -> web.Response:
-        """Whoever answers is healthy."""
+        """The process answers."""
         return json(b'{"status":"ok"}')
 
     async def readyz(self, _request: web.Request) -> web.Response:
-        """Whether everything can be asked for; if not, why, and how far it is."""
+        """Whether all projects can be served; if not, why, and how far reading has come."""
         why_not = "stopping" if self.stopping.is_set() else self.projects.why_not_ready
         if why_not:
             raise unavailable(f"not ready: {why_not}")
         return json(dumps({"status": "ready"}))
 
     async def serve_metrics(self, _request: web.Request) -> web.Response:
-        """In the format of Prometheus."""
+        """The metrics, in the format of Prometheus."""
         headers = {"Content-Type": CONTENT_TYPE_LATEST}
         return web.Response(body=generate_latest(self.metrics.registry), headers=headers)

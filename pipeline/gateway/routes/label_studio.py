@@ -1,4 +1,4 @@
-"""`/hooks/label-studio`: what is annotated in Label Studio becomes labels."""
+"""`/hooks/label-studio`: annotations of Label Studio become labels."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from pipeline.label_studio.record import Record, encode_record
 
 log = logging.getLogger("sbic")
 
-MENDED_BY = "sbic import label-studio EXPORT.json mends it"
+FIXED_BY = "sbic import label-studio EXPORT.json sends it"
 
 HOOK = operation(
     "A webhook of Label Studio: annotations created, updated and deleted become labels; other "
@@ -36,15 +36,15 @@ HOOK = operation(
         "properties": {"labels": array(ref("Place")), "unknown": array(INTEGER)},
     },
     PROJECT,
-    query("control", "The control whose choices are labels; without it, the only one.", STRING),
-    query("map", "Labels that choices stand for, such as `Yes:1,No:-1,Unsure:0`.", STRING),
+    query("control", "The control whose choices are labels.  Default: the only one.", STRING),
+    query("map", "The labels of choices, such as `Yes:1,No:-1,Unsure:0`.", STRING),
     body={JSON: {"type": "object", "required": ["action"], "properties": {"action": STRING}}},
     errors=(400, 404, 408, 413, 415, 422, 503),
 )
 
 
 class LabelStudioRoutes:
-    """The webhook. Label Studio posts once and never again, so what is lost is logged."""
+    """The webhook. Label Studio does not retry, so every lost event is logged."""
 
     def __init__(self, projects: Projects, metrics: Metrics) -> None:
         self.projects = projects
@@ -55,25 +55,25 @@ class LabelStudioRoutes:
         return [Route("POST", "/hooks/label-studio", self.hook, HOOK)]
 
     async def hook(self, request: web.Request) -> web.Response:
-        """Answered when Kafka has acknowledged what the event comes to."""
+        """Publish the labels of an event, and answer when they are acknowledged."""
         session = self.projects.of(request).session
         try:
             event = read_event(loads(await read_body(request, JSON)), _choices(request, session))
         except JSONDecodeError as error:
             raise Problem(400, f"the body is not JSON: {error}") from None
         except label_studio.Problem as problem:
-            log.warning("a webhook of Label Studio is refused: %s; %s", problem, MENDED_BY)
+            log.warning("a webhook of Label Studio is refused: %s; %s", problem, FIXED_BY)
             raise Problem(
                 422, str(problem), problems=[{"index": 0, "reason": str(problem)}]
             ) from None
         try:
             return await self._take(session, event)
         except (ClusterError, NotAcknowledged) as error:
-            log.warning("a webhook of Label Studio is lost: %s; %s", error, MENDED_BY)
+            log.warning("a webhook of Label Studio is lost: %s; %s", error, FIXED_BY)
             raise unavailable(str(error)) from None
 
     async def _take(self, session: Session, event: Event) -> web.Response:
-        if not event.updated and not event.deleted:  # what is new needs nothing that is known
+        if not event.updated and not event.deleted:  # new ones do not depend on known ones
             return await self._send(session, [Record.of(created) for created in event.created])
         async with session.annotations.up_to_date() as known:
             records, unknown = _records(known, event)
@@ -82,13 +82,15 @@ class LabelStudioRoutes:
     async def _send(
         self, session: Session, records: Sequence[Record], unknown: Sequence[int] = ()
     ) -> web.Response:
-        rows = [Row(record.slot[1].encode(), encode_record(record)) for record in records]
+        rows = [Row(record.slot.worker.encode(), encode_record(record)) for record in records]
         places = await session.outbox.send(session.topics.labels.name, rows) if rows else []
         self.metrics.sent("labels", len(places))
         answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
         if unknown:
             listed = ", ".join(map(str, unknown[:10])) + (", ..." if unknown[10:] else "")
-            log.warning("Label Studio has deleted annotations that are not here: %s", listed)
+            log.warning(
+                "Label Studio has deleted annotations that the topic does not have: %s", listed
+            )
             answer["unknown"] = list(unknown)
         return json(dumps(answer))
 
@@ -101,7 +103,7 @@ def _choices(request: web.Request, session: Session) -> Choices:
 
 
 def _records(known: Annotations, event: Event) -> tuple[list[Record], list[int]]:
-    """What to send, which is taken to be sent, and the ids of annotations that nobody knows."""
+    """The records to send, which `known` then contains, and the ids of unknown annotations."""
     records: list[Record] = []
     unknown: list[int] = []
     for annotation in event.updated:

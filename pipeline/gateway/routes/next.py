@@ -1,4 +1,4 @@
-"""`POST /next`: which task a worker is to answer next."""
+"""`POST /next`: the tasks that a worker should answer next."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ from pipeline.gateway.routing import Route, json
 from pipeline.hints import command
 from pipeline.records.requests import encode_request, parse_request
 
-NOBODY = ("Empty", "Dead")  # states of a group without members, in Kafka's words
+NO_MEMBERS = ("Empty", "Dead")  # states of a consumer group
 
 NEXT = operation(
-    "Tasks for a worker; where there are fewer than asked for, `reason` says why.",
+    "Tasks for a worker; if there are fewer than requested, `reason` says why.",
     record(assignments=array(ref("Assignment")), reason=nullable(STRING)),
     PROJECT,
     body={JSON: ref("Request")},
@@ -27,7 +27,7 @@ NEXT = operation(
 
 
 class NextRoutes:
-    """Requests, answered when the pipeline has."""
+    """Requests, answered when the pipeline has assigned tasks."""
 
     def __init__(self, projects: Projects, metrics: Metrics) -> None:
         self.projects = projects
@@ -38,12 +38,12 @@ class NextRoutes:
         return [Route("POST", "/next", self.next, NEXT)]
 
     async def next(self, request: web.Request) -> web.Response:
-        """The assignments of a worker, or why there are none."""
+        """The assignments of a worker, or the reason why there are none."""
         session = self.projects.of(request).readable
         (asked,) = parsed([await read_body(request, JSON)], parse_request)
         start = command(session.settings, "run")
-        if session.view.summary.group_state in NOBODY:
-            # a request would be answered when nobody waits, and its lease hold up the task
+        if session.view.summary.activity.group_state in NO_MEMBERS:
+            # the request would be answered later, and its lease would block the task
             raise unavailable(f"no instance is running: start one with: {start}")
         worker, count = asked
         try:

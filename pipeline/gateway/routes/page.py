@@ -1,4 +1,4 @@
-"""`/`: the page, and the files that it is made of."""
+"""`/`: the page, and its files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,12 +20,12 @@ TYPES = {
 
 
 class PageRoutes:
-    """The page needs no token: it asks for one, and shows nothing without."""
+    """The page itself needs no token: it asks for one before it shows any data."""
 
     def routes(self) -> Sequence[Route]:
-        """A route for each file: no path from outside is looked up."""
+        """A route for each file, so that no path of a request is looked up on disk."""
         return [
-            Route("GET", address(file), served(file), of_the_page(file), is_open=True)
+            Route("GET", address(file), served(file), file_operation(file), is_open=True)
             for file in sorted(FOLDER.iterdir())
         ]
 
@@ -39,13 +39,13 @@ def address(file: Path) -> str:
     return "/" if file.name == INDEX else f"/{file.name}"
 
 
-def of_the_page(file: Path) -> dict[str, Any]:
-    """The operation that answers with a file of the page."""
+def file_operation(file: Path) -> dict[str, Any]:
+    """The OpenAPI operation of a file of the page."""
     return operation(f"The page: {file.name}.", STRING, kind=TYPES[file.suffix])
 
 
 def served(file: Path) -> Handler:
-    """What answers with a file of the page."""
+    """The handler that serves a file of the page."""
     body, kind = file.read_bytes(), TYPES[file.suffix]
 
     async def serve(_request: web.Request) -> web.Response:

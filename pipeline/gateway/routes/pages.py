@@ -1,4 +1,4 @@
-"""A page of what a view has, in one of its orders."""
+"""A page of the records of a view, in one of its orders."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -17,11 +17,11 @@ class Listed(Protocol):
     orders: dict[str, LiveRanking]
 
     def values(self, numbers: Iterable[int]) -> list[bytes]:
-        """Their records, as they were published."""
+        """The records of these numbers, as published."""
 
 
 async def page_of(name: str, view: Listed, request: web.Request, default: str) -> web.Response:
-    """The page that a request asks for, as a list of this name."""
+    """The requested page, as an array of this name."""
     order = order_of(request, view.orders, default)
     page = await view.orders[order].page(cursor_of(request), limit_of(request))
     following = dumps(page.next and str(page.next))

@@ -1,4 +1,4 @@
-"""`/status`, `/history`, `/confidence` and `/projects`: how it is going, in numbers."""
+"""`/status`, `/history`, `/confidence` and `/projects`: figures of the projects."""
 
 from collections.abc import Sequence
 
@@ -27,14 +27,14 @@ STATUS = operation(
 )
 POINT = record(at=INTEGER, labels=INTEGER, expected_wrong=NUMBER, open=INTEGER, closed=INTEGER)
 HISTORY = operation(
-    "How it went since this gateway was started, in at most 500 points.",
+    "The history since this gateway was started, in at most 500 points.",
     record(points=array(POINT, maxItems=500)),
     PROJECT,
     errors=(404, 503),
 )
 CONFIDENCE = operation(
-    "How many predictions are how probable, in 20 bins from 0 to 1, of tasks with labels but gold; "
-    "and milliseconds from a label to its posterior, of the last ten minutes.",
+    "A histogram of the confidence of predictions, in 20 bins from 0 to 1, of tasks with labels "
+    "except gold; and the latency from a label to its posterior in the last ten minutes.",
     record(
         bins=array(INTEGER, minItems=20, maxItems=20),
         latency=record(median_ms=nullable(NUMBER), p99_ms=nullable(NUMBER)),
@@ -48,13 +48,13 @@ LISTED = record(
     algorithm=nullable(STRING),
 )
 PROJECTS = operation(
-    "The projects that are served here; classes are null while Kafka is away.",
+    "The projects that this gateway serves; classes are null until the project has been read.",
     record(projects=array(LISTED), default=STRING),
 )
 
 
 class StatusRoutes:
-    """What was made in the background: a request costs nothing."""
+    """Figures that are computed in the background, so that requests are cheap."""
 
     def __init__(self, projects: Projects) -> None:
         self.projects = projects
@@ -73,24 +73,24 @@ class StatusRoutes:
         return json(self.projects.of(request).readable.view.status)
 
     async def history(self, request: web.Request) -> web.Response:
-        """How it went since the gateway was started."""
+        """The history since the gateway was started."""
         points = self.projects.of(request).readable.view.history.points
         return json(dumps({"points": [point._asdict() for point in points]}))
 
     async def confidence(self, request: web.Request) -> web.Response:
-        """How many predictions are how probable, and how long a label takes to be counted."""
+        """The histogram of confidence, and the latency from a label to its posterior."""
         view = self.projects.of(request).readable.view
         latency = view.tasks.latency.as_object()
         return json(dumps({"bins": view.tasks.tally.bins, "latency": latency}))
 
     async def all_projects(self, _request: web.Request) -> web.Response:
-        """The projects that are served here."""
+        """The projects that this gateway serves."""
         listed = [described(project) for project in self.projects.by_prefix.values()]
         return json(dumps({"projects": listed, "default": self.projects.default}))
 
 
 def described(project: Project) -> dict[str, object]:
-    """A project with its classes and its algorithm, as far as they are known."""
+    """A project with its classes and its algorithm, if they are known."""
     now = project.current
     return {
         "prefix": project.prefix,

@@ -1,4 +1,4 @@
-"""`/tasks`: what is known of tasks, one or a page of them."""
+"""`/tasks`: one task, or a page of tasks."""
 
 from collections.abc import Sequence
 
@@ -24,18 +24,18 @@ from pipeline.gateway.routes.pages import page_of
 from pipeline.gateway.routing import Route, json
 
 PAGE_OF_TASKS = operation(
-    "A page of tasks: the least certain first (disputed; of those with two labels or more), what "
-    "changed last (recent), or the surest predictions (confidence).",
+    "A page of tasks: the least certain first (disputed; of those with two labels or more), the "
+    "last changed first (recent), or the most certain first (confidence).",
     record(tasks=array(ref("Posterior")), next=nullable(STRING)),
-    query("order", "Which first.", {"enum": ["disputed", "recent", "confidence"]}),
+    query("order", "Which come first.", {"enum": ["disputed", "recent", "confidence"]}),
     *PAGE,
     PROJECT,
     errors=(400, 404, 503),
 )
 ANSWER = record(worker=STRING, label={"type": ["integer", "string"]}, accuracy=nullable(NUMBER))
 ONE_TASK = operation(
-    "What is known of a task, and the labels that stand, each with its worker's accuracy; null "
-    "until the gateway has read all labels.",
+    "The posterior of a task, and `answers`: the labels that stand, each with its worker's "
+    "accuracy; null until the gateway has read all labels.",
     {"allOf": [ref("Posterior"), record(answers=nullable(array(ANSWER)))]},
     in_path("task", "The id of the task."),
     PROJECT,
@@ -44,7 +44,7 @@ ONE_TASK = operation(
 
 
 class TaskRoutes:
-    """Posteriors, as they were published."""
+    """Posteriors, as published."""
 
     def __init__(self, projects: Projects) -> None:
         self.projects = projects
@@ -57,18 +57,18 @@ class TaskRoutes:
         ]
 
     async def page(self, request: web.Request) -> web.Response:
-        """So many tasks in an order."""
+        """A page of tasks in an order."""
         tasks = self.projects.of(request).readable.view.tasks
         return await page_of("tasks", tasks, request, default="disputed")
 
     async def one(self, request: web.Request) -> web.Response:
-        """A task, and who says what of it."""
+        """A task with its labels."""
         view = self.projects.of(request).readable.view
         task = request.match_info["task"]
         posterior = view.tasks.get(task)
         if posterior is None:
             raise Problem(
-                404, "no such task: one exists from its first label on, or from POST /tasks"
+                404, "no such task: a task exists from its first label on, or from POST /tasks"
             )
         answers = dumps(view.answers(task))
         return json(posterior.rstrip()[:-1] + b',"answers":%b}' % answers)

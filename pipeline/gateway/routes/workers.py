@@ -1,4 +1,4 @@
-"""`/workers`: what is known of workers, one or a page of them."""
+"""`/workers`: one worker, or a page of workers."""
 
 from collections.abc import Sequence
 
@@ -25,13 +25,13 @@ PAGE_OF_WORKERS = operation(
     "A page of workers: by the lower end of their interval (best), by the upper end (worst), or "
     "by how many labels they have given (labels).",
     record(workers=array(ref("Worker")), next=nullable(STRING)),
-    query("order", "Who first.", {"enum": ["best", "worst", "labels"]}),
+    query("order", "Who come first.", {"enum": ["best", "worst", "labels"]}),
     *PAGE,
     PROJECT,
     errors=(400, 404, 503),
 )
 ONE_WORKER = operation(
-    "What is known of a worker.",
+    "The accuracy of a worker, and what else is estimated.",
     ref("Worker"),
     in_path("worker", "The id of the worker."),
     PROJECT,
@@ -40,7 +40,7 @@ ONE_WORKER = operation(
 
 
 class WorkerRoutes:
-    """Workers' records, as they were published."""
+    """Workers' records, as published."""
 
     def __init__(self, projects: Projects) -> None:
         self.projects = projects
@@ -53,7 +53,7 @@ class WorkerRoutes:
         ]
 
     async def page(self, request: web.Request) -> web.Response:
-        """So many workers in an order."""
+        """A page of workers in an order."""
         workers = self.projects.of(request).readable.view.workers
         return await page_of("workers", workers, request, default="best")
 
@@ -61,5 +61,5 @@ class WorkerRoutes:
         """A worker."""
         found = self.projects.of(request).readable.view.workers.get(request.match_info["worker"])
         if found is None:
-            raise Problem(404, "no such worker: one is known from their first label on")
+            raise Problem(404, "no such worker: a worker is known from their first label on")
         return json(found)

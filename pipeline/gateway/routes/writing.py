@@ -1,4 +1,4 @@
-"""`POST /labels` and `POST /tasks`: what users write, answered when Kafka has it."""
+"""`POST /labels` and `POST /tasks`: publish records, answered when they are acknowledged."""
 
 from collections.abc import Sequence
 
@@ -28,19 +28,19 @@ WRITING_ERRORS = (400, 404, 408, 413, 415, 422, 503)
 
 
 def one_or_more(name: str) -> dict[str, Schema]:
-    """A body with records of a kind."""
+    """The body of one record, or several, of a schema."""
     return {JSON: {"anyOf": [ref(name), array(ref(name))]}, LINES: STRING}
 
 
 LABELS = operation(
-    "Send labels; answered when Kafka has all of them, with the place of each.",
+    "Send labels; answered when Kafka has acknowledged all of them, with the place of each.",
     record(labels=PLACES),
     PROJECT,
     body=one_or_more("Label"),
     errors=WRITING_ERRORS,
 )
 TASKS = operation(
-    "Say something of tasks; answered when Kafka has all of it, with the place of each.",
+    "Describe tasks; answered when Kafka has acknowledged all of them, with the place of each.",
     record(tasks=PLACES),
     PROJECT,
     body=one_or_more("Task"),
@@ -49,7 +49,7 @@ TASKS = operation(
 
 
 class WritingRoutes:
-    """All records are checked before any is sent, as the pipeline itself would check them."""
+    """All records are checked before any is sent, by the same rules as in the pipeline."""
 
     def __init__(self, projects: Projects, metrics: Metrics) -> None:
         self.projects = projects
@@ -70,7 +70,7 @@ class WritingRoutes:
         return await self._send(session, "labels", session.topics.labels, rows)
 
     async def tasks(self, request: web.Request) -> web.Response:
-        """Send what is said of tasks, each keyed by its task."""
+        """Send descriptions of tasks, each keyed by its task."""
         session = self.projects.of(request).session
         body = await read_body(request, JSON, LINES)
         rows = parsed(values_in(body, request.content_type), session.task_row)
@@ -99,11 +99,11 @@ def place_json(place: Place) -> bytes:
 
 
 def not_all(error: NotAcknowledged, kind: str) -> Problem:
-    """503, with what Kafka has and what has to be sent again."""
+    """503, with the places of the records that were acknowledged."""
     there = [place and place._asdict() for place in error.places]
     acknowledged = sum(place is not None for place in there)
     message = (
         f"{error}; {acknowledged} of {len(there)} were acknowledged: send the others again, "
-        "which does no harm where one has arrived after all"
+        "which is safe even if some of them have arrived"
     )
     return unavailable(message, {kind: there})

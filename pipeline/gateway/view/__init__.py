@@ -1,1 +1,1 @@
-"""What a gateway knows of a project: fed with records, asked for pages; no Kafka and no HTTP."""
+"""A gateway's in-memory view of a project, built from records; without Kafka and HTTP."""

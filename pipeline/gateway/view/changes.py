@@ -1,4 +1,4 @@
-"""The tasks that changed last: as many as a page can show."""
+"""The tasks that changed last, as many as a page shows."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ SHOWN = 20
 
 
 class Seen(NamedTuple):
-    """The posteriors that changed since somebody looked, and how far they have seen."""
+    """The posteriors that changed since a count of changes, and the count now."""
 
     values: list[bytes]
     upto: int
@@ -25,10 +25,10 @@ class Changes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._last: dict[str, tuple[int, bytes]] = {}  # the newest last
+        self._last: dict[str, tuple[int, bytes]] = {}  # count and posterior, the newest last
 
     def add(self, task: str, value: bytes) -> None:
-        """A task has changed."""
+        """Add the new posterior of a task."""
         self.count += 1
         self._last.pop(task, None)
         self._last[task] = self.count, value
@@ -36,5 +36,5 @@ class Changes:
             del self._last[next(iter(self._last))]
 
     def since(self, count: int) -> Seen:
-        """What changed since then, the newest last."""
+        """The posteriors that changed after this count, the newest last."""
         return Seen([value for at, value in self._last.values() if at > count], self.count)

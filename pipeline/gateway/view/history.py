@@ -1,4 +1,4 @@
-"""How a project went while the gateway watched: a few hundred points, however long that is."""
+"""The history of a project since the gateway started, in at most a few hundred points."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ MOST_POINTS = 500
 
 
 class Point(NamedTuple):
-    """A moment, in milliseconds, and what was known then."""
+    """A time, in milliseconds, and the figures at that time."""
 
     at: int
     labels: int
@@ -16,7 +16,7 @@ class Point(NamedTuple):
 
 
 class History:
-    """Points at equal distances in time; when there are too many, every second one goes.
+    """Points at equal intervals; when there are too many, every second one is dropped.
 
     >>> history = History(every_ms=10, most=4)
     >>> for at in range(0, 100, 5):
@@ -32,7 +32,7 @@ class History:
         self._last: Point | None = None
 
     def add(self, point: Point) -> None:
-        """Take the newest point."""
+        """Add the newest point."""
         self._last = point
         if self._kept and point.at < self._kept[-1].at + self._every_ms:
             return
@@ -43,7 +43,7 @@ class History:
 
     @property
     def points(self) -> list[Point]:
-        """The points that are kept, and the newest."""
+        """The points kept, and the newest."""
         if self._last is None or self._last in self._kept[-1:]:
             return self._kept
         return [*self._kept, self._last]

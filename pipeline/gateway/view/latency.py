@@ -1,4 +1,4 @@
-"""How long it takes from a label to the posterior that counts it, of late."""
+"""The recent latency from a label to the posterior that counts it."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +11,7 @@ RECENT_MS = 600_000
 
 
 class Latency:
-    """The last posteriors with a new label: from its timestamp until they were published.
+    """The latency of the last posteriors with a new label: from its timestamp to publication.
 
     >>> latency = Latency(clock=lambda: 100.0)
     >>> for ms in (10, 20, 30):
@@ -25,7 +25,7 @@ class Latency:
         self._seen: deque[tuple[int, int]] = deque(maxlen=KEPT)
 
     def add(self, published_at: int, labelled_at: int) -> None:
-        """A posterior counts a label; both times in milliseconds."""
+        """Add a posterior that counts a label; both times in milliseconds."""
         self._seen.append((published_at, published_at - labelled_at))
 
     def as_object(self) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""All that a gateway knows of one project."""
+"""What a gateway knows of one project."""
 
 from typing import Any
 
@@ -7,38 +7,41 @@ from orjson import dumps
 from pipeline.gateway.view.history import History, Point
 from pipeline.gateway.view.tasks import TaskView
 from pipeline.gateway.view.workers import WorkerView
-from pipeline.status.letter_counts import LetterCounts
 from pipeline.status.report import Summary
 from pipeline.transfer.standing import Standing
 
 
 class ProjectView:
-    """Tasks, workers, dead letters and labels that stand, as far as they are read."""
+    """Tasks, workers, dead letters and labels that stand, as far as they have been read."""
 
     def __init__(self, summary: Summary, standing: Standing) -> None:
         self.summary = summary
         self.tasks = TaskView(summary.tasks)
         self.workers = WorkerView(summary.workers)
-        self.letters = LetterCounts()
         self.standing = standing
-        self.has_labels = False
+        self._has_labels = False
         self.history = History()
         self.status = b"{}"
-        """The summary as JSON, made once for all who ask."""
+        """The summary as JSON, encoded once for all requests."""
 
     def refresh(self) -> None:
-        """Make the summary anew, and a point of the history."""
+        """Encode the summary, and add a point to the history."""
         summary, tasks = self.summary, self.summary.tasks
-        self.letters.tell(summary)
         self.status = dumps(summary.as_object())
         closed = sum(tasks.closed.values())
-        self.history.add(Point(summary.at, tasks.labels, tasks.expected_wrong, tasks.open, closed))
+        self.history.add(
+            Point(summary.activity.at, tasks.labels, tasks.expected_wrong, tasks.open, closed)
+        )
+
+    def labels_read(self) -> None:
+        """All labels of the topic have been read: from now on `answers` knows them."""
+        self._has_labels = True
 
     def answers(self, task: str) -> list[dict[str, Any]] | None:
-        """The labels of a task that stand, with what is known of their workers; None: not yet."""
-        if not self.has_labels:
+        """The labels of a task that stand, with their workers' accuracies; None: not read yet."""
+        if not self._has_labels:
             return None
         return [
-            {"worker": worker, "label": label, "accuracy": self.workers.tally.accuracy(worker)}
-            for worker, label in self.standing.labels_of(task)
+            {**answer._asdict(), "accuracy": self.workers.tally.accuracy(answer.worker)}
+            for answer in self.standing.answers_to(task)
         ]

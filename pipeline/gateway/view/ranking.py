@@ -1,4 +1,4 @@
-"""Pages of an order: sorted once in a while in a thread, so that a page costs what it shows."""
+"""Pages of an order, which is sorted now and then in a thread, so that a page is cheap."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,20 +13,20 @@ from pipeline.inference.labels import Ints
 Floats = NDArray[np.float64]
 
 FRESH_SECONDS = 0.5
-SHARE = 10  # times as long as it took to sort, an order is not sorted again
-QUICK_SECONDS = 0.02  # to wait for a sort that takes longer is worse than an order
-LATE_SECONDS = 5.0  # that is older by so much
+SHARE = 10  # an order is not sorted again for so many times as long as sorting took
+QUICK_SECONDS = 0.02  # requests wait for a sort that is quicker than this
+LATE_SECONDS = 5.0  # or else get an order that is stale by at most this
 
 
 class Cursor(NamedTuple):
-    """The last of a page: its key in the order, and its number."""
+    """The end of a page: the key of its last record in the order, and its number."""
 
     key: float
     number: int
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
-        """A cursor from its text, or ValueError.
+        """Parse a cursor; raises `ValueError`.
 
         >>> Cursor.parse(str(Cursor(-0.25, 17)))
         Cursor(key=-0.25, number=17)
@@ -39,21 +39,21 @@ class Cursor(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Numbers in order, and where the next page begins, if there is one."""
+    """Numbers in order, and the cursor of the next page, if there is one."""
 
     numbers: list[int]
     next: Cursor | None
 
 
 class Ranking:
-    """Numbers by their keys, the least first; of equal ones, the lower number.
+    """Numbers in ascending order of their keys; of equal ones, the lower number first.
 
     >>> ranking = Ranking(np.array([4, 5, 6, 7]), np.array([0.5, 0.1, 0.5, 0.2]))
     >>> first = ranking.page(None, 3)
     >>> first.numbers, ranking.page(first.next, 3)
     ([5, 7, 4], Page(numbers=[6], next=None))
 
-    A page begins after the key of the last one, wherever that is by then:
+    A page begins after the key of the previous one, wherever that is now:
 
     >>> Ranking(np.array([4, 6, 7]), np.array([0.05, 0.6, 0.7])).page(first.next, 3).numbers
     [6, 7]
@@ -64,15 +64,15 @@ class Ranking:
         self.numbers, self.keys = numbers[order], keys[order]
 
     def page(self, after: Cursor | None, limit: int) -> Page:
-        """So many from the beginning, or after a cursor."""
-        start = 0 if after is None else self._place_after(after)
+        """The first `limit` numbers, or those after a cursor."""
+        start = 0 if after is None else self._index_after(after)
         end = start + limit
         numbers = self.numbers[start:end].tolist()
         more = end < len(self.numbers)
         last = Cursor(float(self.keys[end - 1]), numbers[-1]) if more else None
         return Page(numbers, last)
 
-    def _place_after(self, cursor: Cursor) -> int:
+    def _index_after(self, cursor: Cursor) -> int:
         first = int(np.searchsorted(self.keys, cursor.key, "left"))
         last = int(np.searchsorted(self.keys, cursor.key, "right"))
         equal = self.numbers[first:last]
@@ -83,9 +83,9 @@ Columns = Callable[[], tuple[Ints, Floats]]
 
 
 class LiveRanking:
-    """A ranking that is made anew when somebody asks, but not all the time.
+    """A ranking that is sorted again on request, but not too often.
 
-    `columns` gives copies of the numbers and their keys.
+    `columns` returns copies of the numbers and their keys.
     """
 
     def __init__(self, columns: Columns, clock: Callable[[], float] = monotonic) -> None:
@@ -96,7 +96,7 @@ class LiveRanking:
         self._sorting: asyncio.Task[None] | None = None
 
     async def page(self, after: Cursor | None, limit: int) -> Page:
-        """So many from the beginning, or after a cursor."""
+        """The first `limit` numbers, or those after a cursor."""
         if self._clock() >= self._stale_at:
             if self._sorting is None:
                 self._sorting = asyncio.create_task(self._sort())

@@ -1,4 +1,4 @@
-"""All tasks of a project: the last posterior of each as it was published, and orders of them."""
+"""All tasks of a project: the last posterior of each, as published, and orders of them."""
 
 from array import array
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ from pipeline.status.tasks import LEAST_LABELS, TaskTally
 class TaskView:
     """The posteriors, as bytes: about 200 bytes a task besides its record.
 
-    `orders` has an order for each name: the least certain first (`disputed`), what changed last
-    first (`recent`), and the surest prediction first (`confidence`).
+    `orders` by name: the least certain first (`disputed`), the last changed first (`recent`), and
+    the most certain first (`confidence`).
     """
 
     def __init__(self, tally: TaskTally) -> None:
@@ -28,7 +28,7 @@ class TaskView:
         self.changes = Changes()
         self.latency = Latency()
         self._values: list[bytes | None] = []
-        self._published = array("q")  # when, in milliseconds
+        self._published = array("q")  # times in milliseconds
         self._updated = array("q")
         self.orders = {
             "disputed": LiveRanking(self._by_doubt),
@@ -37,8 +37,8 @@ class TaskView:
         }
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take records of the posteriors topic, each partition's in order."""
-        # of those read together only the last of a task is worth the time to parse it
+        """Process records of the posteriors topic, each partition's in order."""
+        # of several records of a task only the last is worth parsing
         for record in {record.key: record for record in records}.values():
             if record.value is None:
                 self._remove(record)
@@ -55,10 +55,10 @@ class TaskView:
             self._published.append(0)
             self._updated.append(0)
         updated_at = posterior["updated_at"]
-        if updated_at > self._updated[i]:  # otherwise it is weighed anew, and has no new label
+        if updated_at > self._updated[i]:  # otherwise it was recomputed without a new label
             self.latency.add(record.timestamp, updated_at)
         value = record.value
-        if b"\n" in value or b"\r" in value:  # not as we write it: events end with a line
+        if b"\n" in value or b"\r" in value:  # a newline would end a server-sent event
             value = dumps(posterior)
         self._values[i] = value
         self._published[i] = record.timestamp
@@ -71,12 +71,12 @@ class TaskView:
             self._values[i] = None
 
     def get(self, task: str) -> bytes | None:
-        """The last posterior of a task, as it was published."""
+        """The last posterior of a task, as published; None if there is none."""
         i = self.tally.ids.known(task)
         return None if i is None else self._values[i]
 
     def values(self, numbers: Iterable[int]) -> list[bytes]:
-        """The posteriors of these numbers, but for tasks that are gone."""
+        """The posteriors of these numbers, without deleted tasks."""
         return [value for i in numbers if (value := self._values[i]) is not None]
 
     def _by_doubt(self) -> tuple[Ints, Floats]:

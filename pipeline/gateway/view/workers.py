@@ -1,4 +1,4 @@
-"""All workers of a project: the last record of each as it was published, and orders of them."""
+"""All workers of a project: the last record of each, as published, and orders of them."""
 
 from collections.abc import Iterable
 
@@ -15,8 +15,8 @@ from pipeline.transfer.export import read_worker
 class WorkerView:
     """The workers' records, as bytes.
 
-    `orders` has an order for each name: who is surely good (`best`) or bad (`worst`) first, and
-    who has given most labels (`labels`).
+    `orders` by name: the highest lower end of the interval first (`best`), the lowest upper end
+    first (`worst`), and the most labels first (`labels`).
     """
 
     def __init__(self, tally: WorkerTally) -> None:
@@ -29,7 +29,7 @@ class WorkerView:
         }
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take records of the workers topic, each partition's in order."""
+        """Process records of the workers topic, each partition's in order."""
         for record in {record.key: record for record in records}.values():
             try:
                 j = self.tally.add(read_worker(record.value))
@@ -40,7 +40,7 @@ class WorkerView:
             self._values[j] = record.value
 
     def get(self, worker: str) -> bytes | None:
-        """The last record of a worker, as it was published."""
+        """The last record of a worker, as published; None if there is none."""
         j = self.tally.ids.known(worker)
         return None if j is None else self._values[j]
 

@@ -1,5 +1,5 @@
-"""The engine: labels, beliefs and counts in arrays, and the formulas that move them.
+"""The engine: labels, beliefs and counts in arrays, and the formulas that update them.
 
-Tasks, workers and classes are integers here; `ids` is where names become integers. `engine` is the
-interface; the other modules are its parts, compiled loops over one `State`.
+Tasks, workers and classes are integers; `ids` numbers their names. `engine` is the interface. It
+builds on `queries` and `storage`; the other modules are compiled loops over one `State`.
 """

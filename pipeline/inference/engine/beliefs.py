@@ -1,4 +1,4 @@
-"""How a task's belief follows its score, and how the counts of workers and crowd follow it."""
+"""Computing a task's belief from its score, and updating the counts of workers and crowd."""
 
 from math import exp, log
 
@@ -7,7 +7,7 @@ import numpy as np
 from pipeline.inference.compiled import kernel
 from pipeline.inference.engine.due import has_moved, make_worker_due
 from pipeline.inference.engine.fast_sbic import add_up
-from pipeline.inference.engine.settled import M, weigh_anew
+from pipeline.inference.engine.settled import M, reweigh
 from pipeline.inference.engine.state import (
     ALL_GIVEN,
     ALL_RIGHT,
@@ -42,22 +42,22 @@ from pipeline.inference.engine.state import (
 
 @kernel
 def refresh(state: State, i: int) -> float:
-    """Compute the belief of task i anew; how far the probability of any class has moved.
+    """Recompute the belief of task i; return how far the probability of any class moved.
 
-    Gold stays, and so does what is told from elsewhere. The log-odds of gold under Fast SBIC are
-    added up all the same, for gold may be withdrawn.
+    Gold does not move, nor does a task that another engine computes. Under Fast SBIC the log-odds
+    of gold are still summed, since gold may be withdrawn.
     """
     if state.task[i, IS_HERE]:
         if not state.whole[IS_SETTLED]:
             add_up(state, i)
         elif state.task[i, LABELS] > 0:
-            weigh_anew(state, i)
+            reweigh(state, i)
     return follow_score(state, i)
 
 
 @kernel
 def follow_score(state: State, i: int) -> float:
-    """Let the belief be the softmax of the score, or certain of gold."""
+    """Set the belief to the softmax of the score, or to certainty for gold."""
     change = state.by_class[CHANGE]
     classes = len(change)
     belief = state.belief[i, BELIEF : BELIEF + classes]
@@ -81,7 +81,7 @@ def follow_score(state: State, i: int) -> float:
 
 @kernel
 def move(state: State, i: int) -> float:
-    """Add CHANGE to the belief of task i; counts follow. How far any probability has moved."""
+    """Add CHANGE to the belief of task i and update the counts; return the largest change."""
     change = state.by_class[CHANGE]
     farthest = 0.0
     for k in range(len(change)):
@@ -89,7 +89,7 @@ def move(state: State, i: int) -> float:
         farthest = max(farthest, abs(change[k]))
     if farthest == 0.0:
         return 0.0
-    if teaches_prior(state, i):
+    if informs_prior(state, i):
         for k in range(len(change)):
             state.by_class[RHO, k] += change[k]
     _follow_belief(state, i)
@@ -122,8 +122,8 @@ def _follow_belief(state: State, i: int) -> None:
 
 
 @kernel
-def go(state: State, j: int, far: float) -> None:
-    """Take note of how far the counts of worker j went; too far, and their tasks are due."""
+def add_to_path(state: State, j: int, far: float) -> None:
+    """Add to the path of worker j's counts; beyond the tolerance, the worker's tasks are due."""
     if state.whole[IS_SETTLED]:
         worker = state.worker[j]
         worker[PATH] += far
@@ -133,7 +133,7 @@ def go(state: State, j: int, far: float) -> None:
 
 @kernel
 def count(state: State, i: int, j: int, x: int, sign: int) -> None:
-    """Let the counts of worker j, if they are kept here, gain or lose a label on task i."""
+    """Add a label on task i to the counts of worker j, or remove it, if they are kept here."""
     if not state.worker[j, WORKER_IS_HERE]:
         return
     right = sign * state.belief[i, BELIEF + x]
@@ -144,12 +144,12 @@ def count(state: State, i: int, j: int, x: int, sign: int) -> None:
     state.crowd[ALL_GIVEN] += sign
     state.crowd[ALL_RIGHT] += right
     count_on_gold(state, state.task[i, GOLD], j, x, sign)
-    go(state, j, 1.0)
+    add_to_path(state, j, 1.0)
 
 
 @kernel
 def count_on_gold(state: State, gold: int, j: int, x: int, sign: int) -> None:
-    """Let worker j have one more or one less label on gold of this class, if it is any."""
+    """Add or remove a label of worker j on gold of this class; NONE is not gold."""
     if gold != NONE:
         state.worker_link[j, ON_GOLD] += sign
         if x == gold:
@@ -157,8 +157,8 @@ def count_on_gold(state: State, gold: int, j: int, x: int, sign: int) -> None:
 
 
 @kernel
-def teaches_prior(state: State, i: int) -> bool:
-    """Whether the class prior is learned from task i: from tasks of which only labels tell."""
+def informs_prior(state: State, i: int) -> bool:
+    """Whether the class prior is learned from task i: not if it has gold or its own prior."""
     task = state.task[i]
     return bool(
         state.whole[IS_SETTLED]
@@ -170,8 +170,8 @@ def teaches_prior(state: State, i: int) -> bool:
 
 
 @kernel
-def teach_prior(state: State, i: int, sign: int) -> None:
-    """Let the crowd's sums gain or lose task i."""
+def add_to_prior(state: State, i: int, sign: int) -> None:
+    """Add task i to the crowd's sums, or remove it."""
     state.crowd[ALL_TASKS] += sign
     for k in range(state.by_class.shape[1]):
         state.by_class[RHO, k] += sign * state.belief[i, BELIEF + k]
@@ -179,7 +179,7 @@ def teach_prior(state: State, i: int, sign: int) -> None:
 
 @kernel
 def begin(state: State, i: int) -> None:
-    """Let task i, which has no labels, be where a task begins; gold is certain from the start."""
+    """Reset task i, which has no labels, to its prior, or to certainty for gold."""
     classes = state.by_class.shape[1]
     belief = state.belief[i, BELIEF : BELIEF + classes]
     score = state.belief[i, BELIEF + classes : BELIEF + 2 * classes]

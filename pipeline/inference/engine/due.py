@@ -1,8 +1,8 @@
-"""Which tasks are to be refreshed, and which have moved: queues linked through the rows themselves.
+"""Which tasks are due for a refresh, and which have moved: linked lists within the rows.
 
-A worker whose counts have gone further than the tolerance makes their tasks due. That is done a
-few labels at a time, so that one with a million of them holds up nobody. When the crowd as a
-whole has moved, all tasks are due.
+When a worker's counts have moved by more than the tolerance, the worker's tasks become due, a few
+at a time, so that a worker with a million labels blocks nothing. When the sums over the crowd have
+moved, all tasks become due.
 """
 
 import numpy as np
@@ -36,11 +36,12 @@ from pipeline.inference.engine.state import (
     WORKER_MOVED,
     State,
 )
+from pipeline.inference.labels import Ints
 
 
 @kernel
 def make_due(state: State, i: int) -> None:
-    """Put a task at the end of the queue, unless it is in it or is not computed here."""
+    """Append a task to the queue, unless it is queued already or not computed here."""
     if state.task[i, DUE] != NOT_IN or not state.task[i, IS_HERE] or not state.task[i, LABELS]:
         return
     last = state.whole[LAST_DUE]
@@ -55,7 +56,7 @@ def make_due(state: State, i: int) -> None:
 
 @kernel
 def next_due(state: State) -> int:
-    """Take the first task out of the queue; NONE if there is none."""
+    """Remove and return the first task of the queue; NONE if it is empty."""
     i = state.whole[FIRST_DUE]
     if i != NONE:
         state.whole[FIRST_DUE] = state.task[i, DUE]
@@ -68,7 +69,7 @@ def next_due(state: State) -> int:
 
 @kernel
 def make_worker_due(state: State, j: int) -> None:
-    """Put a worker at the end of the queue of those whose tasks are to be made due."""
+    """Append a worker to the queue of workers whose tasks become due."""
     if state.worker_link[j, WORKER_DUE] != NOT_IN:
         return
     last = state.whole[LAST_WORKER_DUE]
@@ -78,28 +79,28 @@ def make_worker_due(state: State, j: int) -> None:
         state.worker_link[last, WORKER_DUE] = j
     state.whole[LAST_WORKER_DUE] = j
     state.worker_link[j, WORKER_DUE] = NONE
-    # never far enough: it is not asked for again while in the queue
+    # never beyond the tolerance while queued
     state.worker[j, PATH] = -np.inf
     worker_has_moved(state, j)
 
 
 @kernel
 def next_worker_due(state: State) -> int:
-    """Take the first worker out of that queue; NONE if there is none."""
+    """Remove and return the first worker of that queue; NONE if it is empty."""
     j = state.whole[FIRST_WORKER_DUE]
     if j != NONE:
         state.whole[FIRST_WORKER_DUE] = state.worker_link[j, WORKER_DUE]
         state.worker_link[j, WORKER_DUE] = NOT_IN
         state.worker[j, PATH] = 0.0
-        worker_has_moved(state, j)  # since it was put in, too: that was not looked at
+        worker_has_moved(state, j)  # movement while queued was not recorded
         if state.whole[FIRST_WORKER_DUE] == NONE:
             state.whole[LAST_WORKER_DUE] = NONE
     return int(j)
 
 
 @kernel
-def spread(state: State) -> bool:
-    """One small step of making tasks due; False where nothing is left to do."""
+def make_next_due(state: State) -> bool:
+    """Make at most one task due; False if no worker and no sweep is pending."""
     label = state.whole[WALK]
     if label != NONE:
         make_due(state, task_of(state, label))
@@ -122,7 +123,7 @@ def spread(state: State) -> bool:
 
 @kernel
 def has_moved(state: State, i: int) -> None:
-    """Put a task in the list of those that moved, unless it is in it."""
+    """Add a task to the list of those that moved, unless it is listed already."""
     if state.task[i, MOVED] == NOT_IN:
         state.task[i, MOVED] = state.whole[FIRST_MOVED]
         state.whole[FIRST_MOVED] = i
@@ -131,7 +132,7 @@ def has_moved(state: State, i: int) -> None:
 
 @kernel
 def next_moved(state: State) -> int:
-    """Take a task out of the list; NONE if there is none."""
+    """Remove and return a task that moved; NONE if there is none."""
     i = state.whole[FIRST_MOVED]
     if i != NONE:
         state.whole[FIRST_MOVED] = state.task[i, MOVED]
@@ -143,7 +144,7 @@ def next_moved(state: State) -> int:
 
 @kernel
 def worker_has_moved(state: State, j: int) -> None:
-    """Put a worker whose counts are kept here in the list of those that moved."""
+    """Add a worker whose counts are kept here to the list of those that moved."""
     if state.worker_link[j, WORKER_MOVED] == NOT_IN and state.worker[j, WORKER_IS_HERE]:
         state.worker_link[j, WORKER_MOVED] = state.whole[FIRST_WORKER_MOVED]
         state.whole[FIRST_WORKER_MOVED] = j
@@ -151,9 +152,31 @@ def worker_has_moved(state: State, j: int) -> None:
 
 @kernel
 def next_worker_moved(state: State) -> int:
-    """Take a worker out of the list; NONE if there is none."""
+    """Remove and return a worker that moved; NONE if there is none."""
     j = state.whole[FIRST_WORKER_MOVED]
     if j != NONE:
         state.whole[FIRST_WORKER_MOVED] = state.worker_link[j, WORKER_MOVED]
         state.worker_link[j, WORKER_MOVED] = NOT_IN
     return int(j)
+
+
+@kernel
+def drain_moved(state: State, moved: Ints) -> int:
+    """Move the tasks that moved from the list to `moved`, as many as fit; return their number."""
+    for place in range(len(moved)):
+        i = next_moved(state)
+        if i == NONE:
+            return place
+        moved[place] = i
+    return len(moved)
+
+
+@kernel
+def drain_moved_workers(state: State, moved: Ints) -> int:
+    """Move the workers that moved from the list to `moved`; return their number."""
+    for place in range(len(moved)):
+        j = next_worker_moved(state)
+        if j == NONE:
+            return place
+        moved[place] = j
+    return len(moved)

@@ -1,4 +1,4 @@
-"""Fast SBIC (Algorithm 1): a label's vote is fixed by what its worker had shown when it came."""
+"""Fast SBIC (Algorithm 1): a label's vote is fixed on arrival, by its worker's earlier labels."""
 
 from math import log
 
@@ -19,15 +19,15 @@ from pipeline.inference.engine.state import (
     State,
 )
 
-SCORE = BELIEF + 2  # behind the probabilities of two classes
+SCORE = BELIEF + 2  # after the probabilities of two classes
 
 
 @kernel
 def log_weight(labels: float, correct: float, alpha: float, beta: float) -> float:
     """log(p / (1 - p)) of a worker with c of n labels right: p = (c + α) / (n + α + β) (line 5).
 
-    c is kept by adding differences: rounding may leave it a little outside [0, n], which would
-    matter where α or β is smaller still.
+    c is a sum of differences: rounding may leave it slightly outside [0, n], which matters if α or
+    β is smaller still.
     """
     correct = min(max(correct, 0.0), labels)
     return log((correct + alpha) / (labels - correct + beta))
@@ -35,7 +35,7 @@ def log_weight(labels: float, correct: float, alpha: float, beta: float) -> floa
 
 @kernel
 def vote_of(state: State, j: int, x: int) -> float:
-    """What an answer of worker j adds to its task's log-odds (line 6)."""
+    """The vote of an answer of worker j: what it adds to its task's log-odds (line 6)."""
     given, right = state.worker[j, GIVEN], state.worker[j, RIGHT]
     weight = log_weight(given, right, state.crowd[ALPHA], state.crowd[BETA])
     return weight if x == 1 else -weight
@@ -43,7 +43,7 @@ def vote_of(state: State, j: int, x: int) -> float:
 
 @kernel
 def add_up(state: State, i: int) -> None:
-    """The log-odds of task i: its prior (line 1), and its votes in their order."""
+    """Set the log-odds of task i: its prior (line 1) plus its votes, in order."""
     row = state.task[i, PRIOR]
     prior = state.by_class[FIXED] if row == NONE else state.priors[row]
     log_odds = log(prior[1] / prior[0])

@@ -1,4 +1,4 @@
-"""Names to integers: the one place where tasks and workers get the numbers the engine knows."""
+"""Names to integers: the numbers of tasks and workers in the engine are assigned here only."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -25,7 +25,7 @@ class Ids(Generic[Name]):
         return len(self.names)
 
     def number(self, name: Name) -> int:
-        """The number of a name; a new one gets the next."""
+        """The number of a name; a new name gets the next number."""
         number = self._numbers.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)

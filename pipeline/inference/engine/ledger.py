@@ -1,8 +1,8 @@
-"""Who said what of which task: labels lie in chunks of their task, and are linked by worker.
+"""The labels: stored by task in chunks, and linked by worker.
 
-A task's labels are read with every label that it gets, so they lie side by side, in their order. A
-worker's are linked in both directions, so that one is added or removed at a cost that does not
-depend on how many there are.
+All labels of a task are read whenever it gets another one, so they are stored side by side, in
+order. A worker's labels form a doubly linked list, so that the cost of adding or removing one does
+not depend on their number.
 """
 
 from pipeline.inference.compiled import kernel
@@ -32,7 +32,7 @@ from pipeline.inference.labels import Ints
 
 @kernel
 def following(state: State, label: int) -> int:
-    """The place after this one among the labels of a task, whether there is a label or not."""
+    """The position after this one among the labels of a task, occupied or not."""
     label += 1
     if label & (CHUNK - 1):
         return label
@@ -40,20 +40,20 @@ def following(state: State, label: int) -> int:
 
 
 @kernel
-def who_said(state: State, label: int) -> int:
-    """The worker whose label it is."""
+def worker_of(state: State, label: int) -> int:
+    """The worker who gave a label."""
     return int(state.chunk[label // CHUNK, WHO + label % CHUNK])
 
 
 @kernel
-def what_was_said(state: State, label: int) -> int:
-    """The class."""
+def answer_of(state: State, label: int) -> int:
+    """The class that a label names."""
     return int(state.answer[label // CHUNK, ANSWER + label % CHUNK])
 
 
 @kernel
 def task_of(state: State, label: int) -> int:
-    """The task that it is a label of."""
+    """The task of a label."""
     return int(state.chunk[label // CHUNK, TASK])
 
 
@@ -72,7 +72,7 @@ def find(state: State, i: int, j: int) -> int:
 
 @kernel
 def has_label(chunks: Ints32, tasks: Ints32, i: int, j: int) -> bool:
-    """Whether worker j has a label on task i; with two arrays it is a quick call from Python."""
+    """Whether worker j has a label on task i; two arrays make it a quick call from Python."""
     chunk, left = tasks[i, FIRST], tasks[i, LABELS]
     while left > 0:
         for place in range(min(left, CHUNK)):
@@ -85,7 +85,7 @@ def has_label(chunks: Ints32, tasks: Ints32, i: int, j: int) -> bool:
 
 @kernel
 def first_without(chunks: Ints32, tasks: Ints32, j: int, among: Ints, start: int) -> int:
-    """The place of the first of some tasks, from `start` on, that worker j has no label on."""
+    """The index of the first of some tasks, from `start` on, that has no label of worker j."""
     for place in range(start, len(among)):
         if not has_label(chunks, tasks, among[place], j):
             return place
@@ -94,13 +94,13 @@ def first_without(chunks: Ints32, tasks: Ints32, j: int, among: Ints, start: int
 
 @kernel
 def last_label(state: State, i: int) -> int:
-    """The newest label of task i, which has one."""
+    """The newest label of task i, which must have one."""
     return int(CHUNK * state.task[i, LAST] + (state.task[i, LABELS] - 1) % CHUNK)
 
 
 @kernel
 def list_labels(state: State, tasks: Ints, workers: Ints, answers: Ints) -> None:
-    """Write who said what of these tasks, one after the other, each task's labels in order."""
+    """Write workers and answers of the labels of these tasks, task by task, each in order."""
     at = 0
     for i in tasks:
         chunk, left = state.task[i, FIRST], state.task[i, LABELS]
@@ -115,7 +115,7 @@ def list_labels(state: State, tasks: Ints, workers: Ints, answers: Ints) -> None
 
 @kernel
 def append(state: State, i: int, j: int, x: int) -> int:
-    """Add a label after the others of its task, and return it."""
+    """Append a label to its task, and return its position."""
     labels = state.task[i, LABELS]
     place = labels % CHUNK
     if place == 0:
@@ -137,7 +137,7 @@ def append(state: State, i: int, j: int, x: int) -> int:
 
 @kernel
 def remove(state: State, i: int, label: int) -> None:
-    """Remove a label of task i; those after it move up, so that their order stays."""
+    """Remove a label of task i; the labels after it move up, which keeps their order."""
     _unlink(state, label)
     labels = state.task[i, LABELS] - 1
     last = last_label(state, i)
@@ -171,7 +171,7 @@ def _append_chunk(state: State, i: int) -> None:
 
 @kernel
 def _remove_chunk(state: State, i: int) -> None:
-    """Free the last chunk of a task, which has become empty."""
+    """Free the last chunk of a task, which is empty now."""
     last = state.task[i, LAST]
     before = NONE
     chunk = state.task[i, FIRST]
@@ -191,7 +191,7 @@ def _remove_chunk(state: State, i: int) -> None:
 def _unlink(state: State, label: int) -> None:
     newer, older = state.label[label, NEWER], state.label[label, OLDER]
     if newer == NONE:
-        state.worker_link[who_said(state, label), NEWEST] = older
+        state.worker_link[worker_of(state, label), NEWEST] = older
     else:
         state.label[newer, OLDER] = older
     if older != NONE:
@@ -202,9 +202,9 @@ def _unlink(state: State, label: int) -> None:
 
 @kernel
 def _move(state: State, source: int, target: int) -> None:
-    j = who_said(state, source)
+    j = worker_of(state, source)
     state.chunk[target // CHUNK, WHO + target % CHUNK] = j
-    state.answer[target // CHUNK, ANSWER + target % CHUNK] = what_was_said(state, source)
+    state.answer[target // CHUNK, ANSWER + target % CHUNK] = answer_of(state, source)
     if len(state.vote):
         state.vote[target] = state.vote[source]
     newer, older = state.label[source, NEWER], state.label[source, OLDER]

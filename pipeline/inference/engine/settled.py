@@ -1,12 +1,13 @@
-"""Settled: every label weighed by what is known of its worker now, its own task left out.
+"""Settled: weighs every label by the current estimate of its worker, without the label's own task.
 
-A worker knows the answer with probability θ, and otherwise follows a habit f: how often they say
-each class. That is MACE (Hovy et al., NAACL 2013) under collapsed variational inference of order
-zero (CVB0; Asuncion et al., UAI 2009). Of worker j there are n labels, a expected right ones and
-F_k labels of class k; of the crowd N, A, T tasks and ρ, the sum of their beliefs:
+A worker knows the answer with probability θ, and otherwise follows a habit f, the frequency of each
+class among their answers. This is MACE (Hovy et al., NAACL 2013) under collapsed variational
+inference of order zero (CVB0; Asuncion et al., UAI 2009). Worker j has n labels, of which a are
+expected to be right and F_k are of class k. The crowd has N labels, of which A are expected to be
+right, on T tasks, whose beliefs sum to ρ:
 
     π_k = (ρ_k + c/K) / (T + c)                   the classes are not equally frequent
-    g   = (A + α) / (N + α + β)                   what a stranger is worth
+    g   = (A + α) / (N + α + β)                   the average accuracy of the crowd
     for each label (j, x) of task i, with n' = n - 1:
         p   = (a - P_i[x] + m g) / (n' + m)
         f_k = (F_k - [k = x] + s/K) / (n' + s)
@@ -15,7 +16,7 @@ F_k labels of class k; of the crowd N, A, T tasks and ρ, the sum of their belie
         q(x|x) = θ + (1 - θ) f_x,  q(x|k) = (1 - θ) f_x
     P_i = softmax(log π_k + Σ log q(x|k))
 
-All classes but x have the same q, so that a label adds log(q(x|x) / q(x|k)) to its own class.
+All classes but x have the same q, so a label adds log(q(x|x) / q(x|k)) to its own class.
 """
 
 from math import log
@@ -51,17 +52,17 @@ from pipeline.inference.engine.state import (
     State,
 )
 
-M = 8.0  # labels of a stranger that count for p
-S = 16.0  # labels of all classes evenly that count for f
-C = 100.0  # tasks of all classes evenly that count for π
-FLOOR = 0.02  # of q, for all classes together
-MULTIPLIED = 32  # odds, at the most, before their logarithm is taken: so few cannot overflow
-SURE = 1e-6  # how near to 0 or 1 a worker's p may come
+M = 8.0  # weight of the crowd's accuracy in p, in labels
+S = 16.0  # weight of equal frequencies in f, in labels
+C = 100.0  # weight of equal frequencies in π, in tasks
+FLOOR = 0.02  # lower limit of q, summed over the classes
+MULTIPLIED = 32  # odds multiplied at most before taking the logarithm: so few cannot overflow
+SURE = 1e-6  # distance that p keeps from 0 and 1
 
 
 @kernel
 def class_prior(state: State) -> None:
-    """π, as the task at hand would have it, without a prior of its own."""
+    """Write π, the prior of tasks without their own, to PI."""
     pi = state.by_class[PI]
     classes = len(pi)
     if not state.whole[IS_LEARNED]:
@@ -75,8 +76,8 @@ def class_prior(state: State) -> None:
 
 
 @kernel
-def worth_of_stranger(state: State) -> float:
-    """g: the share of right labels in the crowd."""
+def crowd_accuracy(state: State) -> float:
+    """g: the expected share of right labels in the crowd, which is the estimate of a new worker."""
     crowd = state.crowd
     right = crowd[ALL_RIGHT] + crowd[RIGHT_ELSEWHERE] + crowd[ALPHA]
     given = crowd[ALL_GIVEN] + crowd[GIVEN_ELSEWHERE] + crowd[ALPHA] + crowd[BETA]
@@ -84,8 +85,8 @@ def worth_of_stranger(state: State) -> float:
 
 
 @kernel
-def weigh_anew(state: State, i: int) -> None:
-    """The score of task i: its prior, and all of its labels by what is known of their workers."""
+def reweigh(state: State, i: int) -> None:
+    """Recompute the score of task i: its prior, and all its labels by their workers' counts."""
     pi, odds = state.by_class[PI], state.by_class[ODDS]
     classes = len(pi)
     row = state.task[i, PRIOR]
@@ -100,7 +101,7 @@ def weigh_anew(state: State, i: int) -> None:
     for k in range(classes):
         score[k] = 0.0
         odds[k] = pi[k]
-    stranger = M * worth_of_stranger(state)
+    average = M * crowd_accuracy(state)
     evenly = S / classes
     floor = FLOOR / classes
     chunk, left = state.task[i, FIRST], state.task[i, LABELS]
@@ -108,7 +109,7 @@ def weigh_anew(state: State, i: int) -> None:
         for place in range(min(left, CHUNK)):
             j, x = state.chunk[chunk, WHO + place], state.answer[chunk, ANSWER + place]
             others = worker[j, GIVEN] - 1.0
-            p = (worker[j, RIGHT] - belief[x] + stranger) / (others + M)
+            p = (worker[j, RIGHT] - belief[x] + average) / (others + M)
             p = min(max(p, SURE), 1.0 - SURE)
             said = evenly - pi[x]
             for k in range(classes):

@@ -1,7 +1,7 @@
-"""What the compiled loops work on: one tuple of arrays, with names for the columns.
+"""The state of the compiled loops: one tuple of arrays, with names for the columns.
 
-Few arrays with several columns, not many with one: a call has to unpack every array of the tuple,
-and what is used together lies in one line of the processor's cache.
+It has few arrays with several columns each, because every call unpacks every array of the tuple,
+and because values that are used together then share a line of the processor's cache.
 """
 
 from math import prod
@@ -16,35 +16,35 @@ Ints32 = NDArray[np.int32]
 
 LINE = 64  # bytes in a line of the processor's cache
 
-# A chunk is one line: labels of one task that lie side by side. `answer` is the same memory as
-# `chunk`, read as numbers of half the size.
+# A chunk is one line: labels of one task, side by side. `answer` is the same memory as `chunk`,
+# read as integers of half the size.
 CHUNK = 8  # labels
 NEXT = 0  # the next chunk of the same task
 TASK = 1
-WHO = 2  # to 9: whose label it is
-ANSWER = 20  # to 27: what it says
+WHO = 2  # to 9: the worker of each label
+ANSWER = 20  # to 27: the class of each label
 
-# Columns of `label`: the worker's other labels.
+# Columns of `label`: the same worker's next newer and next older label.
 NEWER, OLDER = range(2)
 
 # Columns of `task`.
 FIRST = 0  # chunk
 LAST = 1  # chunk
 LABELS = 2  # how many
-GOLD = 3  # the class that is known to be true, or NONE
+GOLD = 3  # the known true class, or NONE
 PRIOR = 4  # row of `priors`, or NONE
-IS_HERE = 5  # whether its belief is computed here, or told
-DUE = 6  # the next task in the queue of those to refresh
+IS_HERE = 5  # 1 if its belief is computed here, 0 if another engine sends it
+DUE = 6  # the next task in the queue of due tasks
 MOVED = 7  # the next task in the list of those that moved
 TASK_COLUMNS = 8
 
-# Columns of `belief`: how far it has gone since it was last told of; from BELIEF on the probability
-# of each class, and after these the score of each: its logarithm, up to a constant.
+# Columns of `belief`: how far it has moved since `next_moved` last returned it; from BELIEF on the
+# probability of each class, followed by the score of each class: its logarithm, up to a constant.
 TASK_PATH, BELIEF = range(2)
 
 # Columns of `worker_link`.
 NEWEST = 0  # label
-WORKER_DUE = 1  # the next worker in the queue of those whose tasks are to be refreshed
+WORKER_DUE = 1  # the next worker in the queue of those whose tasks become due
 WORKER_MOVED = 2  # the next worker in the list of those whose counts moved
 ON_GOLD = 3  # labels on gold tasks
 RIGHT_ON_GOLD = 4
@@ -53,21 +53,21 @@ LINK_COLUMNS = 5
 # Columns of `worker`.
 GIVEN = 0  # n
 RIGHT = 1  # a
-PATH = 2  # how far a has gone since the worker's tasks were last made due
-WORKER_IS_HERE = 3  # 1 where the counts are kept here, 0 where they are told
-SAID = 4  # and on: how many labels are of each class
+PATH = 2  # how far a has moved since the worker's tasks last became due
+WORKER_IS_HERE = 3  # 1 if the counts are kept here, 0 if another engine sends them
+SAID = 4  # and following: the number of labels of each class
 
 # Rows of `by_class`.
-RHO = 0  # the sum of the beliefs that the class prior is learned from
+RHO = 0  # the sum of the beliefs from which the class prior is learned
 RHO_ELSEWHERE = 1
-FIXED = 2  # the class prior that is given, where it is not learned
-PI_DUE = 3  # the class prior when all tasks were last made due
-PI = 4  # work space: the prior of the task at hand
-ODDS = 5  # work space: what some of its labels say
-CHANGE = 6  # work space: what its belief gains
+FIXED = 2  # the given class prior, if it is not learned
+PI_DUE = 3  # the class prior when all tasks last became due
+PI = 4  # work space: the prior of the current task
+ODDS = 5  # work space: the odds from some of its labels
+CHANGE = 6  # work space: the change of its belief
 CLASS_ROWS = 7
 
-# Places in `crowd`: numbers that are not integers.
+# Indices of `crowd`: floating-point numbers.
 ALPHA = 0
 BETA = 1
 TOLERANCE = 2
@@ -77,11 +77,11 @@ ALL_TASKS = 5  # T
 GIVEN_ELSEWHERE = 6
 RIGHT_ELSEWHERE = 7
 TASKS_ELSEWHERE = 8
-G_DUE = 9  # g when all tasks were last made due
+G_DUE = 9  # g when all tasks last became due
 CROWD_NUMBERS = 10
 
-# Places in `whole`: integers.
-IS_SETTLED = 0  # which algorithm: settled, or Fast SBIC
+# Indices of `whole`: integers.
+IS_SETTLED = 0  # 1 for settled, 0 for Fast SBIC
 IS_LEARNED = 1  # whether the class prior is learned
 TASKS_KNOWN = 2
 CHUNKS_USED = 3
@@ -90,27 +90,27 @@ FIRST_DUE = 5
 LAST_DUE = 6
 FIRST_WORKER_DUE = 7
 LAST_WORKER_DUE = 8
-WALK = 9  # the label that comes next of the worker whose tasks are being made due
-SWEEP = 10  # the task that comes next where all tasks are being made due
+WALK = 9  # the next label of the worker whose tasks are becoming due
+SWEEP = 10  # the next task while all tasks are becoming due
 FIRST_MOVED = 11
 TASKS_DUE = 12  # how many
 FIRST_WORKER_MOVED = 13
-LABELS_HERE = 14  # how many, on tasks that are here
+LABELS_HERE = 14  # how many, on tasks computed here
 TASKS_MOVED = 15  # how many are in the list of those that moved
-READ = 16  # nobody's
+READ = 16  # written by `taking._look_ahead`, never used
 WHOLE_NUMBERS = 17
 
 NONE = -1
-NOT_IN = -2  # in a queue or a list, of one that is not
+NOT_IN = -2  # in place of the next one: not in the queue or list
 
 
 class State(NamedTuple):
-    """Everything. A label is a number: that of its chunk times CHUNK, and its place there."""
+    """All arrays. The number of a label is its chunk times CHUNK, plus its position there."""
 
     chunk: Ints32
     answer: NDArray[np.int16]
     label: Ints32
-    vote: Floats  # what a label adds to its task's log-odds; only Fast SBIC keeps it
+    vote: Floats  # of each label; Fast SBIC only
     task: Ints32
     belief: Floats
     priors: Floats
@@ -122,7 +122,7 @@ class State(NamedTuple):
 
 
 def empty_state(classes: int, *, is_settled: bool) -> State:
-    """No labels, and no room for any: see `with_room`."""
+    """A state without labels, and without memory for any: see `with_room`."""
     whole = np.full(WHOLE_NUMBERS, NONE, np.int64)
     whole[IS_SETTLED] = is_settled
     whole[[IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE, LABELS_HERE, TASKS_MOVED]] = 0
@@ -144,9 +144,9 @@ def empty_state(classes: int, *, is_settled: bool) -> State:
 
 
 def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
-    """Room for so many tasks and workers in all, and so many further labels.
+    """Reserve memory for so many tasks and workers in all, and so many further labels.
 
-    What is not written yet takes no memory: the pages of a large array come with their first use.
+    The operating system allocates the pages of a large array only when they are first written.
     """
     known_tasks, known_workers = int(state.whole[TASKS_KNOWN]), len(state.worker)
     if tasks > len(state.task):
@@ -171,7 +171,7 @@ def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
         state.worker[known_workers:, WORKER_IS_HERE] = 1
         state.worker_link[known_workers:] = NONE, NOT_IN, NOT_IN, 0, 0
     used = int(state.whole[CHUNKS_USED])
-    if used + labels > len(state.chunk):  # each label may be the first of a chunk
+    if used + labels > len(state.chunk):  # every label may need its own chunk
         chunks = max(used + labels, 2 * len(state.chunk))
         chunk = _longer(state.chunk, chunks, used)
         room, used_labels = CHUNK * chunks, CHUNK * used
@@ -186,19 +186,19 @@ def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
 
 
 def _whole_lines(numbers: int) -> int:
-    """So many numbers of eight bytes, and as many more as it takes to fill whole lines."""
+    """The number of eight-byte values, rounded up to whole lines."""
     return -(-numbers * 8 // LINE) * LINE // 8
 
 
 def _longer(array: NDArray[Any], rows: int, used: int) -> NDArray[Any]:
-    """The rows that are used, and zeros after them."""
+    """A copy of the used rows, followed by zeros."""
     longer = _zeros((rows, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
     return longer
 
 
 def _zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Zeros that begin at the beginning of a line."""
+    """Zeros aligned to the start of a line."""
     size = prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     skipped = -memory.ctypes.data % LINE

@@ -1,37 +1,32 @@
-"""The engine as an online algorithm of the simulations: tasks and workers are numbers."""
-
-from typing import Literal
+"""Fast SBIC and settled, one label at a time, on the engine."""
 
 import numpy as np
 
 from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.steps import observe
+from pipeline.inference.engine.taking import observe
 from pipeline.inference.labels import Floats
+from pipeline.inference.online.online import CrowdSize
+from pipeline.inference.registry import AlgorithmName
 from pipeline.inference.settled import AT_REST
 
 
 class EngineOnline:
-    """Fast SBIC, or settled: at rest whenever an estimate is asked for, or never (`live`).
+    """An engine for a crowd of known size; with `settles`, an estimate is made at rest.
 
-    >>> crowd = EngineOnline("fast-sbic", 2, 2, 2, prior=Prior(2, 1))
+    >>> crowd = EngineOnline("fast-sbic", CrowdSize(2, 2, 2), Prior(2, 1))
     >>> round(crowd.observe(0, 0, 1), 3), round(crowd.observe(0, 1, 1), 3)
     (0.693, 1.386)
     """
 
     def __init__(
-        self,
-        name: Literal["fast-sbic", "settled", "settled-live"],
-        tasks: int,
-        workers: int,
-        labels_per_worker: int,
-        prior: Prior,
+        self, algorithm: AlgorithmName, size: CrowdSize, prior: Prior, *, settles: bool = False
     ) -> None:
-        self._engine = Engine("fast-sbic" if name == "fast-sbic" else "settled", prior=prior)
-        self._engine.make_room(tasks, workers, workers * labels_per_worker)
-        self._state = self._engine.state  # with room for all labels it stays the same
-        self._settles = name == "settled"
-        self._every = np.arange(tasks)
+        self._engine = Engine(algorithm, prior=prior)
+        self._engine.make_room(size.tasks, size.workers, size.workers * size.labels_per_worker)
+        self._state = self._engine.state  # with room for all labels it is never replaced
+        self._settles = settles
+        self._every = np.arange(size.tasks)
 
     def observe(self, task: int, worker: int, label: int) -> float:
         """Count a label and return its task's log-odds."""
@@ -45,7 +40,22 @@ class EngineOnline:
         return log_odds
 
     def estimate(self) -> Estimate:
-        """What the labels so far say of each task."""
+        """Estimate every task from the labels so far."""
         if self._settles:
             self._engine.settle(AT_REST)
         return Estimate(self.score)
+
+
+def fast_sbic(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> EngineOnline:
+    """Start Algorithm 1."""
+    return EngineOnline("fast-sbic", size, prior)
+
+
+def settled(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> EngineOnline:
+    """Start settled, which comes to rest before each estimate."""
+    return EngineOnline("settled", size, prior, settles=True)
+
+
+def settled_live(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> EngineOnline:
+    """Start settled as it is while labels arrive, never at rest."""
+    return EngineOnline("settled", size, prior)

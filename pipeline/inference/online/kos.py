@@ -1,16 +1,16 @@
-"""KOS, a label at a time: the power iteration of `kos`, from the majority, after every label."""
+"""KOS, one label at a time: the power iteration of `kos`, from the majority, after every label."""
 
 import numpy as np
 
-from pipeline.inference.algorithm import Estimate
+from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.compiled import compiled
 from pipeline.inference.kos import SYNTHETIC_ITERATIONS
 from pipeline.inference.labels import Floats, Ints
-from pipeline.inference.online.online import Answers, no_answers
+from pipeline.inference.online.online import Answers, CrowdSize, no_answers
 
 
 class KOSOnline:
-    """Each label moves the score of every task, and costs a few passes over all labels so far.
+    """Each label changes the score of every task and costs a few passes over all labels so far.
 
     >>> crowd = KOSOnline(tasks=2, workers=2, labels_per_worker=2)
     >>> round(crowd.observe(0, 0, 1), 3), round(crowd.observe(1, 0, -1), 3)
@@ -42,8 +42,13 @@ class KOSOnline:
         )
 
     def estimate(self) -> Estimate:
-        """What the labels so far say of each task."""
+        """Estimate every task from the labels so far."""
         return Estimate(self.score.copy(), is_log_odds=False)
+
+
+def kos(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> KOSOnline:
+    """Start KOS, which takes no prior."""
+    return KOSOnline(*size)
 
 
 @compiled
@@ -59,9 +64,9 @@ def observe(
     votes: Floats,
     score: Floats,
 ) -> float:
-    """Add the label to the majority, and iterate from there; `support` of an answer x is x z_i.
+    """Add the label to the majority and iterate from there; the `support` of an answer x is x z_i.
 
-    So few iterations cannot overflow: the length is brought to 1 only at the end.
+    So few iterations cannot overflow, so the vector is normalised only at the end.
     """
     answers[worker, given[worker]] = 2 * task + (label > 0)
     given[worker] += 1

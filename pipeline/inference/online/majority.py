@@ -1,9 +1,10 @@
-"""Majority voting, a label at a time."""
+"""Majority voting, one label at a time."""
 
 import numpy as np
 
-from pipeline.inference.algorithm import Estimate
+from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.labels import Floats
+from pipeline.inference.online.online import CrowdSize
 
 
 class MajorityOnline:
@@ -31,5 +32,10 @@ class MajorityOnline:
         return np.array(self._balance, dtype=np.float64)
 
     def estimate(self) -> Estimate:
-        """What the labels so far say of each task."""
+        """Estimate every task from the labels so far."""
         return Estimate(self.score, is_log_odds=False)
+
+
+def majority(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> MajorityOnline:
+    """Start MAJ, which takes no prior."""
+    return MajorityOnline(size.tasks)

@@ -1,7 +1,7 @@
-"""AMF and EM, a label at a time: a few iterations after every label, from where they were.
+"""AMF and EM, one label at a time: each label continues the iteration where it stopped.
 
-The iteration is that of `amf`, over all labels so far. It costs as much as there are labels, so
-Appendix B takes 4 after each label, and 50 from scratch once the labels are complete.
+The iteration is that of `amf`, over all labels so far. Its cost is proportional to their number, so
+Appendix B makes 4 iterations after each label, and 50 from scratch once the labels are complete.
 """
 
 from math import exp, log
@@ -12,15 +12,15 @@ from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.amf import ITERATIONS, LEAST_COUNT
 from pipeline.inference.compiled import compiled
 from pipeline.inference.labels import Floats, Ints
-from pipeline.inference.online.online import Answers, no_answers
+from pipeline.inference.online.online import Answers, CrowdSize, no_answers
 
 ITERATIONS_PER_LABEL = 4
 
 
 class MeanFieldOnline:
-    """Mean field where a worker is credited with so many right and wrong answers in advance.
+    """Mean field in which each worker starts with the counts `right` and `wrong`.
 
-    These are α and β in AMF, α - 1 and β - 1 in EM. Workers begin with the weight log(right/wrong).
+    These are α and β in AMF, α - 1 and β - 1 in EM. The first weight is log(right / wrong).
 
     >>> crowd = MeanFieldOnline(2, 2, 2, Prior(4, 3), right=4, wrong=3)
     >>> [round(crowd.observe(*label), 3) for label in ((0, 0, 1), (0, 1, 1), (1, 0, -1))]
@@ -57,7 +57,7 @@ class MeanFieldOnline:
         return float(self.score[task])
 
     def estimate(self) -> Estimate:
-        """What the labels so far say of each task, by 50 iterations from scratch."""
+        """Estimate every task from the labels so far, by 50 iterations from scratch."""
         log_odds = np.empty_like(self.score)
         self._iterate(np.full_like(self._weight, self._start), log_odds, ITERATIONS)
         return Estimate(log_odds)
@@ -77,6 +77,16 @@ class MeanFieldOnline:
         )
 
 
+def em(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> MeanFieldOnline:
+    """Start EM."""
+    return MeanFieldOnline(*size, prior, right=prior.alpha - 1, wrong=prior.beta - 1)
+
+
+def amf(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> MeanFieldOnline:
+    """Start AMF."""
+    return MeanFieldOnline(*size, prior, right=prior.alpha, wrong=prior.beta)
+
+
 @compiled
 def iterate(
     answers: Answers,
@@ -90,9 +100,9 @@ def iterate(
     wrong: float,
     iterations: int,
 ) -> None:
-    """Beliefs from the workers' weights and weights from the beliefs, in turns.
+    """Alternate between beliefs from the workers' weights and weights from the beliefs.
 
-    `at_answer` has the sum of the weights behind each answer, then the probability of each.
+    `at_answer` holds first the sum of the weights for each answer, then its probability.
     """
     for _ in range(iterations):
         at_answer[:] = 0

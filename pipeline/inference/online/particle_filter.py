@@ -1,4 +1,4 @@
-"""MC, a label at a time: a particle filter over the truth of all tasks.
+"""MC, one label at a time: a particle filter over the truth of all tasks.
 
 A particle is a guess y of the truth of every task; the workers' accuracies are integrated out.
 With n_j labels of worker j so far, of which r_j are right under the guess, a new label x of theirs
@@ -7,11 +7,11 @@ on task i multiplies the particle's weight by the probability it had (Beta-binom
     P(x | y, labels so far) = (r_j + α) / (n_j + α + β)        if x = y_i
                               (n_j - r_j + β) / (n_j + α + β)  otherwise
 
-Every 10 labels each particle makes a Gibbs sweep, drawing each y_i given the others from
+After every 10 labels a Gibbs sweep draws each y_i of each particle, given the others, from
 
     log P(y_i = +1) / P(y_i = -1) = log(q / (1 - q)) + Σ_j x_ij log((r_j + α) / (n_j - r_j + β))
 
-(r_j and n_j here without task i), and the weights return to 1. The settings are those of
+(with r_j and n_j excluding task i), and the weights return to 1. The settings are those of
 Appendix B. Chopin: *A Sequential Particle Filter Method for Static Models*, Biometrika 2002.
 """
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.compiled import compiled
 from pipeline.inference.labels import Floats, Ints
+from pipeline.inference.online.online import CrowdSize
 
 PARTICLES = 50
 LABELS_BETWEEN_SWEEPS = 10
@@ -89,7 +90,7 @@ class ParticleFilter:
         return float(self.score[task])
 
     def sweep(self) -> None:
-        """Draw every truth of every particle anew, given the others; the weights return to 1."""
+        """Redraw every truth of every particle, given the others; the weights return to 1."""
         given = slice(self._labels)
         answer, end = by_task(self._task[given], self._answer[given], len(self.score))
         draw = self._rng.random(self._guess.shape)
@@ -99,19 +100,24 @@ class ParticleFilter:
         weigh_guesses(self._guess, self._weight, self.score)
 
     def estimate(self) -> Estimate:
-        """What the labels so far say of each task."""
+        """Estimate every task from the labels so far."""
         return Estimate(self.score.copy(), is_log_odds=False)
+
+
+def mc(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> ParticleFilter:
+    """Start MC."""
+    return ParticleFilter(*size, prior, rng)
 
 
 def support(most_labels: int, prior: Prior) -> Floats:
     """What a label adds to the log-odds of the guess on its task, against the opposite guess.
 
-    At [n, r, 1] if the label agrees with the guess and at [n, r, 0] if not, by a worker with n
-    labels of which r agree, this one among them. It does not count in its own weight:
+    At [n, r, 1] if the label agrees with the guess and at [n, r, 0] if not, for a worker with n
+    labels of which r agree, including this one. A label does not count in its own weight:
 
         log((r - 1 + α) / (n - r + β))    and    -log((r + α) / (n - 1 - r + β))
 
-    What cannot be (r - 1, n - r or n - 1 - r below 0) is never read.
+    Impossible combinations (r - 1, n - r or n - 1 - r below 0) are never read.
     """
     n, r = np.mgrid[: most_labels + 1, : most_labels + 1]
     agrees = np.log((np.maximum(r - 1, 0) + prior.alpha) / (np.maximum(n - r, 0) + prior.beta))
@@ -145,7 +151,7 @@ def reweight(
 ) -> None:
     """Multiply each particle's weight by the probability of the label, and count the label.
 
-    `place` is where the n and r of a worker are in `support`: at 2 (n counts + r).
+    `place` is the index 2 (n counts + r) of a worker's n and r in `support`.
     """
     n = given[worker]
     given[worker] = n + 1
@@ -158,7 +164,7 @@ def reweight(
 
 @compiled
 def by_task(task: Places, answer: Places, tasks: int) -> tuple[Places, Ints]:
-    """The answers task by task, and where those of each task end."""
+    """Sort the answers by task; also return where those of each task end."""
     end = np.cumsum(np.bincount(task, minlength=tasks))
     place = end.copy()
     sorted_answer = np.empty_like(answer)
@@ -178,9 +184,9 @@ def sweep(
     prior_log_odds: float,
     draw: Floats,
 ) -> None:
-    """Draw every y_i of every particle anew; the answers 2j + (x > 0) to task i end at end[i].
+    """Redraw every y_i of every particle; the answers 2j + (x > 0) to task i end at end[i].
 
-    The innermost loops are over the particles and have no branches, so that they run as vectors.
+    The innermost loops are over the particles and have no branches, so that they are vectorised.
     """
     particles = guess.shape[1]
     log_odds = np.empty(particles)  # of the guess against its opposite

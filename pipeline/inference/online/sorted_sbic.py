@@ -1,4 +1,4 @@
-"""Sorted SBIC (Algorithm 2) online: a view for every task, and all of them after every label."""
+"""Sorted SBIC (Algorithm 2), one label at a time: every label updates a view for every task."""
 
 from math import log
 from typing import NamedTuple
@@ -6,11 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.inference.algorithm import Prior
+from pipeline.inference.algorithm import Estimate, Prior
 from pipeline.inference.compiled import compiled
 from pipeline.inference.labels import Floats, Ints
+from pipeline.inference.online.online import CrowdSize
 
-# A view's log-odds beyond 690 are held there: further on their exponential would overflow.
+# A view's log-odds are limited to ±690: beyond, their exponential would overflow.
 MOST_ODDS = 1e300
 LEAST_ODDS = 1e-300
 
@@ -19,22 +20,22 @@ class SortedSBIC:
     """Learns from one label at a time, at a cost proportional to the number of tasks.
 
     In the view of task k (lines 5 to 7) a label x of worker j on another task i moves the log-odds
-    s_i^k as in Fast SBIC. Written with odds o = exp(s) that takes no logarithm, only products and
-    quotients over a row:
+    s_i^k as in Fast SBIC. With odds o = exp(s) this takes no logarithm, only products and quotients
+    over a row:
 
         o_i^k *= ((c_j^k + α) / (n_j^k - c_j^k + β)) ** x        c_j^k = Σ sig(x_hj s_h^k), h ≠ k
 
-    Task k itself has the log-odds z_k that the labels on it give (lines 8 to 13), with weights
-    from c_j^k of all their workers' other labels. When the row of task i moves, so do the c of
-    those who answered i, and z of the other tasks they answered; no other z does. So z is kept,
-    not made anew, and current after each label.
+    Task k itself has the log-odds z_k of its own labels (lines 8 to 13), weighted by c_j^k of all
+    their workers' other labels. When the row of task i changes, so do the c of the workers who
+    answered i, and z of the other tasks that they answered; no other z changes. So z is updated
+    after each label, not recomputed.
 
-    Tasks and workers are numbers from 0; each worker has room for `labels_per_worker` labels.
+    Tasks and workers are numbers from 0; a worker can give `labels_per_worker` labels.
 
     >>> crowd = SortedSBIC(tasks=2, workers=2, labels_per_worker=2)
     >>> for task, worker, label in (0, 0, 1), (0, 1, 1), (1, 1, -1):
-    ...     crowd.observe(task, worker, label)
-    >>> crowd.log_odds.round(6).tolist()
+    ...     now = crowd.observe(task, worker, label)
+    >>> crowd.score.round(6).tolist()
     [1.386294, -0.847298]
     """
 
@@ -60,22 +61,32 @@ class SortedSBIC:
         )
 
     @property
-    def log_odds(self) -> Floats:
+    def score(self) -> Floats:
         """The log-odds of every task: one array, which changes with each label."""
         return self._views.log_odds
 
-    def observe(self, task: int, worker: int, label: int) -> None:
-        """Count `label` (1 or -1) of a worker who has not answered this task before."""
+    def observe(self, task: int, worker: int, label: int) -> float:
+        """Count `label` (1 or -1) of a worker new to this task; return the task's log-odds."""
         _observe(task, worker, label, self._views)
+        return float(self._views.log_odds[task])
+
+    def estimate(self) -> Estimate:
+        """Estimate every task from the labels so far."""
+        return Estimate(self.score.copy())
+
+
+def sorted_sbic(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> SortedSBIC:
+    """Start Algorithm 2."""
+    return SortedSBIC(*size, prior)
 
 
 class _Views(NamedTuple):
-    """What the compiled code works on.
+    """The arrays of the compiled code.
 
-    In row i and column k of `odds` and `agreement` are exp(s_i^k) and sig(s_i^k). The labels of
-    worker j are the first given[j] of row j: their tasks, what was said, and c_j^k where k is
-    the label's own task. The labels on task i are newest[i], older[newest[i]] and so on until
-    -1, as places in those rows laid end to end.
+    Row i and column k of `odds` and `agreement` hold exp(s_i^k) and sig(s_i^k). The labels of
+    worker j are the first given[j] of row j of `task`, `label` and `correct`, which is c_j^k where
+    k is the label's own task. The labels on task i are newest[i], older[newest[i]] and so on until
+    -1, as indices into those rows laid end to end.
     """
 
     alpha: float
@@ -116,7 +127,7 @@ def _observe(i: int, j: int, x: int, views: _Views) -> None:
 
 @compiled
 def _check(i: int, j: int, x: int, views: _Views) -> None:
-    """Compiled code would write past the end of an array without a word."""
+    """Refuse what compiled code would silently write past the end of an array."""
     if not (0 <= i < len(views.log_odds) and 0 <= j < len(views.given)):
         raise IndexError("there is no such task or worker")
     if x != 1 and x != -1:
@@ -130,7 +141,7 @@ def _check(i: int, j: int, x: int, views: _Views) -> None:
 
 @compiled
 def _find_factors(j: int, n: int, i: int, views: _Views) -> float:
-    """p / (1 - p) of worker j in every view (line 6); returns c in that of task i."""
+    """Compute p / (1 - p) of worker j in every view (line 6); return c in the view of task i."""
     factor = views.factor
     factor[:] = 0
     for slot in range(n):
@@ -144,7 +155,7 @@ def _find_factors(j: int, n: int, i: int, views: _Views) -> float:
     own: float = factor[i]
     for k in range(len(factor)):
         factor[k] = (factor[k] + views.alpha) / (n - factor[k] + views.beta)
-    for slot in range(n):  # in the view of a task that j answered, that label is not seen
+    for slot in range(n):  # the view of a task that j answered excludes that label
         c = views.correct[j, slot]
         factor[views.task[j, slot]] = (c + views.alpha) / (n - 1 - c + views.beta)
     return own
@@ -152,7 +163,7 @@ def _find_factors(j: int, n: int, i: int, views: _Views) -> float:
 
 @compiled
 def _move_row(i: int, x: int, views: _Views) -> None:
-    """Let the label move s_i in all views but that of i (line 7); `rise` is what sig(s_i) gains."""
+    """Add the label to s_i in all views but that of i (line 7); `rise`: the change of sig(s_i)."""
     odds, agreement = views.odds[i], views.agreement[i]
     views.factor[i] = 1
     for k in range(len(odds)):
@@ -166,7 +177,7 @@ def _move_row(i: int, x: int, views: _Views) -> None:
 
 @compiled
 def _weigh_others(i: int, views: _Views) -> None:
-    """Weigh again what those who answered i before said of other tasks."""
+    """Reweigh the labels on other tasks by the workers who answered task i before."""
     place = views.newest[i]
     while place >= 0:
         j = place // views.task.shape[1]
@@ -181,9 +192,9 @@ def _weigh_others(i: int, views: _Views) -> None:
 
 @compiled
 def _weigh(j: int, slot: int, gain: float, before: int, after: int, views: _Views) -> None:
-    """Let c of a label's view gain this much, of `after` labels, and z of its task follow."""
+    """Add `gain` to c of a label's view, now over `after` labels, and update z of its task."""
     old = views.correct[j, slot]
-    new = min(max(old + gain, 0.0), float(after))  # rounding may take it a little outside
+    new = min(max(old + gain, 0.0), float(after))  # rounding may leave it slightly outside
     views.correct[j, slot] = new
     right = (new + views.alpha) / (old + views.alpha)
     wrong = (after - new + views.beta) / (before - old + views.beta)

@@ -1,1 +1,1 @@
-"""Who may do what on a cluster with ACLs: the rights of each role, asked for and granted."""
+"""ACLs: the rights that each role needs, checking them and granting them."""

@@ -1,4 +1,4 @@
-"""The rights of the roles as people read and grant them: `docs/security.md` has all of these."""
+"""The rights of each role as `kafka-acls` commands and as rows of `docs/security.md`."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -7,7 +7,7 @@ from pipeline.kafka.access.rights import ROLES, Operation, Resource, Right
 
 
 def acl_lines(role: str, prefix: str = "sbic") -> Iterator[str]:
-    """The commands that grant a role to the user of its name; one does for several topics.
+    """The commands that grant a role to the user of the same name, topics grouped by operation.
 
     >>> print(*acl_lines("producer"), sep="\\n")
     kafka-acls.sh --add --allow-principal User:producer --operation Read --topic sbic.project
@@ -21,7 +21,7 @@ def acl_lines(role: str, prefix: str = "sbic") -> Iterator[str]:
 
 
 def table_row(role: str, prefix: str = "sbic") -> str:
-    """The row of a role in the table of the docs.
+    """The row of a role in the table of `docs/security.md`.
 
     >>> table_row("producer")
     '| producer | Read topic `sbic.project`; Write topic `sbic.labels` |'

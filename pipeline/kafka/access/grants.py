@@ -1,4 +1,4 @@
-"""Grants roles to users, as `kafka-acls` would: for the broker of one's own."""
+"""Grants roles to users, as `kafka-acls` does, on the embedded broker."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ ANY_HOST = "*"
 
 
 async def grant_roles(settings: Settings, users: Mapping[str, str]) -> None:
-    """Grant each role to a user, on the topics of this prefix; those granted before stay."""
+    """Grant each role to a user on the topics of this prefix; existing grants stay."""
     async with connected(Granting(settings), settings) as granting:
         for role, user in users.items():
             for right in ROLES[role]:
@@ -26,7 +26,7 @@ async def grant_roles(settings: Settings, users: Mapping[str, str]) -> None:
 
 
 class Granting:
-    """A client for the one request that aiokafka 0.14 knows and its admin client does not send."""
+    """A client for CreateAcls, which aiokafka 0.14 defines but its admin client does not send."""
 
     def __init__(self, settings: Settings) -> None:
         self.prefix = settings.prefix

@@ -1,8 +1,8 @@
-"""What each role has to be allowed on a cluster with ACLs: the docs and the checks read this.
+"""The rights that each role needs on a cluster with ACLs; the docs and the checks read them here.
 
-Whoever may read, write, alter or delete a topic may also describe it, whoever may alter its
-configuration may also describe that, and whoever may write to a topic may do so idempotently (Kafka
-2.8 and later): none of these is a row of its own.
+Kafka derives some rights from others, so they are not listed: Read, Write, Alter and Delete include
+Describe, AlterConfigs includes DescribeConfigs, and Write includes idempotent writing (since Kafka
+2.8).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from pipeline.settings import Settings
 from pipeline.topics import Topics
 
 Resource = Literal["topic", "group"]
-EVERY = ""  # of the topics of the project
+EVERY = ""  # all topics of the project
 
 
 class Operation(IntEnum):
@@ -30,7 +30,7 @@ class Operation(IntEnum):
 
     @property
     def acl_name(self) -> str:
-        """As `kafka-acls` takes it.
+        """The name that `kafka-acls` takes.
 
         >>> Operation.DESCRIBE_CONFIGS.acl_name
         'DescribeConfigs'
@@ -39,7 +39,7 @@ class Operation(IntEnum):
 
     @property
     def words(self) -> str:
-        """As a sentence has it.
+        """The name as a verb phrase.
 
         >>> Operation.DESCRIBE_CONFIGS.words
         'describe the configuration of'
@@ -51,14 +51,14 @@ class Operation(IntEnum):
 
 
 class Right(NamedTuple):
-    """An operation on a topic, which `name` completes, or on the group of the project."""
+    """An operation on the topic `PREFIX.name`, on all topics, or on the project's group."""
 
     operation: Operation
     resource: Resource
     name: str = EVERY
 
     def target(self, prefix: str) -> str:
-        """The name that it is about; of all topics the part that they share.
+        """The name of the topic or group; for all topics, their common prefix.
 
         >>> Right(Operation.READ, "topic", "labels").target("birds")
         'birds.labels'
@@ -66,7 +66,7 @@ class Right(NamedTuple):
         return f"{prefix}.{self.name}" if self.resource == "topic" else prefix
 
     def acl_options(self, prefix: str) -> str:
-        """The options of `kafka-acls` that name it.
+        """The options of `kafka-acls` for this right.
 
         >>> Right(Operation.CREATE, "topic").acl_options("birds")
         '--operation Create --topic birds. --resource-pattern-type prefixed'
@@ -79,7 +79,7 @@ class Right(NamedTuple):
 
     @property
     def is_prefixed(self) -> bool:
-        """Whether it is about all topics of the project."""
+        """Whether the right applies to all topics of the project."""
         return self.resource == "topic" and self.name == EVERY
 
 
@@ -98,7 +98,7 @@ ROLES: Mapping[str, tuple[Right, ...]] = {
     "pipeline": (
         *_on(READ, "labels", "tasks", "requests", "assignments"),
         *_on(READ, "answers", "votes", "evidence", "estimates", "project"),
-        # what was keyed by another than its worker or task is written once more, where it belongs
+        # records in the wrong partition are forwarded to the right one
         *_on(WRITE, "labels", "tasks", "requests", "assignments"),
         *_on(WRITE, "answers", "votes", "evidence", "estimates"),
         *_on(WRITE, "posteriors", "workers", "dead-letters"),
@@ -122,26 +122,33 @@ ROLES: Mapping[str, tuple[Right, ...]] = {
         Right(Operation.DELETE, "group"),
     ),
 }
-"""Whoever runs instances; sends labels; reads what came of them; lets others do both; and
-creates, changes and deletes projects."""
+"""The rights of those who run instances, send labels, read results, run a gateway, and manage
+projects."""
 
 
-def needs_of(role: str, settings: Settings) -> Iterator[tuple[str, Operation]]:
-    """Each topic of the project with an operation on it that the role needs."""
+class Need(NamedTuple):
+    """A topic, and an operation on it that a client needs."""
+
+    topic: str
+    operation: Operation
+
+
+def needs_of(role: str, settings: Settings) -> Iterator[Need]:
+    """The operations on topics of the project that the role needs."""
     names = [topic.name for topic in Topics(settings)]
     for right in ROLES[role]:
         if right.resource == "topic":
             for name in names if right.is_prefixed else [right.target(settings.prefix)]:
-                yield name, right.operation
+                yield Need(name, right.operation)
 
 
 def grant_line(right: Right, user: str, prefix: str) -> str:
-    """The command that grants a right to a user; where Kafka is, is for the operator to say."""
+    """The command that grants a right to a user; the operator adds the address of Kafka."""
     return f"kafka-acls.sh --add --allow-principal User:{user} {right.acl_options(prefix)}"
 
 
 def in_words(rights: Iterable[tuple[Operation, str]]) -> str:
-    """Operations on topics or groups, as a sentence has them.
+    """A list of operations on topics or groups, in words.
 
     >>> in_words([(READ, "topic a"), (READ, "topic b"), (WRITE, "topic b")])
     'read topic a, read topic b, write topic b'

@@ -49,7 +49,7 @@ class Instance(Processor):
         if topic == "answers":
             self.workers.close(partition)
         else:
-            self.exchange.left(partition)
+            self.exchange.release(partition)
             self.tasks.close(partition)
 
     def restore(self, topic: str, partition: int, most: int | None = None) -> None:
@@ -93,8 +93,10 @@ class Instance(Processor):
         while self.crowd.engine.is_settled and self.refresh():
             pass
         self.group.tasks.update(self.tasks.ready(self.partitions, generation).tolist())
-        self.tasks.spent = self.tasks.rules.is_spent(self.crowd.labels)
+        self.group.tasks.update(self.crowd.number_tasks(sorted(self.withheld)).tolist())
+        self.withheld.clear()
+        self.tasks.check_budget()
         self.apply_rules_to(self.partitions)
-        self.exchange.hear_of_crowd()
+        self.exchange.update_sums()
         self.group.tells_all = True
         self.flush()

@@ -6,8 +6,8 @@ from typing import Any
 from orjson import loads
 
 from pipeline.records.tasks import Description, NamedDescription
+from pipeline.stages.taken import Taken
 from pipeline.stages.worker_records import encode_workers
-from pipeline.stages.worker_stage import Taken
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.project import Project

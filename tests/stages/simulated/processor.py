@@ -13,11 +13,12 @@ from pipeline.records.facts import encode_facts
 from pipeline.records.tasks import task_parser
 from pipeline.records.votes import NOBODY
 from pipeline.stages.crowd import Crowd
-from pipeline.stages.exchange import Exchange, Told
+from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.restored import Restored
+from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import Taken, WorkerStage
+from pipeline.stages.worker_stage import WorkerStage
 from tests.stages.simulated.log import CHANGELOGS, Log, Record, Write
 from tests.stages.simulated.project import Project
 
@@ -67,6 +68,7 @@ class Processor:
         self.missed = False  # whether it was out of the group
         self.is_fenced = project.is_fenced
         self.is_void = False  # its state has something that was not published
+        self.withheld: set[str] = set()  # tasks whose posterior was not published
         self.group = Group()
         self.owed: Publication | None = None
         self.positions: dict[tuple[str, int], int] = {}
@@ -136,7 +138,7 @@ class Processor:
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
         self.heard[partition] += len(records)
         for record in records:
-            bad = self.exchange.hear(partition, record.value)
+            bad = self.exchange.receive(partition, record.value)
             if bad is not None:
                 self.rejected.append(("estimates", partition, bad))
         if records:
@@ -170,11 +172,12 @@ class Processor:
         for partition, facts in self.tasks.facts():
             publication.changelog.append(Write("evidence", partition, encode_facts(facts)))
         homes = self.crowd.task.home[tasks].tolist()
-        for partition, (key, value) in zip(homes, self.tasks.posteriors(tasks), strict=True):
+        posteriors = zip(homes, *self.tasks.posteriors(tasks), strict=True)
+        for partition, key, value in posteriors:
             publication.outputs.append(Write("posteriors", partition, value, key))
         if group.tells_all:
-            publication.outputs += estimates_in(self.exchange.tell_all())
-        publication.outputs += estimates_in(self.exchange.tell(tasks, workers))
+            publication.outputs += estimates_in(self.exchange.all_estimates())
+        publication.outputs += estimates_in(self.exchange.estimates_of(tasks, workers))
         if not publication.changelog:
             publication.changelog, publication.outputs = publication.outputs, publication.changelog
         return publication
@@ -196,7 +199,11 @@ class Processor:
         writes = (owed.outputs if owed else []) + publication.changelog
         if self.is_fenced and not self.is_member:
             self.owed = None
-            self.is_void |= any(write.topic != "estimates" for write in writes)
+            for write in writes:
+                if write.topic == "posteriors":
+                    self.withheld.add((write.key or b"").decode())
+                elif write.topic != "estimates":
+                    self.is_void = True
             return
         offsets = {
             write[:2]: self.log.write(write) for write in writes if self._may(write, goes_out)
@@ -242,11 +249,7 @@ class Processor:
 
     def check_budget(self) -> None:
         """Apply the budget to all tasks when it is reached, as the publisher does."""
-        if self.tasks.rules.budget is None:
-            return
-        spent = self.tasks.rules.is_spent(self.crowd.labels)
-        if spent is not self.tasks.spent:
-            self.tasks.spent = spent
+        if self.tasks.check_budget():
             self.apply_rules_to(self.partitions)
 
     def apply_rules_to(self, partitions: Iterable[int]) -> None:
@@ -260,7 +263,7 @@ def votes_in(votes: Iterable[tuple[int, bytes]]) -> list[Write]:
     return [Write("votes", home, value) for home, value in votes if home != NOBODY]
 
 
-def estimates_in(told: Told) -> list[Write]:
+def estimates_in(told: EstimateRecords) -> list[Write]:
     """Records of the estimates topic."""
     return [
         Write("estimates", partition, value)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pipeline.classes import SIGNS, Classes
 from pipeline.inference.algorithm import Prior
-from pipeline.inference.engine.engine import AlgorithmName
+from pipeline.inference.registry import AlgorithmName
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import NO_RULES
 

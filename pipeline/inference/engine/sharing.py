@@ -1,22 +1,24 @@
-"""Partitions that come and go: what is computed here, and what is told by those who compute it.
+"""Acquiring and releasing tasks and workers, and estimates received from other engines.
 
-An engine that shares the work holds the labels of its own workers, whatever their tasks, and those
-on its own tasks, whoever gave them. Of tasks that are not its own it is told the belief, of workers
-that are not its own the counts, and of the others' crowd the sums. What is given up or taken on
-costs as many steps as it has labels.
+Each engine that shares the work holds all labels of its own workers and all labels on its own
+tasks. It receives the beliefs of the other tasks, the counts of the other workers, and the other
+engines' parts in the sums over the crowd. To acquire or release a task or worker takes time
+proportional to its labels.
 """
 
 from pipeline.inference.compiled import kernel
 from pipeline.inference.engine.beliefs import (
+    add_to_path,
+    add_to_prior,
     begin,
     follow_score,
-    go,
+    informs_prior,
     refresh,
-    teach_prior,
-    teaches_prior,
 )
+from pipeline.inference.engine.describing import set_gold
 from pipeline.inference.engine.due import make_due
-from pipeline.inference.engine.ledger import following, remove, task_of, who_said
+from pipeline.inference.engine.ledger import following, remove, task_of, worker_of
+from pipeline.inference.engine.settling import recount_worker
 from pipeline.inference.engine.state import (
     ALL_GIVEN,
     ALL_RIGHT,
@@ -36,37 +38,36 @@ from pipeline.inference.engine.state import (
     WORKER_IS_HERE,
     State,
 )
-from pipeline.inference.engine.steps import recount_worker, set_gold
 from pipeline.inference.labels import Floats, Ints
 
 
 @kernel
-def leave_tasks(state: State, tasks: Ints) -> None:
-    """Give up tasks: keep their beliefs, and of their labels those of workers who are here."""
+def release_tasks(state: State, tasks: Ints) -> None:
+    """Release tasks: keep their beliefs, and those of their labels that own workers gave."""
     for i in tasks:
-        if teaches_prior(state, i):
-            teach_prior(state, i, -1)
+        if informs_prior(state, i):
+            add_to_prior(state, i, -1)
         if state.task[i, IS_HERE]:
             state.whole[LABELS_HERE] -= state.task[i, LABELS]
         state.task[i, IS_HERE] = 0
         label = CHUNK * state.task[i, FIRST]
         for _ in range(state.task[i, LABELS]):
-            if state.worker[who_said(state, label), WORKER_IS_HERE]:
+            if state.worker[worker_of(state, label), WORKER_IS_HERE]:
                 label = following(state, label)
             else:
-                remove(state, i, label)  # and the one after it is here now
+                remove(state, i, label)  # the next label moves to this position
 
 
 @kernel
-def enter_tasks(state: State, tasks: Ints) -> None:
-    """Take tasks on; the labels on them that are not known yet are still to be added."""
+def acquire_tasks(state: State, tasks: Ints) -> None:
+    """Acquire tasks; labels on them that are not known yet have to be put."""
     for i in tasks:
         if state.task[i, IS_HERE]:
             continue
         state.task[i, IS_HERE] = 1
         state.whole[LABELS_HERE] += state.task[i, LABELS]
-        if teaches_prior(state, i):
-            teach_prior(state, i, 1)
+        if informs_prior(state, i):
+            add_to_prior(state, i, 1)
         if state.task[i, LABELS] == 0:
             begin(state, i)
         elif state.whole[IS_SETTLED]:
@@ -76,8 +77,8 @@ def enter_tasks(state: State, tasks: Ints) -> None:
 
 
 @kernel
-def leave_workers(state: State, workers: Ints) -> None:
-    """Give up workers: keep their counts, and of their labels those on tasks that are here."""
+def release_workers(state: State, workers: Ints) -> None:
+    """Release workers: keep their counts, and those of their labels that are on own tasks."""
     for j in workers:
         if not state.worker[j, WORKER_IS_HERE]:
             continue
@@ -94,8 +95,8 @@ def leave_workers(state: State, workers: Ints) -> None:
 
 
 @kernel
-def enter_workers(state: State, workers: Ints) -> None:
-    """Take workers on; those of their labels that are not known yet are still to be added."""
+def acquire_workers(state: State, workers: Ints) -> None:
+    """Acquire workers; labels of theirs that are not known yet have to be put."""
     for j in workers:
         if not state.worker[j, WORKER_IS_HERE]:
             state.worker[j, WORKER_IS_HERE] = 1
@@ -103,8 +104,8 @@ def enter_workers(state: State, workers: Ints) -> None:
 
 
 @kernel
-def hear_of_tasks(state: State, tasks: Ints, scores: Floats, golds: Ints) -> None:
-    """Take the scores of tasks that are not here: a row for each, logarithms up to a constant."""
+def receive_tasks(state: State, tasks: Ints, scores: Floats, golds: Ints) -> None:
+    """Set the scores of tasks of other engines: a row for each, logarithms up to a constant."""
     classes = scores.shape[1]
     for t in range(len(tasks)):
         i = tasks[t]
@@ -116,8 +117,8 @@ def hear_of_tasks(state: State, tasks: Ints, scores: Floats, golds: Ints) -> Non
 
 
 @kernel
-def hear_of_workers(state: State, workers: Ints, counts: Floats) -> None:
-    """Take the counts of workers who are not here: a row of n, a and F for each."""
+def receive_workers(state: State, workers: Ints, counts: Floats) -> None:
+    """Set the counts of workers of other engines: a row of n, a and F for each."""
     for t in range(len(workers)):
         j = workers[t]
         if state.worker[j, WORKER_IS_HERE]:
@@ -128,4 +129,4 @@ def hear_of_workers(state: State, workers: Ints, counts: Floats) -> None:
         worker[RIGHT] = counts[t, 1]
         for k in range(counts.shape[1] - 2):
             worker[SAID + k] = counts[t, 2 + k]
-        go(state, j, far)
+        add_to_path(state, j, far)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 ROW = re.compile(r"^\| .* \| `(tests/\S+\.py)::(\w+)` \|$")
 
 

@@ -1,8 +1,8 @@
-"""Makes the topics of a project again, or deletes them; begun once, it can always be completed.
+"""Recreates the topics of a project, or deletes them; once begun, it can always be completed.
 
-The project topic says what is under way. Instances see that within a second, leave, and wait until
-it is `ready` again. Every step can be done twice, so a command that was killed is completed by the
-same command.
+The state in the project topic says what is being done. Instances notice it within a second, leave
+the group, and wait until the state is `ready` again. Every step can be repeated, so a command that
+was killed is completed by running it again.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Any
 
 from pipeline.kafka.access.granted import check_role
-from pipeline.kafka.admin import check_topics, ensure_topics
-from pipeline.kafka.removal import begin_at_zero, delete_group, delete_topics, group_members
+from pipeline.kafka.admin import check_topics, delete_topics, ensure_topics
+from pipeline.kafka.groups import commit_zero, delete_group, group_members
 from pipeline.project.errors import Conflict, NoProject, Unfinished
 from pipeline.project.log import append, read_project
 from pipeline.project.opening import topic_ids
@@ -20,7 +20,7 @@ from pipeline.project.revision import Revision, State
 from pipeline.settings import Settings
 from pipeline.topics import Topic, Topics
 
-ALONE_SECONDS = 3.0  # longer than it takes an instance that is just starting to see the revision
+EMPTY_SECONDS = 3.0  # longer than a starting instance takes to see the revision
 NOTE_SECONDS = 10.0
 
 MAY_FOLLOW: dict[State, tuple[State, ...]] = {
@@ -33,7 +33,7 @@ Note = Callable[[str], None]
 
 
 async def existing_project(place: Settings) -> Revision:
-    """The project, or `NoProject`."""
+    """The last revision of the project; raises `NoProject`."""
     revision = await read_project(place)
     if revision is None:
         raise NoProject(place.prefix, place.bootstrap_servers)
@@ -41,7 +41,7 @@ async def existing_project(place: Settings) -> Revision:
 
 
 async def begin(place: Settings, state: State, **changes: Any) -> Revision:
-    """Write down that this is under way; if it was before, and was not completed, it goes on."""
+    """Publish the new state; if the project is already in it, continue from there."""
     revision = await existing_project(place)
     if revision.state == state and not changes:
         return revision
@@ -50,35 +50,37 @@ async def begin(place: Settings, state: State, **changes: Any) -> Revision:
     await check_role(place, "operator")
     begun = revision.next(state=state, **changes)
     settings = begun.apply_to(place)
-    if state != "deleting":  # what stays has to be right before the rest is thrown away
-        await check_topics(settings, without=made_again(settings, state))
+    if state != "deleting":  # check what stays before the rest is deleted
+        await check_topics(settings, without=topics_to_recreate(settings, state))
     await append(place, begun)
     return begun
 
 
-async def make_again(place: Settings, begun: Revision, note: Note) -> Revision:
-    """Throw away what the state says, create it again, and let instances begin from the start."""
+async def recreate_topics(place: Settings, begun: Revision, note: Note) -> Revision:
+    """Recreate the topics of the state, and let instances read from the start."""
     settings = begun.apply_to(place)
-    await until_alone(settings, note)
+    await until_group_is_empty(settings, note)
     if await read_project(place) != begun:
         raise Conflict(place.prefix)  # the same command was completed elsewhere
-    await delete_topics(settings, [topic.name for topic in made_again(settings, begun.state)])
+    await delete_topics(
+        settings, [topic.name for topic in topics_to_recreate(settings, begun.state)]
+    )
     await ensure_topics(settings)
     ids = await topic_ids(settings)
     kept = {name for name, found in ids.items() if begun.topics.get(name) == found}
     read_again = {Topics(settings).labels.name, Topics(settings).tasks.name}
-    await begin_at_zero(settings, (ids.keys() - kept) | read_again)
+    await commit_zero(settings, (ids.keys() - kept) | read_again)
     ready = begun.next(state="ready", topics=ids)
     await append(settings, ready)
     return ready
 
 
-def made_again(settings: Settings, state: State) -> list[Topic]:
-    """The topics that a state throws away: what is made of labels and tasks, or labels as well.
+def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
+    """The topics that are recreated in a state: those computed from labels, or labels as well.
 
-    Dead letters go too: labels and tasks that cannot be used make them again.
+    Dead letters are included: bad labels and tasks produce them again.
 
-    >>> [topic.name for topic in made_again(Settings(prefix="a"), "resetting")][-3:]
+    >>> [topic.name for topic in topics_to_recreate(Settings(prefix="a"), "resetting")][-3:]
     ['a.labels', 'a.requests', 'a.assignments']
     """
     topics = Topics(settings)
@@ -96,24 +98,26 @@ def made_again(settings: Settings, state: State) -> list[Topic]:
 
 
 async def delete(place: Settings, begun: Revision, note: Note) -> None:
-    """Delete the topics and the group; the topic that says so goes last."""
+    """Delete the topics and the group; the project topic, which has the state, last."""
     settings = begun.apply_to(place)
-    await until_alone(settings, note)
+    await until_group_is_empty(settings, note)
     *others, project = [topic.name for topic in Topics(settings)]
     await delete_topics(settings, others)
     await delete_group(settings)
     await delete_topics(settings, [project])
 
 
-async def until_alone(settings: Settings, note: Note) -> None:
-    """Wait until the group has had no members for a while: all instances have left."""
-    begun = alone_since = monotonic()
+async def until_group_is_empty(settings: Settings, note: Note) -> None:
+    """Wait until the group has had no members for `EMPTY_SECONDS`."""
+    begun = empty_since = monotonic()
     noted = False
-    while monotonic() - alone_since < ALONE_SECONDS:
+    while monotonic() - empty_since < EMPTY_SECONDS:
         members = await group_members(settings)
         if members:
-            alone_since = monotonic()
+            empty_since = monotonic()
         if members and not noted and monotonic() - begun > NOTE_SECONDS:
             noted = True
-            note(f"waiting until {members} instances have left: one that hangs is put out soon")
+            note(
+                f"waiting for {members} instances to leave the group: Kafka removes one that hangs"
+            )
         await asyncio.sleep(0.1)

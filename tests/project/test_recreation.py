@@ -12,11 +12,10 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from orjson import dumps
 
 from pipeline.inference.algorithm import Prior
-from pipeline.kafka.admin import ensure_topics
-from pipeline.kafka.removal import delete_topics
+from pipeline.kafka.admin import delete_topics, ensure_topics
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.project.log import read_project
-from pipeline.records.answers import Answers, encode_answers
+from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
 from pipeline.records.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project, until
@@ -63,7 +62,7 @@ async def test_a_recount_mends_what_was_forged_while_an_instance_runs(
         assert "1,000 labels, all counted" in said
         assert await here.until_counted(len(TRIPLES)) == before
         await agree_with_a_recount(here, TRIPLES)
-        assert "the project has changed: starting anew" in running.log()
+        assert "the project has changed: restarting" in running.log()
         pid = running.process.pid
         running.wait_ready()
         said = await command(here, "set", "alpha=5", "--recount")
@@ -124,7 +123,7 @@ async def forge_an_answer(here: Project) -> str:
     task, worker, label = TRIPLES[0]
     columns = np.array([label == -1], "<i2"), np.array([0]), np.array([0]), np.array([0.5])
     votes = encode_votes(Votes(0, [task], [worker], *columns, counts=np.empty((1, 0))))
-    answers = encode_answers(Answers([(time_ns(), 0)], [(0, votes)], marks=[]))
+    answers = encode_answers(Answers([Piece(time_ns(), 0)], [VotesFor(0, votes)], marks=[]))
     async with here.producer() as producer:
         await producer.send_and_wait(here.topics.answers.name, answers, partition=0)
     return task
@@ -156,18 +155,18 @@ async def started(running: Instance, times: int) -> bool:
     return running.log().count("INFO sbic: ready after") >= times
 
 
-STEPS = ("until_alone", "delete_topics", "ensure_topics", "begin_at_zero", "append")
+STEPS = ("until_group_is_empty", "delete_topics", "ensure_topics", "commit_zero", "append")
 KILLED = """
 import os, sys
-import pipeline.cli.main, pipeline.project.remaking as remaking
-remaking.ALONE_SECONDS = 0.2
+import pipeline.cli.main, pipeline.project.recreation as recreation
+recreation.EMPTY_SECONDS = 0.2
 async def die(*arguments):
     os._exit(9)
-async def second(*arguments, write=remaking.append):
+async def second(*arguments, write=recreation.append):
     if arguments[1].state == "ready":
         os._exit(9)
     await write(*arguments)
-remaking.{step} = second if "{step}" == "append" else die
+recreation.{step} = second if "{step}" == "append" else die
 pipeline.cli.main.main()
 """
 
@@ -250,7 +249,7 @@ async def test_deleted_or_replaced_topics_are_named_and_a_recount_recovers(
         await delete_topics(here.settings, [answers])
         await ensure_topics(here.settings)
         assert await asyncio.to_thread(running.process.wait, 60) == 1
-        assert f"{answers} was deleted and created again" in running.log()
+        assert f"{answers} was deleted and recreated" in running.log()
         assert way_out in running.log()
     await delete_topics(here.settings, [labels])
     await ensure_topics(here.settings)
@@ -259,7 +258,7 @@ async def test_deleted_or_replaced_topics_are_named_and_a_recount_recovers(
         assert await asyncio.to_thread(running.process.wait, 60) == 1
         (said,) = running.log().splitlines()
     assert f"{votes} was deleted, " in said
-    assert f"{labels} was deleted and created again" in said
+    assert f"{labels} was deleted and recreated" in said
     assert way_out in said
     shown = sbic(here.settings, "project", "show")
     assert (shown.returncode, votes in shown.stderr) == (1, True)

@@ -1,6 +1,7 @@
-"""The names in the newest records that were restored.
+"""The names in the newest restored records.
 
-What a crash can have kept from its topic is of the last seconds: it is published again.
+A crash can have prevented the publication of what was recorded in the last seconds, so these tasks
+or workers are published again.
 """
 
 from collections import deque
@@ -8,13 +9,13 @@ from collections import deque
 from pipeline.inference.labels import Ints
 
 
-class Lately:
-    """Names in records of the last while, by the times of the records.
+class RecentNames:
+    """The names in records of the last `span`, by the times of the records.
 
     >>> import numpy as np
-    >>> lately = Lately(5)
-    >>> lately.add([1, 2, 7], np.array([1, 3, 4]), ["a", "b", "c", "d"])
-    >>> lately.take()
+    >>> recent = RecentNames(5)
+    >>> recent.add([1, 2, 7], np.array([1, 3, 4]), ["a", "b", "c", "d"])
+    >>> recent.take()
     ['b', 'c', 'd']
     """
 
@@ -23,7 +24,7 @@ class Lately:
         self._records: deque[tuple[int, list[str]]] = deque()
 
     def add(self, times: list[int], ends: Ints, names: list[str]) -> None:
-        """Records of these times were restored; `ends` are the places after their last names."""
+        """Add restored records by time; `ends` are the positions after their last names."""
         if not times:
             return
         newest = max(times)
@@ -36,7 +37,7 @@ class Lately:
             self._records.popleft()
 
     def take(self) -> list[str]:
-        """All names, each once; they are forgotten here."""
+        """Remove and return all names, each once."""
         names = {name for _, some in self._records for name in some}
         self._records.clear()
         return sorted(names)

@@ -1,18 +1,18 @@
-"""Asks Kafka again for as long as a broker may be away: clients give up sooner."""
+"""Retries requests for as long as a broker may be unavailable: clients give up sooner."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeVar
 
-PATIENCE_SECONDS = 120
-AGAIN_SECONDS = 0.5
+MOST_SECONDS = 120
+SECONDS_BETWEEN = 0.5
 
 T = TypeVar("T")
 
 
-async def patiently(ask: Callable[[], Awaitable[T]], away: type[Exception]) -> T:
-    """What `ask` returns, once it does not raise `away` any more.
+async def retry(ask: Callable[[], Awaitable[T]], on: type[Exception]) -> T:
+    """Return what `ask` returns; while it raises `on`, call it again for up to two minutes.
 
     >>> answers = iter([ConnectionError, ConnectionError, 42])
     >>> async def ask() -> int:
@@ -20,14 +20,14 @@ async def patiently(ask: Callable[[], Awaitable[T]], away: type[Exception]) -> T
     ...     if answer is ConnectionError:
     ...         raise ConnectionError
     ...     return answer
-    >>> asyncio.run(patiently(ask, ConnectionError))
+    >>> asyncio.run(retry(ask, ConnectionError))
     42
     """
-    last = monotonic() + PATIENCE_SECONDS
+    last = monotonic() + MOST_SECONDS
     while True:
         try:
             return await ask()
-        except away:
+        except on:
             if monotonic() > last:
                 raise
-        await asyncio.sleep(AGAIN_SECONDS)
+        await asyncio.sleep(SECONDS_BETWEEN)

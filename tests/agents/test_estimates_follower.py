@@ -1,0 +1,43 @@
+"""An instance receives the estimates of a partition that it has released."""
+
+import numpy as np
+from aiokafka import ConsumerRecord
+
+from pipeline.agents.estimates_follower import EstimatesFollower
+from pipeline.agents.own_estimates import OwnEstimates, WrittenEstimates
+from pipeline.agents.rejects import Rejects
+from pipeline.batched.producer import BatchProducer
+from pipeline.partitioner import partition_of
+from pipeline.records.labels import encode_label
+from pipeline.stages.taken import Taken
+from tests.agents.test_publisher import ANN, SETTINGS, TOPICS, Joined, record
+
+T1 = partition_of(b"t1", SETTINGS.partitions)
+
+
+def estimate(offset: int, value: bytes) -> ConsumerRecord:
+    topic = TOPICS.estimates.name
+    return ConsumerRecord(topic, T1, offset, 0, 0, None, value, None, 0, len(value), [])
+
+
+async def test_estimates_that_the_next_owner_publishes_too_early_are_received() -> None:
+    stalled, successor = Joined(), Joined()
+    labels = [record(0, encode_label("t1", "ann", 1))]
+    successor.workers.take(ANN, labels, Taken[ConsumerRecord]())
+    successor.tasks.close(1 - T1)
+    successor.tasks.ready({T1}, generation=2)
+    published = successor.publisher.exchange.all_estimates()[T1]
+
+    publisher = stalled.publisher
+    rejects = Rejects(publisher.redirector, BatchProducer({}, "rejects"))
+    own = OwnEstimates(WrittenEstimates(TOPICS), publisher, rejects, is_sole_owner=lambda: False)
+    follower = EstimatesFollower(SETTINGS, publisher.exchange, own, publisher, rejects)
+    follower.receive(T1, [estimate(offset, value) for offset, value in enumerate(published)])
+    publisher.exchange.release(T1)
+    stalled.tasks.close(T1)
+    follower.receive_from_next_owner(T1)
+    [here] = publisher.crowd.number_tasks(["t1"])
+    [there] = successor.publisher.crowd.number_tasks(["t1"])
+    expected = successor.publisher.crowd.engine.beliefs([there])
+    assert np.array_equal(publisher.crowd.engine.beliefs([here]), expected)
+    assert expected[0, 1] > 0.5

@@ -1,0 +1,38 @@
+"""What the examples of the documents run on: two projects on one Kafka, each with an instance."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from pipeline.local.embedded import EmbeddedBroker
+from pipeline.settings import Settings
+from tests.instances import Instance, instance
+from tests.projects import made, new_project
+
+
+class Shown(NamedTuple):
+    """A project that the documents speak of, and the instance that runs it."""
+
+    settings: Settings
+    instance: Instance
+
+
+@pytest.fixture(scope="session")
+def signs(broker: EmbeddedBroker) -> Iterator[Shown]:
+    """The project `sbic` of the documents."""
+    yield from _shown(broker)
+
+
+@pytest.fixture(scope="session")
+def named(broker: EmbeddedBroker) -> Iterator[Shown]:
+    """The project `pets` of the documents."""
+    yield from _shown(broker, classes="cat,dog,bird")
+
+
+def _shown(broker: EmbeddedBroker, **settings: str) -> Iterator[Shown]:
+    project = made(replace(new_project(broker, **settings), lease_seconds=3600.0))
+    with instance(broker.url, project.prefix) as running:
+        running.wait_ready()
+        yield Shown(project, running)

@@ -1,0 +1,30 @@
+"""The metrics of an instance and of a gateway that are not running.
+
+A metric without a value does not show which labels it has, so each that has none before the first
+record or request gets one here.
+"""
+
+from prometheus_client import CollectorRegistry
+
+from pipeline.agents.app import PipelineApp
+from pipeline.agents.telemetry.collectors import Lag, LagCollector
+from pipeline.gateway.metrics import Metrics as GatewayMetrics
+from pipeline.project.revision import FIRST
+from pipeline.settings import Settings
+
+
+def instance_registries() -> list[CollectorRegistry]:
+    """All metrics of an instance with a budget, and its lags as if it read one partition."""
+    lags = CollectorRegistry()
+    lags.register(LagCollector(lambda: [Lag("sbic.labels", 0, 0, 0.0)]))
+    return [PipelineApp(Settings(budget=1000), FIRST).web_port.registry, lags]
+
+
+def gateway_registries() -> list[CollectorRegistry]:
+    """All metrics of a gateway that has answered a request."""
+    metrics = GatewayMetrics()
+    metrics.answered("/labels", 200, 0.001)
+    for kind in ("labels", "tasks", "requests"):
+        metrics.sent(kind, 0)
+    metrics.connections(lambda: 0)
+    return [metrics.registry]
