@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from pipeline.client import Client
 from pipeline.local.embedded import EmbeddedBroker
@@ -58,10 +60,23 @@ def gateway(broker: str, port: int) -> Iterator[str]:
         [sys.executable, "-c", LAUNCH, "-m", "pipeline", "gateway"], env=os.environ | env
     )
     try:
-        yield f"http://127.0.0.1:{port}/"
+        url = f"http://127.0.0.1:{port}/"
+        while not is_ready(url):
+            assert running.poll() is None
+            time.sleep(0.2)
+        yield url
     finally:
         running.terminate()
         running.wait()
+
+
+def is_ready(url: str) -> bool:
+    """Whether the gateway has read the project."""
+    try:
+        with urlopen(f"{url}readyz", timeout=5):
+            return True
+    except (URLError, ConnectionError, TimeoutError):
+        return False
 
 
 def send(broker: str) -> None:
@@ -79,20 +94,18 @@ def send(broker: str) -> None:
 def main() -> None:
     """Take the picture once everything is counted and settled."""
     settings = {"SBIC_CLASSES": ",".join(CLASSES), **RULES}
-    with (
-        EmbeddedBroker() as broker,
-        instance(broker.url, "pets", **settings) as one,
-        instance(broker.url, "pets", **settings) as two,
-        gateway(broker.url, free_port()) as url,
-        chromium() as browser,
-    ):
-        one.wait_ready(120)
-        two.wait_ready(120)
+    with ExitStack() as stack:
+        broker = stack.enter_context(EmbeddedBroker())
+        for _ in range(2):
+            stack.enter_context(instance(broker.url, "pets", **settings)).wait_ready(120)
+        url = stack.enter_context(gateway(broker.url, free_port()))
+        browser = stack.enter_context(chromium())
         browser.open(url, width=1200)
         send(broker.url)
-        browser.wait(lambda: browser.text("#settled") == "Settled")
+        while browser.text("#settled") != "Settled":  # longer than a test would wait
+            time.sleep(1)
         browser.run(WORST_FIRST)
-        browser.wait(lambda: "blocked" in browser.text("#workers"))
+        browser.wait(lambda: "blocked" in browser.text("#workers tbody"))
         PICTURE.write_bytes(browser.picture())
 
 
