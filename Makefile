@@ -3,8 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
+# Compiled modules are kept: otherwise every process of the tests compiles all of them again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup test long compiled demo docs bench scale soak lint lock audit sbom clean
+.PHONY: help setup check pure test long compiled demo docs bench scale soak lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,9 +28,16 @@ lint: $(READY) ## formatting, lint and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 
+check: compiled ## lint, types and the tests without Kafka, on fewer examples: a minute
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint pure
+
+pure: $(READY)
+	@$(BIN)/pytest --quiet --numprocesses 2 --dist worksteal -m "not broker and not figures and not long"
+
+# Three processes keep two cores busy: much of the time a test waits for Kafka.
 test: .venv/tools ## lint, types and all tests but those that take long
 	@$(MAKE) --no-print-directory --jobs 2 compiled lint
-	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not long"
+	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not long"
 
 long: compiled .venv/tools ## the tests that take long: three brokers, the paper's figures, each right
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m long

@@ -1,4 +1,4 @@
-"""What can happen to an embedded broker: SIGKILL, SIGSTOP."""
+"""Faults of an embedded broker: SIGKILL and SIGSTOP."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def pid_of(broker: EmbeddedBroker) -> int:
 
 
 def kill(broker: EmbeddedBroker) -> None:
-    """SIGKILL, and wait until it is gone."""
+    """Send SIGKILL, and wait until Kafka has ended."""
     os.kill(pid_of(broker), signal.SIGKILL)
     broker.wait()
     broker.stop()
@@ -43,7 +43,7 @@ def threads(pid: int) -> list[Path]:
 
 @contextmanager
 def paused(broker: EmbeddedBroker) -> Iterator[None]:
-    """It does nothing for a while: connections stay open, and nobody answers."""
+    """Pause a broker: connections stay open, and requests get no response."""
     java = pid_of(broker)
     os.kill(java, signal.SIGSTOP)
     try:

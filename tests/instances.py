@@ -1,4 +1,4 @@
-"""Instances of the pipeline as they really run: `sbic run` in a process of its own."""
+"""Instances of the pipeline as users run them: `sbic run` in a separate process."""
 
 import os
 import signal
@@ -20,6 +20,7 @@ LAUNCH = (
     "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9)\n"
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
 )
+SESSION_SECONDS = "6"  # the least: partitions of an instance that was killed move the sooner
 RUN = ("-m", "pipeline", "run")
 CHANGED_RUN = "from pipeline.cli.main import main\n{change}\nmain()"
 
@@ -33,7 +34,7 @@ class Instance:
         self.log_path = log_path
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text of a page of the web port; status 0 while nobody listens."""
+        """Status and text of a page of the web port; status 0 while no process listens."""
         try:
             with urlopen(self.url + path, timeout=5) as response:
                 return response.status, response.read().decode()
@@ -44,8 +45,8 @@ class Instance:
         except (ConnectionError, TimeoutError) as error:  # it is starting, or was killed
             return 0, str(error)
 
-    def wait_ready(self, deadline: float = 30) -> None:
-        """Wait until `/readyz` says so; an instance that ends, or takes longer, is a failure."""
+    def wait_ready(self, deadline: float = 60) -> None:
+        """Wait until `/readyz` answers 200; fail if the instance exits or the deadline passes."""
         last = time.monotonic() + deadline
         while (answer := self.get("/readyz"))[0] != 200:
             status = self.process.poll()
@@ -64,29 +65,30 @@ class Instance:
         return {name: float(value) for name, value in samples}
 
     def terminate(self, deadline: float = 30) -> int:
-        """SIGTERM, and the exit status."""
+        """Send SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(deadline)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         self.process.kill()
         self.process.wait()
 
     def log(self) -> str:
-        """What it has written to standard output and error."""
+        """The text that the instance has written to standard output and error."""
         with open(self.log_path, errors="replace") as log:
             return log.read()
 
 
 @contextmanager
 def instance(broker_address: str, prefix: str, change: str = "", **env: str) -> Iterator[Instance]:
-    """Start `sbic run`, not yet ready: `wait_ready` waits; it is killed at the end.
+    """Start `sbic run` without waiting until it is ready, and kill it at the end.
 
-    `change` is Python that runs before it starts: how a test makes it slow. `env` has further
-    settings, by the names of their variables: `SBIC_PARTITIONS="1"`. Those of the tests' own
-    environment do not reach it.
+    `change` is Python that runs before the instance starts: a test makes it slow with this. `env`
+    has further settings, by the names of their variables: `SBIC_PARTITIONS="1"`. The instance does
+    not inherit the settings in the environment of the tests.
     """
+    env.setdefault("SBIC_SESSION_SECONDS", SESSION_SECONDS)
     port = int(env.setdefault("SBIC_WEB_PORT", str(free_port())))
     inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
     environment = inherited | {"SBIC_BROKER": broker_address, "SBIC_PREFIX": prefix} | env

@@ -1,21 +1,21 @@
-"""What the tests of the tools share: a project of one's own on the broker, and the command."""
+"""Shared by tests of commands: new projects on the broker, and `sbic` as a process."""
 
 import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaProducer, ConsumerRecord
 
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.project.given import Given
 from pipeline.project.opening import open_project
 from pipeline.settings import Settings
+from tests.agents.follower import following
 
 PARTITIONS = 3
 Row = tuple[str, str, int | str]
@@ -55,36 +55,16 @@ def write_labels(path: Path, rows: Iterable[Row]) -> Path:
     return path
 
 
-@asynccontextmanager
-async def consumer(settings: Settings, topic: str) -> AsyncIterator[AIOKafkaConsumer]:
-    client = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest"
-    )
-    await client.start()
-    try:
-        client.assign([TopicPartition(topic, partition) for partition in range(PARTITIONS)])
-        yield client
-    finally:
-        await client.stop()
-
-
 async def records_of(settings: Settings, topic: str) -> list[ConsumerRecord]:
-    """All that a topic has now, each partition's in order."""
-    records = []
-    async with consumer(settings, topic) as client:
-        partitions = client.assignment()
-        ends = await client.end_offsets(partitions)
-        for partition in partitions:
-            while await client.position(partition) < ends[partition]:
-                for fetched in (await client.getmany(timeout_ms=1000)).values():
-                    records += fetched
-    return records
+    """All records that a topic has now, each partition's in order."""
+    async with following(settings, topic) as follower:
+        return await follower.new_records()
 
 
 async def write(
     settings: Settings, topic: str, records: Iterable[tuple[bytes | None, bytes | None]]
 ) -> None:
-    """Keys and values onto a topic, in order."""
+    """Publish keys and values to a topic, in order."""
     client = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers)
     await client.start()
     try:

@@ -1,4 +1,4 @@
-"""The classes of a project: which can be, and which labels stand for them."""
+"""The classes of a project: which names are valid, and which labels belong to them."""
 
 import pickle
 from dataclasses import FrozenInstanceError

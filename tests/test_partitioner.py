@@ -1,4 +1,4 @@
-"""Our partitioner is everybody's: Java's by its own test vectors, others' by asking them."""
+"""Our partitioner equals Java's, by its test vectors, and those of other clients."""
 
 import aiokafka.partitioner
 import pytest

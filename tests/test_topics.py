@@ -1,4 +1,4 @@
-"""Topics are made as they are described, all or none."""
+"""Topics are created as described, all or none."""
 
 import asyncio
 import os

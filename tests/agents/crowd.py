@@ -1,4 +1,4 @@
-"""Crowds for the tests on the real broker, and what Algorithm 1 makes of them."""
+"""Crowds for tests on the real broker, and Algorithm 1 on them."""
 
 import random
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from tests.agents.kafka import Project, Triple
 
 
 def crowd(labels: int, tasks: int, workers: int, seed: int) -> list[Triple]:
-    """Labels of a crowd in which nobody answers a task twice; every truth is 1."""
+    """Labels of a crowd in which no worker answers a task twice; every truth is 1."""
     rng = random.Random(seed)
     accuracy = [rng.betavariate(4, 3) for _ in range(workers)]
     pairs = rng.sample(range(tasks * workers), labels)
@@ -28,7 +28,7 @@ def crowd(labels: int, tasks: int, workers: int, seed: int) -> list[Triple]:
 
 
 async def as_taken(project: Project) -> list[Triple]:
-    """The labels in the order in which one instance took them, as its answers topic tells."""
+    """The labels in the order in which one instance took them, by its answers topic."""
     labels = {
         (record.partition, record.offset): loads(record.value)
         for record in await project.read(project.topics.labels.name)

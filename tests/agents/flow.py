@@ -1,4 +1,4 @@
-"""Labels that flow for as long as something goes on, whatever happens to the broker."""
+"""Labels sent at a steady rate while a test runs, whatever happens to the broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -13,7 +13,7 @@ PATIENCE_MS = 120_000  # longer than any broker is away
 
 
 class Flow:
-    """What was sent so far; all of it is acknowledged in the end."""
+    """The labels sent so far; all of them are acknowledged at the end."""
 
     def __init__(self, here: Project, triples: Sequence[Triple], per_second: float) -> None:
         self.here = here
@@ -23,11 +23,11 @@ class Flow:
         self.sent: Sequence[Triple] = ()
 
     async def goes_on(self, labels: int = 200, deadline: float = 60) -> None:
-        """Wait until so many more labels are counted than were sent by now."""
+        """Wait until this many more labels are counted than were sent before the call."""
         await self.here.until_counted(len(self.sent) + labels, deadline)
 
     async def run(self, producer: AIOKafkaProducer) -> None:
-        """Send until it is over, and wait until Kafka has all."""
+        """Send until `is_over`, and wait until Kafka has acknowledged everything."""
         acknowledgements = []
         topic = self.here.topics.labels.name
         for number, (task, worker, label) in enumerate(self.triples, start=1):
@@ -38,7 +38,7 @@ class Flow:
             if self.is_over:
                 break
         else:
-            raise AssertionError("there were not enough labels for all that went on")
+            raise AssertionError("the test took longer than its labels lasted")
         await asyncio.gather(*acknowledgements)
 
 
@@ -62,7 +62,7 @@ async def flowing(
 
 
 async def until_true(condition: Callable[[], bool], deadline: float = 60) -> None:
-    """Wait for a condition that is looked up in another thread."""
+    """Wait for a condition that is evaluated in another thread."""
 
     async def is_true() -> bool:
         return await asyncio.to_thread(condition)

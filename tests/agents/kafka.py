@@ -1,4 +1,4 @@
-"""What a test needs of Kafka: put records on topics, read topics to their end, wait."""
+"""A test's project on Kafka: send records, read topics to their end, wait for a condition."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient
 from orjson import loads
 
@@ -17,6 +17,7 @@ from pipeline.records.labels import encode_label
 from pipeline.records.posteriors import Posterior
 from pipeline.settings import Settings
 from pipeline.topics import Topics
+from tests.agents.follower import following
 
 Triple = tuple[str, str, int | None]
 Label = int | str
@@ -55,57 +56,61 @@ class Project:
 
     async def read(self, topic: str) -> list[ConsumerRecord]:
         """All records that the topic has now, each partition's in order."""
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.bootstrap_servers,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
-        async with consumer:
-            partitions = [TopicPartition(topic, p) for p in range(self.settings.partitions)]
-            consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions)
-            records: list[ConsumerRecord] = []
-            for tp in partitions:
-                while await consumer.position(tp) < ends[tp]:
-                    for fetched in (await consumer.getmany(timeout_ms=1000)).values():
-                        records += fetched
-            return records
+        async with following(self.settings, topic) as follower:
+            return await follower.new_records()
+
+    async def until_read(
+        self, topic: str, holds: Callable[[list[ConsumerRecord]], bool], deadline: float = 60
+    ) -> list[ConsumerRecord]:
+        """All records of the topic, once a condition holds for them."""
+        records: list[ConsumerRecord] = []
+        async with following(self.settings, topic) as follower:
+
+            async def holds_now() -> bool:
+                records.extend(await follower.new_records())
+                return holds(records)
+
+            await until(holds_now, deadline)
+        return records
 
     async def posteriors(self) -> dict[str, Posterior]:
         """The last posterior of each task."""
-        records = await self.read(self.topics.posteriors.name)
-        return {record.key.decode(): loads(record.value) for record in records}
+        return last_posteriors(await self.read(self.topics.posteriors.name))
+
+    async def until_posteriors(
+        self, hold: Callable[[dict[str, Posterior]], bool], deadline: float = 60
+    ) -> dict[str, Posterior]:
+        """The last posterior of each task, once a condition holds for them."""
+        found: dict[str, Posterior] = {}
+        async with following(self.settings, self.topics.posteriors.name) as follower:
+
+            async def hold_now() -> bool:
+                found.update(last_posteriors(await follower.new_records()))
+                return hold(found)
+
+            await until(hold_now, deadline)
+        return found
 
     async def until_counted(self, labels: int, deadline: float = 60) -> dict[str, Posterior]:
         """The posteriors, once they count this many labels."""
-        found: dict[str, Posterior] = {}
-
-        async def counted() -> bool:
-            found.update(await self.posteriors())
-            return sum(posterior["labels"] for posterior in found.values()) >= labels
-
-        await until(counted, deadline)
-        return found
+        return await self.until_posteriors(lambda found: labels_in(found) >= labels, deadline)
 
     async def until_dealt_with(
         self, triples: Iterable[Triple], places: Iterable[tuple[int, int]], deadline: float = 60
     ) -> dict[str, Posterior]:
-        """The posteriors, once each label, sent to that place, has been dealt with."""
+        """The posteriors, once they include each label, sent to its partition and offset."""
         last: dict[tuple[str, str], int] = {}
         for (task, _worker, label), (partition, offset) in zip(triples, places, strict=True):
             if label != 0:
                 last[task, str(partition)] = offset
-        found: dict[str, Posterior] = {}
 
-        async def dealt_with() -> bool:
-            found.update(await self.posteriors())
+        def include_all(found: dict[str, Posterior]) -> bool:
             return all(
                 task in found and found[task]["sources"].get(source, -1) >= offset
                 for (task, source), offset in last.items()
             )
 
-        await until(dealt_with, deadline)
-        return found
+        return await self.until_posteriors(include_all, deadline)
 
     async def committed(self, topic: str) -> dict[int, int]:
         """Kafka's own view of the group's offsets, by partition."""
@@ -122,8 +127,18 @@ class Project:
         }
 
 
+def last_posteriors(records: Iterable[ConsumerRecord]) -> dict[str, Posterior]:
+    """The last posterior of each task among these records."""
+    return {record.key.decode(): loads(record.value) for record in records}
+
+
+def labels_in(posteriors: dict[str, Posterior]) -> int:
+    """How many labels posteriors count in all."""
+    return sum(posterior["labels"] for posterior in posteriors.values())
+
+
 async def project(broker: EmbeddedBroker, **settings: object) -> Project:
-    """A project of its own, with its topics."""
+    """Create a new project: its topics, with no records."""
     made = Settings(broker=broker.url, prefix=f"test-{uuid4().hex[:8]}", **settings)  # type: ignore[arg-type]
     await ensure_topics(made)
     return Project(made)
@@ -133,5 +148,5 @@ async def until(condition: Callable[[], Awaitable[bool]], deadline: float = 60) 
     """Wait for a condition."""
     last = time.monotonic() + deadline
     while not await condition():
-        assert time.monotonic() < last, "it did not come to pass in time"
+        assert time.monotonic() < last, f"not within {deadline} seconds: {condition.__qualname__}"
         await asyncio.sleep(0.1)

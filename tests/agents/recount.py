@@ -1,4 +1,4 @@
-"""Counts the votes again, offline: what the posteriors have to agree with."""
+"""Counts the votes offline; the posteriors have to agree with the result."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from tests.agents.kafka import Project, Triple
 
 
 async def recount(here: Project) -> dict[str, tuple[int, float]]:
-    """Count all votes again, offline: labels and log-odds of each task, each vote once."""
+    """Labels and log-odds of each task, from the votes topic, each vote once."""
     standing: dict[str, dict[str, float]] = {}
     seen: dict[tuple[str, int], int] = {}
     for record in await here.read(here.topics.votes.name):
@@ -32,7 +32,7 @@ async def recount(here: Project) -> dict[str, tuple[int, float]]:
 
 
 async def agree_with_a_recount(here: Project, triples: Iterable[Triple]) -> None:
-    """Each label is in the posteriors once, and they are the sums of the votes."""
+    """Check that each label counts once, and that posteriors are the sums of the votes."""
     posteriors = await here.posteriors()
     labels = Counter(task for task, _, _ in triples)
     assert {task: posterior["labels"] for task, posterior in posteriors.items()} == labels

@@ -1,4 +1,4 @@
-"""Promise 3: bad input harms nobody. Each bad record among good ones, on one instance."""
+"""Bad input does no harm: each bad record among good ones, on one instance."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
 from pipeline.records.labels import encode_label
 from pipeline.records.posteriors import Posterior
 from pipeline.records.votes import Votes, encode_votes
-from tests.agents.kafka import Project, project, until
+from tests.agents.kafka import Project, labels_in, project
 from tests.instances import instance
 
 PARTITIONS = 4
@@ -177,15 +177,16 @@ async def send_among_labels(here: Project, producer: AIOKafkaProducer) -> dict[s
     return places
 
 
-async def read_posteriors(here: Project) -> dict[str, Posterior]:
-    records = await here.read(here.topics.posteriors.name)
+def posteriors_in(records: list[ConsumerRecord]) -> dict[str, Posterior]:
     return {record.key.decode(): loads(record.value) for record in records if record.key != STRANGE}
 
 
-async def read_dead_letters(here: Project) -> dict[tuple[str, int, int], ConsumerRecord]:
-    """The dead letters by where they came from: topic without its prefix, partition, offset."""
+def by_origin(
+    here: Project, records: list[ConsumerRecord]
+) -> dict[tuple[str, int, int], ConsumerRecord]:
+    """Dead letters by the bad record's topic without its prefix, partition and offset."""
     letters = {}
-    for letter in await here.read(here.topics.dead_letters.name):
+    for letter in records:
         headers = {name: value.decode() for name, value in letter.headers}
         topic = headers["__connect.errors.topic"].removeprefix(f"{here.settings.prefix}.")
         partition, offset = (
@@ -196,12 +197,10 @@ async def read_dead_letters(here: Project) -> dict[tuple[str, int, int], Consume
 
 
 async def until_counted(here: Project, labels: int) -> dict[str, Posterior]:
-    async def counted() -> bool:
-        posteriors = await read_posteriors(here)
-        return sum(posterior["labels"] for posterior in posteriors.values()) >= labels
+    def are_counted(records: list[ConsumerRecord]) -> bool:
+        return labels_in(posteriors_in(records)) >= labels
 
-    await until(counted)
-    return await read_posteriors(here)
+    return posteriors_in(await here.until_read(here.topics.posteriors.name, are_counted))
 
 
 @pytest.fixture(scope="module")
@@ -231,11 +230,10 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
                 for value in (*STRANGE_ANSWERS, *STRANGE_VOTES):
                     await producer.send_and_wait(topic.name, value, key=STRANGE, partition=0)
         posteriors = await until_counted(here, expected)
-
-        async def all_dead_letters() -> bool:
-            return len(await read_dead_letters(here)) >= len(REJECTED) + AT_ONCE
-
-        await until(all_dead_letters)
+        await here.until_read(
+            here.topics.dead_letters.name,
+            lambda records: len(by_origin(here, records)) >= len(REJECTED) + AT_ONCE,
+        )
         metrics = running.metrics()
         assert running.terminate() == 0
     with instance(broker.url, here.settings.prefix, **env) as running:
@@ -243,7 +241,7 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
         await here.send([("after a restart", "ann", 1)])
         after_a_restart = await until_counted(here, expected + 1)
         assert running.terminate() == 0
-    dead = await read_dead_letters(here)
+    dead = by_origin(here, await here.read(here.topics.dead_letters.name))
     return Aftermath(bad, strange_votes, dead, posteriors, metrics, after_a_restart)
 
 

@@ -21,6 +21,8 @@ from tests.instances import instance
 PAUSE_SECONDS = 13.0  # longer than Kafka waits for a heartbeat, and than a connection is idle
 DISK_MB = 40
 
+pytestmark = pytest.mark.broker  # each test starts and stops its own
+
 WAITS_BEFORE_IT_ASKS_WHAT_WAS_COMMITTED = """
 import asyncio, os, pipeline.agents.continuity as continuity
 
@@ -90,7 +92,7 @@ async def test_an_instance_that_recovers_waits_for_a_broker_that_goes_away(tmp_p
 
 @contextmanager
 def disk(folder: Path, megabytes: int) -> Iterator[None]:
-    """A small disk of its own, mounted on the folder."""
+    """Mount a small separate disk on the folder."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:

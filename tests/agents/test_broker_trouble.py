@@ -1,4 +1,4 @@
-"""No broker, topics that are wrong, a broker that is lost: clear words, and nothing is lost."""
+"""No broker, wrong topics, a broker that is lost: clear errors, and no label is lost."""
 
 import asyncio
 import socket
@@ -120,6 +120,7 @@ async def until_it_says(running: Instance, text: str, times: int) -> None:
     await until(said)
 
 
+@pytest.mark.broker
 @brokers.needs_proc
 async def test_when_the_broker_comes_back_nothing_is_lost_and_nothing_counts_twice(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

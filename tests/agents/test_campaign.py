@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.local.embedded import EmbeddedBroker
-from tests.agents.kafka import Project, project, until
+from tests.agents.kafka import Project, project
 from tests.instances import Instance, instance
 from tests.projects import sbic
 from tests.stages.test_campaign import JSON, mutations
@@ -89,15 +89,14 @@ async def until_all_count(here: Project, *parts: str) -> None:
     """Wait until every label of these parts counts, once."""
     tasks = [f"{part}{number}" for part in parts for number in range(TASKS)]
 
-    async def count() -> bool:
-        records = await here.read(here.topics.posteriors.name)
+    def all_count(records: list[ConsumerRecord]) -> bool:
         labels = {}
         for record in records:
             if record.key != b"forged" and record.value is not None:
                 labels[record.key.decode()] = json.loads(record.value)["labels"]
         return all(labels.get(task) == len(WORKERS) for task in tasks)
 
-    await until(count)
+    await here.until_read(here.topics.posteriors.name, all_count)
 
 
 def is_well(running: Instance) -> bool:

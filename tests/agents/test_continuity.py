@@ -1,4 +1,4 @@
-"""A project of which the answers are missing is refused: its labels would not count."""
+"""A project without its answers topic is refused: its labels would not count."""
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -47,7 +47,7 @@ async def test_a_project_of_the_version_before_is_refused_with_the_way_out(
     assert "No label is lost" in said
 
 
-async def test_labels_that_nobody_took_are_no_reason(broker: EmbeddedBroker) -> None:
+async def test_labels_that_no_instance_took_do_not_matter(broker: EmbeddedBroker) -> None:
     here = await project(broker)
     triples = crowd(labels=200, tasks=20, workers=20, seed=52)
     await here.send(triples)

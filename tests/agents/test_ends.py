@@ -1,4 +1,4 @@
-"""Where topics end is asked for until Kafka answers."""
+"""The end offsets of topics are requested until Kafka answers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Promise 1: on one instance, the result is Algorithm 1 on the labels as they were taken."""
+"""On one instance, the result is Algorithm 1 on the labels as they were taken."""
 
 from collections import Counter
 

@@ -60,7 +60,7 @@ async def ids(here: Project) -> Counter[str]:
     return Counter(given["id"] for given in assignments if "ended" not in given)
 
 
-async def test_each_request_is_answered_once_though_its_first_owner_was_stalled_amid_the_answer(
+async def test_each_request_is_answered_once_though_its_first_owner_stalled_while_answering(
     broker: EmbeddedBroker,
 ) -> None:
     here = await project(broker)

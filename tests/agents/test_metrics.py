@@ -1,4 +1,4 @@
-"""What the metrics say of timestamps, tasks and leases, without a broker."""
+"""Metrics of timestamps, tasks and leases, without a broker."""
 
 import time
 

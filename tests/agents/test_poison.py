@@ -1,4 +1,4 @@
-"""What anybody with write access can put on the topics harms nobody: each poison on a real broker.
+"""Records that anyone with write access can publish do no harm: each of them on a real broker.
 
 It comes while an instance runs, and is read again by the next ones. Labels before and after it
 count, each once, and what cannot be ours is among the dead letters.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, ConsumerRecord
 
 from pipeline.inference.engine.results import Sums
 from pipeline.local.embedded import EmbeddedBroker
@@ -29,7 +29,7 @@ from pipeline.records.requests import encode_request
 from pipeline.records.tasks import encode_task
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.transfer.export import EXPORTS, current_records
-from tests.agents.kafka import Project, project, until
+from tests.agents.kafka import Project, labels_in, last_posteriors, project
 from tests.instances import Instance, instance
 
 PARTITIONS = 2
@@ -239,33 +239,23 @@ async def poisoner(here: Project, found: Aftermath) -> AsyncIterator[Poisoner]:
         yield Poisoner(here, producer, found)
 
 
-async def labels_of(here: Project) -> dict[str, Posterior]:
-    """The posteriors that are ours."""
-    found = {}
-    for record in await here.read(here.topics.posteriors.name):
-        if record.key != b"forged":
-            found[record.key.decode()] = json.loads(record.value)
-    return found
+def posteriors_in(records: list[ConsumerRecord]) -> dict[str, Posterior]:
+    """The last posterior of each task, without the forged ones."""
+    return last_posteriors(record for record in records if record.key != b"forged")
 
 
 async def until_all_count(here: Project, found: Aftermath, running: Instance) -> None:
-    async def all_count() -> bool:
+    def all_count(records: list[ConsumerRecord]) -> bool:
         assert running.process.poll() is None, running.log()
-        posteriors = await labels_of(here)
-        return sum(posterior["labels"] for posterior in posteriors.values()) >= found.labels
+        return labels_in(posteriors_in(records)) >= found.labels
 
-    await until(all_count)
-
-
-async def read_answered(here: Project) -> set[str]:
-    records = await here.read(here.topics.assignments.name)
-    return {json.loads(record.value)["worker"] for record in records}
+    await here.until_read(here.topics.posteriors.name, all_count)
 
 
-async def read_dead(here: Project) -> dict[tuple[str, int, int], str]:
-    """The reasons of dead letters, by topic, partition and offset."""
+def reasons_in(here: Project, letters: list[ConsumerRecord]) -> dict[tuple[str, int, int], str]:
+    """The reasons of dead letters, by the bad record's topic, partition and offset."""
     dead = {}
-    for letter in await here.read(here.topics.dead_letters.name):
+    for letter in letters:
         told = {name: value.decode() for name, value in letter.headers}
         topic = told["__connect.errors.topic"].removeprefix(f"{here.settings.prefix}.")
         place = told["__connect.errors.partition"], told["__connect.errors.offset"]
@@ -277,10 +267,9 @@ async def until_told(here: Project, found: Aftermath, topics: set[str]) -> None:
     """Wait until what was sent to these topics is among the dead letters."""
     sent = {place for place in found.sent if place[0] in topics}
 
-    async def all_are_told() -> bool:
-        return sent <= (await read_dead(here)).keys()
-
-    await until(all_are_told)
+    await here.until_read(
+        here.topics.dead_letters.name, lambda letters: sent <= reasons_in(here, letters).keys()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -305,23 +294,23 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
             await stranger.labels("after", AFTER)
             await stranger.send("requests", home_of("zoe"), encode_request("zoe"), b"zoe")
             await until_all_count(here, found, running)
-
-            async def all_are_answered() -> bool:
-                return asking <= await read_answered(here)
-
-            await until(all_are_answered)
+            await here.until_read(
+                here.topics.assignments.name,
+                lambda records: asking <= {json.loads(each.value)["worker"] for each in records},
+            )
             await until_told(here, found, {"answers", "evidence"})
             found.metrics.append(running.metrics())
             assert running.terminate() == 0
-        found.posteriors = await labels_of(here)
+        found.posteriors = posteriors_in(await here.read(here.topics.posteriors.name))
         with instance(broker.url, here.settings.prefix, **env) as running:
             running.wait_ready()  # by now there are labels at the offsets that were forged
             await stranger.labels("at last", 1)
             await until_all_count(here, found, running)
             assert running.terminate() == 0
-    found.again = await labels_of(here)
-    found.dead = await read_dead(here)
-    found.answered = await read_answered(here)
+    found.again = posteriors_in(await here.read(here.topics.posteriors.name))
+    found.dead = reasons_in(here, await here.read(here.topics.dead_letters.name))
+    records = await here.read(here.topics.assignments.name)
+    found.answered = {json.loads(record.value)["worker"] for record in records}
     for record in await here.read(here.topics.labels.name):
         if record.partition == home_of("ann") and record.headers:
             found.forwarded[json.loads(record.value)["task"]] = list(record.headers)

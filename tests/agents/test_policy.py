@@ -1,4 +1,4 @@
-"""Who answers what next, on the real broker: as in memory, never twice, and nobody waits."""
+"""Assignments on the real broker: as in memory, no task twice to a worker, no request waits."""
 
 import asyncio
 import random
@@ -175,11 +175,9 @@ async def test_bad_requests_go_to_the_dead_letters_and_the_rest_is_answered(
             for _ in range(2):
                 given = await crowd.hear("w1")
                 assert (given["task"], given["reason"]) == (None, "no-open-task")
-
-        async def dead() -> bool:
-            return len(await here.read(here.topics.dead_letters.name)) == len(BAD)
-
-        await until(dead)
+        await here.until_read(
+            here.topics.dead_letters.name, lambda letters: len(letters) == len(BAD)
+        )
         metrics = running.metrics()
         assert running.terminate() == 0
     letters = await here.read(here.topics.dead_letters.name)

@@ -1,4 +1,4 @@
-"""One that has lost its place takes back the assignments that it had not published."""
+"""An instance outside the group takes back the assignments that it had not published."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,14 +18,14 @@ from pipeline.stages.assignment_rules import Rules
 from pipeline.stages.judge import Ends, Judge
 from pipeline.topics import Topics
 from tests.stages.desk import Desk
-from tests.stages.simulated_kafka import Record
+from tests.stages.simulated.log import Record
 
 SETTINGS = Settings(partitions=1)
 TOPIC = Topics(SETTINGS).assignments.name
 
 
 class Stalled:
-    """An instance with requests of ann, at the offsets 7 and 8, under way."""
+    """An instance with two requests of ann in flight, at the offsets 7 and 8."""
 
     def __init__(self, rules: Rules) -> None:
         self.desk = Desk(rules, partitions=1)

@@ -238,4 +238,4 @@ async def test_the_metrics_are_there_while_an_instance_starts(broker: EmbeddedBr
             statuses.add(running.get("/metrics")[0])
             assert running.process.poll() is None, running.log()
         log = running.log()
-    assert statuses == {0, 200}, log  # 0: nobody listens yet
+    assert statuses == {0, 200}, log  # 0: the port is not open yet

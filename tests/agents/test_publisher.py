@@ -1,4 +1,4 @@
-"""What a crash between two requests to Kafka leaves behind: what goes out in which step."""
+"""Which records are published in which step, and so what a crash between two steps leaves."""
 
 import numpy as np
 from aiokafka import ConsumerRecord

@@ -93,20 +93,20 @@ async def test_three_times_the_session_timeout_is_not_too_long(
     here = await project_with_labels(broker, labels=1_000, seed=41)
     records = (await changelogs(here)).total()
     slow = SLOW.format(seconds=LONG / records)
-    said, amid = set(), False
+    said, saw_progress = set(), False
     with ExitStack() as stack:
         for _ in range(neighbours):
             stack.enter_context(busy_loop())
         running = stack.enter_context(instance(broker.url, here.settings.prefix, slow, **SHORT))
 
         async def is_ready() -> bool:
-            nonlocal amid
+            nonlocal saw_progress
             status, text = await asyncio.to_thread(running.get, "/readyz")
             assert running.process.poll() is None, running.log()
             if "recovering" in text:
                 said.add(text)
                 restored, total = await asyncio.to_thread(recovered, running)
-                amid = amid or 0 < restored < total == records
+                saw_progress = saw_progress or 0 < restored < total == records
             return status == 200
 
         await until(is_ready, deadline=300)
@@ -115,7 +115,7 @@ async def test_three_times_the_session_timeout_is_not_too_long(
         log = running.log()
     assert "removed from the group" not in log
     assert log.count("ready after") == 1
-    assert amid, "the metric told nothing of the way"
+    assert saw_progress, "the metric did not show any progress"
     how_far = rf"not ready: recovering: \d+ % of {records:,} records, about \d+ s to go"
     assert any(re.fullmatch(how_far, text.strip()) for text in said), said
     assert re.search(how_far, log), log
@@ -145,7 +145,7 @@ async def test_partitions_that_an_instance_keeps_are_not_restored_again(
         assert recovered(first) == (there, there)
 
 
-async def test_a_rebalance_amid_a_recovery_keeps_what_is_restored(broker: EmbeddedBroker) -> None:
+async def test_a_rebalance_during_a_recovery_keeps_what_is_restored(broker: EmbeddedBroker) -> None:
     here = await project_with_labels(broker, labels=1_000, seed=46)
     prefix = here.settings.prefix
     records = await changelogs(here)

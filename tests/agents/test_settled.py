@@ -1,4 +1,4 @@
-"""Promise 2: the same labels come to rest at the same answer, whatever happens on the way."""
+"""The same labels settle at the same answer, whatever happens on the way."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from pipeline.classes import Classes
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.ids import Ids
 from pipeline.local.embedded import EmbeddedBroker
-from tests.agents.kafka import AnyTriple, Label, Project, project, until
+from tests.agents.kafka import AnyTriple, Label, Project, labels_in, project, until
 from tests.agents.test_shutdown import stopped
 from tests.inference.crowds import real_crowd
 from tests.instances import Instance, instance
@@ -80,11 +80,7 @@ async def probabilities(here: Project, classes: Classes) -> dict[str, list[float
 async def at_rest(
     here: Project, triples: Sequence[AnyTriple], instances: Sequence[Instance]
 ) -> None:
-    """All labels are counted, and no instance has anything to do or to hear any more."""
-
-    async def is_counted() -> bool:
-        counted = sum(p["labels"] for p in (await here.posteriors()).values())
-        return counted == len(standing(triples))
+    """Wait until all labels are counted and every instance is settled, without lag."""
 
     async def is_quiet() -> bool:
         states = [await asyncio.to_thread(running.metrics) for running in instances]
@@ -95,7 +91,8 @@ async def at_rest(
             for metrics in states
         )
 
-    await until(is_counted, deadline=120)
+    labels = len(standing(triples))
+    await here.until_posteriors(lambda found: labels_in(found) == labels, deadline=120)
     quiet = 0
     while quiet < 5:
         await until(is_quiet, deadline=120)

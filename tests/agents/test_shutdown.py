@@ -170,7 +170,7 @@ async def test_sigterm_under_load_loses_nothing_and_leaves_the_group_at_once(
     await agree_with_a_recount(here, triples)
 
 
-async def test_sigterm_amid_a_rebalance_does_not_wait_for_its_end(broker: EmbeddedBroker) -> None:
+async def test_sigterm_during_a_rebalance_does_not_wait_for_its_end(broker: EmbeddedBroker) -> None:
     triples = crowd(labels=2_000, tasks=100, workers=50, seed=33)
     here = await project(broker)
     group = Group(here)

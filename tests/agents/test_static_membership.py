@@ -1,4 +1,4 @@
-"""An instance with a name is restarted within its session: nothing moves, and nothing is lost."""
+"""A static member that restarts within its session keeps its partitions and loses nothing."""
 
 import asyncio
 from contextlib import ExitStack

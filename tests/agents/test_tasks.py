@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aiokafka import ConsumerRecord
 from orjson import dumps, loads
 
 from pipeline.inference.algorithm import Prior
@@ -13,7 +14,7 @@ from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, crowd
-from tests.agents.kafka import Project, Triple, project, until
+from tests.agents.kafka import Project, Triple, project
 from tests.agents.wire import agree_with_schemas
 from tests.instances import instance
 
@@ -33,18 +34,15 @@ async def say(here: Project, *records: dict[str, Any] | tuple[bytes, bytes | Non
 
 
 async def until_so(here: Project, task: str, **fields: object) -> Posterior:
-    """The posterior of a task, once these fields are so; None: the field is not there."""
-    found: dict[str, Posterior] = {}
+    """The posterior of a task, once its fields have these values; None: the field is absent."""
 
-    async def is_so() -> bool:
-        found.update(await here.posteriors())
+    def are_so(found: dict[str, Posterior]) -> bool:
         posterior: Any = found.get(task)
         return posterior is not None and all(
             posterior.get(name) == value for name, value in fields.items()
         )
 
-    await until(is_so, 30)
-    return found[task]
+    return (await here.until_posteriors(are_so, 30))[task]
 
 
 async def label(here: Project, *triples: Triple) -> dict[str, Posterior]:
@@ -52,8 +50,8 @@ async def label(here: Project, *triples: Triple) -> dict[str, Posterior]:
     return await here.until_dealt_with(triples, await here.send(triples))
 
 
-async def workers(here: Project) -> dict[str, dict[str, Any]]:
-    records = await here.read(here.topics.workers.name)
+def last_values(records: list[ConsumerRecord]) -> dict[str, dict[str, Any]]:
+    """The last value of each key."""
     return {record.key.decode(): loads(record.value) for record in records}
 
 
@@ -110,13 +108,12 @@ async def test_gold_tells_who_is_good_and_a_restart_does_not_forget(
         # ann has 4 of 4 right, bob none: weights log((c + 2) / (n - c + 1))
         assert weights["t1"]["log_odds"] == pytest.approx(log(6 / 1), abs=1e-12)
         assert weights["t2"]["log_odds"] == pytest.approx(log(2 / 5), abs=1e-12)
-        known: dict[str, dict[str, Any]] = {}
 
-        async def all_told() -> bool:
-            known.update(await workers(here))
+        def count_all(records: list[ConsumerRecord]) -> bool:
+            known = last_values(records)
             return all(known[name]["labels"] == 5 for name in ("ann", "bob"))
 
-        await until(all_told, 30)
+        known = last_values(await here.until_read(here.topics.workers.name, count_all, 30))
         assert (known["ann"]["gold"], known["ann"]["gold_right"]) == (4, 4)
         assert (known["bob"]["gold"], known["bob"]["gold_right"]) == (4, 0)
         ann = known["ann"]
@@ -125,7 +122,7 @@ async def test_gold_tells_who_is_good_and_a_restart_does_not_forget(
         assert ann["accuracy"] == pytest.approx(a / (a + b))
         labels = await here.read(here.topics.labels.name)
         assert ann["last_seen"] == max(r.timestamp for r in labels if r.key == b"ann")
-        # withdrawn, it is what the votes say: two strangers, of whom one said the opposite
+        # without gold, the votes decide: two unknown workers who disagree
         await say(here, {"task": "g0", "gold": None})
         withdrawn = await until_so(here, "g0", gold=None)
         assert withdrawn["log_odds"] == pytest.approx(0.0, abs=1e-12)
@@ -189,11 +186,10 @@ async def test_the_budget_closes_the_tasks_of_every_instance(broker: EmbeddedBro
         assert {posterior["status"] for posterior in posteriors.values()} == {"open"}
         await here.send(triples[-1:])
 
-        async def all_closed() -> bool:
-            posteriors.update(await here.posteriors())
-            return all(p.get("reason") == "budget" for p in posteriors.values() if "gold" not in p)
+        def all_closed(found: dict[str, Posterior]) -> bool:
+            return all(p.get("reason") == "budget" for p in found.values() if "gold" not in p)
 
-        await until(all_closed, 30)
+        posteriors = await here.until_posteriors(all_closed, 30)
         assert posteriors["gold"]["status"] == "open"
         await say(here, {"task": "new"})
         await until_so(here, "new", reason="budget")
@@ -226,7 +222,7 @@ async def test_a_retracted_answer_is_as_if_it_had_never_been_given(broker: Embed
         assert posterior["log_odds"] == pytest.approx(engine.log_odds(task), abs=1e-9)
     counted = sum(posterior["labels"] for posterior in posteriors.values())
     assert counted == len(others) + 1
-    assert (await workers(here))["zoe"]["labels"] == 1
+    assert last_values(await here.read(here.topics.workers.name))["zoe"]["labels"] == 1
 
 
 async def test_bad_task_records_are_dead_letters_and_the_rest_is_heeded_wherever_it_came(
@@ -247,11 +243,9 @@ async def test_bad_task_records_are_dead_letters_and_the_rest_is_heeded_wherever
         await say(here, *((key, value) for key, value, _ in bad), {"task": "t1", "prior": 0.25})
         posterior = await until_so(here, "t1", prior=0.25)
         assert posterior["sources"] == {"tasks": len(bad)}
-
-        async def all_there() -> bool:
-            return len(await here.read(here.topics.dead_letters.name)) == len(bad)
-
-        await until(all_there, 30)
+        await here.until_read(
+            here.topics.dead_letters.name, lambda letters: len(letters) == len(bad), 30
+        )
         async with here.producer() as producer:  # with another key, in another partition
             value = dumps({"task": "t2", "prior": 0.2})
             wrong = (home + 1) % here.settings.partitions

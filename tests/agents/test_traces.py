@@ -1,4 +1,4 @@
-"""The trace of a label is found again on its posterior, and in spans for whoever collects them."""
+"""The trace of a label is carried to its posterior, and exported as spans."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -5,6 +5,7 @@ from aiokafka import AIOKafkaProducer
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
+from pipeline.records.posteriors import Posterior
 from tests.agents.kafka import Project, project, until
 from tests.instances import Instance, instance
 
@@ -27,8 +28,7 @@ def lag(running: Instance) -> float:
     return sum(value for name, value in metrics.items() if name.startswith("sbic_lag_records{"))
 
 
-async def counts(here: Project) -> dict[str, int]:
-    posteriors = await here.posteriors()
+def counts(posteriors: dict[str, Posterior]) -> dict[str, int]:
     return {task: posterior["labels"] for task, posterior in posteriors.items()}
 
 
@@ -40,10 +40,7 @@ async def test_aborted_labels_do_not_count_and_an_open_transaction_holds_up_its_
     servers = here.settings.bootstrap_servers
 
     async def counted(**expected: int) -> None:
-        async def as_expected() -> bool:
-            return await counts(here) == expected
-
-        await until(as_expected)
+        await here.until_posteriors(lambda found: counts(found) == expected)
 
     async with (
         AIOKafkaProducer(bootstrap_servers=servers) as plain,

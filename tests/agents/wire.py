@@ -1,4 +1,4 @@
-"""Is what really goes over the wire as the schemas say?"""
+"""Checks the records on a project's topics against the schemas."""
 
 from orjson import loads
 

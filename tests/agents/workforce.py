@@ -1,4 +1,4 @@
-"""Workers as clients: they ask on one topic, hear on another, and hand in labels."""
+"""Workers as clients: they request tasks, read assignments and send labels."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -11,13 +11,13 @@ from orjson import dumps, loads
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.requests import encode_request
-from tests.agents.kafka import Project, until
+from tests.agents.kafka import Project
 
 Place = tuple[int, int]
 
 
 class Workforce:
-    """All workers of a test on one connection; records on the assignments topic go to `heard`."""
+    """All workers of a test on one connection; `hear` returns their assignments."""
 
     def __init__(
         self, project: Project, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer
@@ -28,13 +28,13 @@ class Workforce:
         self.waiting: dict[str, asyncio.Queue[dict[str, Any]]] = {}  # by worker
 
     async def ask(self, worker: str, count: int = 1) -> Place:
-        """Ask for tasks; the place of the request."""
+        """Ask for tasks; the partition and offset of the request."""
         return await self._send(
             self.project.topics.requests.name, worker, encode_request(worker, count)
         )
 
     async def hand_in(self, worker: str, task: str, label: int | None) -> Place:
-        """Send a label; its place."""
+        """Send a label; its partition and offset."""
         return await self._send(
             self.project.topics.labels.name, worker, encode_label(task, worker, label)
         )
@@ -44,11 +44,11 @@ class Workforce:
         return await self.inbox(worker).get()
 
     def inbox(self, worker: str) -> "asyncio.Queue[dict[str, Any]]":
-        """What has come for a worker."""
+        """The assignments that a worker has not read yet."""
         return self.waiting.setdefault(worker, asyncio.Queue())
 
     async def listen(self) -> None:
-        """Sort what comes, for ever."""
+        """Put each assignment into its worker's inbox until cancelled."""
         while True:
             for records in (await self.consumer.getmany(timeout_ms=1000)).values():
                 for record in records:
@@ -97,7 +97,4 @@ async def register(project: Project, tasks: Iterable[str], **fields: Any) -> Non
         ]
         await asyncio.gather(*sent)
 
-    async def known() -> bool:
-        return set(names) <= set(await project.posteriors())
-
-    await until(known)
+    await project.until_posteriors(lambda found: found.keys() >= set(names))

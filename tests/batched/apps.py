@@ -1,4 +1,4 @@
-"""Small apps on the test's Kafka: ours, and those of Faust as it comes."""
+"""Small apps on the test's Kafka: ours, and stock Faust's."""
 
 from __future__ import annotations
 

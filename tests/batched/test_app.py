@@ -1,4 +1,4 @@
-"""An unexpected error ends the app with nothing acked; asked to leave, it leaves nothing undone."""
+"""An unexpected error stops the app with nothing acked; a shutdown finishes everything."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An agent that is behind does not keep the others from their records."""
+"""An agent that lags does not hold up the records of other agents."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ async def test_others_go_on_while_one_agent_takes_nothing(broker: EmbeddedBroker
     async with running(app):
         try:
             for number in range(10 * app.conf.stream_buffer_maxsize):
-                await busy.send(b"1", partition=number % PARTITIONS)  # each a fetch of its own
+                await busy.send(b"1", partition=number % PARTITIONS)  # each is fetched separately
             await quick.send(b"1")
             await asyncio.wait_for(came.wait(), 30)
         finally:

@@ -1,4 +1,4 @@
-"""What a producer has when its instance loses its place in the group is not published."""
+"""A producer does not publish after its instance has lost its place in the group."""
 
 import asyncio
 from collections.abc import AsyncIterator

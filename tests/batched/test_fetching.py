@@ -1,4 +1,4 @@
-"""Records that nobody takes do not keep those of other partitions from being fetched."""
+"""Records that are not consumed do not hold up the fetching of other partitions."""
 
 import time
 from collections.abc import Callable

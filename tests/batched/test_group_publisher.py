@@ -1,4 +1,4 @@
-"""The groups: groups in order, votes after their answers, batches finished after all of it."""
+"""Groups are published in order, votes after their answers; then their batches are finished."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ class Group:
 
 
 class SlowKafka:
-    """Acknowledges when told to; remembers what was published, request by request."""
+    """Acknowledges when the test says so; keeps what was published, request by request."""
 
     def __init__(self) -> None:
         self.requests: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Fetching needs no thread, and leaving the group waits for nobody."""
+"""Fetching needs no thread, and leaving the group does not wait for other members."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ async def until_committed(here: Place, offset: int) -> None:
 
 
 class Stubborn(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A member that lets nobody finish a rebalance before it has been told to give in."""
+    """A member that holds up a rebalance until the test lets it finish."""
 
     def __init__(self) -> None:
         self.joined = asyncio.Event()
@@ -76,7 +76,7 @@ async def member(here: Place, client_id: str, listener: Any = None) -> AIOKafkaC
     return consumer
 
 
-async def test_it_leaves_amid_a_rebalance_in_which_kafka_waits_for_another_member(
+async def test_it_leaves_during_a_rebalance_in_which_kafka_waits_for_another_member(
     broker: EmbeddedBroker,
 ) -> None:
     here = await place(broker, partitions=3)

@@ -1,4 +1,4 @@
-"""Heartbeats go on while partitions are taken over; a removal from the group is logged with why."""
+"""Heartbeats go on during recovery; removal from the group is logged with its reason."""
 
 import asyncio
 import logging
@@ -97,7 +97,7 @@ async def test_a_place_is_certain_from_the_moment_at_which_it_was_asked_for(
         assert app.fence.is_overdue
 
 
-async def test_before_it_is_connected_nobody_can_have_taken_its_place() -> None:
+async def test_before_it_is_connected_no_other_member_can_own_its_partitions() -> None:
     app = BatchedApp("test", broker="batched://127.0.0.1:1")
     assert not app.fence.is_overdue
 

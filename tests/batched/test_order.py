@@ -1,4 +1,4 @@
-"""The records of a partition are handed out in order and none is left out between."""
+"""The records of a partition are delivered in order, without gaps."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Kafka refuses is an error here, and nothing but a line in the log with Faust's producer."""
+"""A record that Kafka refuses raises an error; Faust's own producer only logs it."""
 
 from uuid import uuid4
 

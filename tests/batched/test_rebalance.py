@@ -1,4 +1,4 @@
-"""Whatever happens around a rebalance: each record is handed out once, in order, or again."""
+"""Around a rebalance each record is delivered in order, once or again, and none is skipped."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pipeline.batched.batch import batch_of
 from pipeline.batched.consumer import BatchConsumer
+from tests.examples import examples
 
 PARTITIONS = [TP("labels", 0), TP("labels", 1), TP("votes", 0)]
 
@@ -167,4 +168,4 @@ class Rebalances(RuleBasedStateMachine):
 
 
 TestRebalances = Rebalances.TestCase
-TestRebalances.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+TestRebalances.settings = settings(examples(300), stateful_step_count=30)

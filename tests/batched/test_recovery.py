@@ -1,4 +1,4 @@
-"""Recovery ends when all is recovered or with the assignment, and never without a word."""
+"""Recovery runs until caught up or revoked, and never ends silently."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -51,7 +51,7 @@ class SlowStates:
 
 
 class StockTable(BatchTable):
-    """As Faust expects a table: told by a task of its own."""
+    """A table as Faust expects it: called from a separate task."""
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         await self.ready(active_tps)
@@ -208,7 +208,7 @@ class Restored(SlowStates):
 
 
 class CollectingTable(BatchTable):
-    """As Faust expects a table: told to apply what has been collected."""
+    """A table as Faust expects it: called to apply what has been collected."""
 
     def apply_changelog_batch(self, batch: Any) -> None:
         for event in batch:
@@ -250,7 +250,7 @@ async def applying(recovery: Recovery) -> AsyncIterator[None]:
 
 
 async def until_taken(recovery: Recovery) -> None:
-    """Wait until all that was fetched is taken, and whoever took it has had a turn."""
+    """Wait until all fetched records are taken, and their consumer has had a turn."""
 
     async def is_taken() -> bool:
         return recovery.tables.changelog_queue.empty()
@@ -312,7 +312,7 @@ async def until_restored(states: Restored, records: int) -> None:
 
 
 @pytest.mark.parametrize("rebalance", [revoke, begin_another])
-async def test_a_rebalance_ends_it_amid_a_batch_and_what_is_applied_is_known(
+async def test_a_rebalance_ends_it_during_a_batch_and_what_is_applied_is_known(
     rebalance: Callable[[Recovery], None],
 ) -> None:
     states = Restored()

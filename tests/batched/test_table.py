@@ -1,4 +1,4 @@
-"""Which partitions a table begins anew, and which it keeps, when the group changes."""
+"""Which partitions a table restores from the start, and which it keeps, after a rebalance."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from pipeline.batched.table import FROM_THE_START, BatchTable
 
 
 class Kept:
-    """Remembers what it was told."""
+    """Records the calls that it gets."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []
@@ -62,7 +62,7 @@ async def test_what_stays_is_kept_what_goes_is_forgotten_and_what_is_new_begins(
     assert made.persisted_offset(TP("test.answers", 0)) is None
 
 
-async def test_whoever_missed_a_generation_keeps_what_is_known_and_reads_on() -> None:
+async def test_a_member_that_missed_a_generation_keeps_what_is_known_and_reads_on() -> None:
     made, states = table()
     await rebalanced(made, 0, 1, generation=1)
     states.take()

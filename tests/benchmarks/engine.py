@@ -43,7 +43,7 @@ def resident() -> int:
 
 
 def measure(algorithm: AlgorithmName, labels: int) -> dict[str, Any]:
-    """One engine, in a process of its own; seconds are those of the processor."""
+    """One engine in a separate process; seconds are CPU time."""
     columns = crowd(labels)
     few = Engine(algorithm)
     few.take([0], [0], [1])

@@ -1,4 +1,4 @@
-"""What it costs to tell and to hear of tasks and workers, and to count others' votes."""
+"""The cost of publishing and reading estimates, and of counting votes of other instances."""
 
 from time import process_time
 
@@ -41,7 +41,7 @@ class Instance:
 
 
 def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
-    """Microseconds: of a label taken, a vote counted, a task told, and a task heard."""
+    """Microseconds for a label taken, a vote counted, an estimate published and one read."""
     first, second = Instance(algorithm, 0), Instance(algorithm, 1)
     rng = np.random.default_rng(1)
     names = [f"w{j}" for j in range(WORKERS) if first.crowd.home_of(f"w{j}") == 0]

@@ -36,7 +36,7 @@ def test_every_algorithm_writes_every_task_in_order_of_first_appearance(
 
 def test_fast_sbic_is_the_default_and_its_log_odds_are_exact(sbic: Sbic) -> None:
     first = rows(sbic("infer", "labels.csv", "--alpha", "3", "--prior", "0.25").out)[0]
-    # ann and bob are both strangers when they answer t1: 2 log(α / β) + log(q / (1 - q))
+    # ann and bob are both unknown when they answer t1: 2 log(α / β) + log(q / (1 - q))
     assert float(first["log_odds"]) == pytest.approx(2 * log(3) - log(3), abs=1e-12)
     assert float(first["probability"]) == pytest.approx(0.75)
 

@@ -1,4 +1,4 @@
-"""Standard output that cannot be written is one line, or silence where nobody reads any more."""
+"""Standard output that cannot be written is a one-line error; a closed pipe is silent."""
 
 import subprocess
 import sys

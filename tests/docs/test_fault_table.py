@@ -1,4 +1,4 @@
-"""Every row of the table of faults names a test that is there."""
+"""Every row of the table of faults names a test that exists."""
 
 import re
 from pathlib import Path

@@ -1,8 +1,10 @@
 """Figure 1: the machinery on small crowds, the numbers on large ones."""
 
 import csv
+from functools import cache
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -25,11 +27,18 @@ def small(setting: Setting, out: Path, runs: int = 2, jobs: int = 1) -> Outcome:
     return figure1(setting, out, algorithms=ONLINE, runs=runs, seed=1, jobs=jobs)
 
 
+@cache
+def measured(setting: Setting) -> Outcome:
+    """The figure on a small crowd, measured once."""
+    with TemporaryDirectory() as folder:
+        return small(setting, Path(folder))
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_algorithm_has_its_points_in_the_csv_and_a_line_in_the_table(
     setting: Setting, tmp_path: Path
 ) -> None:
-    outcome = small(setting, tmp_path)
+    outcome = measured(setting)
     path = save_csv(outcome, tmp_path)
     assert path.name == f"figure1-{setting.policy}-{setting.arrival}.csv"
     rows = list(csv.DictReader(path.read_text().splitlines()))
@@ -60,8 +69,7 @@ def test_the_reference_stands_under_our_numbers_where_there_is_one(tmp_path: Pat
 def test_the_same_seed_gives_the_same_csv_whatever_the_jobs(
     setting: Setting, tmp_path: Path
 ) -> None:
-    rows = [small(setting, tmp_path / str(jobs), jobs=jobs).rows for jobs in (1, 2)]
-    assert rows[0] == rows[1]
+    assert small(setting, tmp_path, jobs=2).rows == measured(setting).rows
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -93,7 +101,7 @@ def test_a_crowd_in_blocks_is_measured_on_its_way_and_one_in_turns_is_not() -> N
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_picture_is_a_png(setting: Setting, tmp_path: Path) -> None:
-    assert save_png(small(setting, tmp_path), tmp_path).read_bytes().startswith(b"\x89PNG")
+    assert save_png(measured(setting), tmp_path).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_bound_goes_through_the_last_point_that_is_sure() -> None:
@@ -152,7 +160,7 @@ EXPECTED: list[tuple[str, str, str, int, float]] = [
 @pytest.mark.parametrize(
     ("policy", "arrival", "algorithm", "size", "expected"),
     [
-        pytest.param(*case, marks=[pytest.mark.long] if case[3] > IN_MOMENTS else [])
+        pytest.param(*case, marks=pytest.mark.long if case[3] > IN_MOMENTS else pytest.mark.figures)
         for case in EXPECTED
     ],
 )

@@ -1,4 +1,4 @@
-"""Figure 3: what is timed, and how it is told. No test says how long anything takes."""
+"""Figure 3: what is timed, and how it is reported. No test asserts a time."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A JSON array of any size is read element by element, and what is wrong is told with its line."""
+"""A JSON array of any size is read element by element; errors name their line."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A gateway that runs in this process, and a client of it that believes no answer unchecked."""
+"""A gateway in this process, and a client that checks every response against the contract."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ class Client:
 
 @asynccontextmanager
 async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncIterator[Client]:
-    """A gateway that serves these projects; it may not be ready yet."""
+    """A gateway that serves these projects and is not necessarily ready yet."""
     given = [Given({"broker": each.broker, "prefix": each.prefix}) for each in projects]
     made = GatewayConfig(port=0, **config)
     token = {"Authorization": f"Bearer {made.tokens[0]}"} if made.tokens else {}
@@ -92,7 +92,7 @@ async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncI
 def sbic_gateway(
     environment: Mapping[str, str], *options: str
 ) -> "Iterator[tuple[str, subprocess.Popen[bytes]]]":
-    """`sbic gateway` in a process of its own, with these settings and no others."""
+    """`sbic gateway` in a separate process, with these settings only."""
     port = free_port()
     inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
     command = [sys.executable, "-m", "pipeline", "gateway", "--port", str(port), *options]

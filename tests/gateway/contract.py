@@ -1,4 +1,4 @@
-"""Holds real answers to what `/openapi.json` says of them."""
+"""Checks real responses against `/openapi.json`."""
 
 import re
 from typing import Any

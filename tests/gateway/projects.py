@@ -10,7 +10,7 @@ from pipeline.settings import Settings
 
 
 async def new_project(broker: EmbeddedBroker, **settings: Any) -> Settings:
-    """A project of its own with its topics, and nothing on them."""
+    """Create a new project: its topics, with no records."""
     prefix = f"gateway-{uuid4().hex[:8]}"
     made = Settings(broker=broker.url, prefix=prefix, partitions=3, **settings)
     return (await open_project(Given.of(made))).settings

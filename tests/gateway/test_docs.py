@@ -27,7 +27,7 @@ def examples() -> list[str]:
 
 
 def run(lines: str, client: Client, ending: str) -> list[Any]:
-    """What the lines print, for the address of a test and tasks of its own."""
+    """The output of the lines, with the address and the tasks of a test."""
     assert HERE in lines
     moved = re.sub(r"\bt(\d)\b", rf"t\g<1>{ending}", lines.replace(HERE, client.url))
     spaced = moved.replace("curl -sS", r"curl -sS -w '\n'")

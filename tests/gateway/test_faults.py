@@ -1,4 +1,4 @@
-"""Kafka goes away and comes back; a gateway is told to stop, or finds a port taken."""
+"""Faults of a gateway: Kafka is away and comes back, SIGTERM, a port that is taken."""
 
 import asyncio
 import signal

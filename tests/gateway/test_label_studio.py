@@ -1,4 +1,4 @@
-"""`POST /hooks/label-studio`: what Label Studio says stands in the topic when it is answered."""
+"""`POST /hooks/label-studio`: an annotation is on the topic before the response is sent."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -93,7 +93,9 @@ async def test_of_two_annotations_of_one_worker_the_other_stands_when_one_is_del
     assert await hook.stands() == {}
 
 
-async def test_what_was_posted_counts_though_nobody_waits_for_the_answer(hook: Hook) -> None:
+async def test_a_posted_annotation_counts_though_the_client_does_not_wait_for_the_answer(
+    hook: Hook,
+) -> None:
     """Label Studio waits for a second only."""
     await hook.say(webhook("ANNOTATION_CREATED", hook.given(0, "cat")))
     port = int(hook.client.url.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""Who may ask: no Kafka is needed to be refused."""
+"""Which requests are refused; that needs no Kafka."""
 
 import asyncio
 import os

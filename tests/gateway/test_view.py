@@ -1,4 +1,4 @@
-"""What a gateway knows, fed with records: no Kafka is needed for that."""
+"""A gateway's view of a project, fed with records, without Kafka."""
 
 import asyncio
 from dataclasses import dataclass

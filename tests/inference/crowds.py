@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from pipeline.inference.algorithm import Algorithm, Prior
+from pipeline.inference.algorithm import Prior
 from pipeline.inference.labels import Ints, Labels
 from tests.inference.paper import Triple
 
@@ -72,16 +72,6 @@ def real_crowd(name: str) -> tuple[Labels, Ints]:
 def read(path: Path) -> Iterator[dict[str, str]]:
     with path.open() as file:
         yield from csv.DictReader(file)
-
-
-def mean_error(algorithm: Algorithm, name: str, shuffles: int) -> float:
-    """The error over random orders of one of the real crowds."""
-    labels, truth = real_crowd(name)
-    rng = np.random.default_rng(1)
-    orders = (rng.permutation(len(labels)) for _ in range(shuffles))
-    return float(
-        np.mean([algorithm(labels.in_order(o), Prior(), rng).error(truth) for o in orders])
-    )
 
 
 def crowd_of_classes(

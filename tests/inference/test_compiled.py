@@ -40,7 +40,7 @@ def package(tmp_path: Path) -> Path:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """A folder in which nobody can write who heeds permissions, as `run` makes even root do."""
+    """A read-only folder; `run` makes even root respect its permissions."""
     folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
     for path in folders:
         path.chmod(0o555)

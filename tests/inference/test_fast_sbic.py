@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import FastSBIC, fast_sbic
 from pipeline.inference.labels import Floats, Labels
-from tests.inference.crowds import as_labels, as_triples, mean_error, priors, random_crowd, triples
+from tests.inference.crowds import as_labels, as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_1, expit
 
 crowds = triples(tasks=30, workers=3, most=70)
@@ -172,18 +172,3 @@ def test_the_cost_of_a_label_does_not_depend_on_how_many_its_worker_gave_before(
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     for few, many in json.loads(run.stdout):
         assert few == many > 20
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "within"),
-    [
-        ("birds", 0.260, 0.006),
-        ("ducks", 0.400, 0.003),
-        ("rte", 0.075, 0.003),
-        ("temp", 0.059, 0.003),
-    ],
-)
-def test_the_error_on_real_crowds_is_that_of_table_2(
-    name: str, error: float, within: float
-) -> None:
-    assert mean_error(fast_sbic, name, shuffles=100) == pytest.approx(error, abs=within)

@@ -1,4 +1,4 @@
-"""Each online form says after its labels what its offline form says of them."""
+"""Each online algorithm gives the result of its offline form on the same labels."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from pipeline.inference.algorithm import Algorithm, Prior, sigmoid
 from pipeline.inference.amf import amf
@@ -19,6 +19,7 @@ from pipeline.inference.online.engine import EngineOnline
 from pipeline.inference.online.mean_field import MeanFieldOnline
 from pipeline.inference.online.online import CrowdSize, Online
 from pipeline.inference.registry import ALGORITHMS, ONLINE
+from tests.examples import examples
 from tests.inference.crowds import as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_1
 
@@ -70,7 +71,7 @@ def test_an_estimate_does_not_move_with_later_labels() -> None:
 
 
 @given(triples(tasks=5, workers=4, most=15), priors)
-@settings(max_examples=50)
+@examples(50)
 def test_fast_sbic_is_algorithm_1(labels: list[Triple], prior: Prior) -> None:
     online = EngineOnline("fast-sbic", CrowdSize(5, 4, 5), prior)
     for triple in labels:

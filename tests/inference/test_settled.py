@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.inference.algorithm import AnyEstimate, Prior
@@ -13,6 +13,7 @@ from pipeline.inference.engine.storage import ClassPrior
 from pipeline.inference.engine.taking import RETRACT
 from pipeline.inference.labels import Labels
 from pipeline.inference.settled import Settled, settled, settled_live
+from tests.examples import examples
 from tests.inference.crowds import crowd_of_classes, real_crowd
 from tests.inference.settled_transcription import Transcription
 
@@ -73,7 +74,7 @@ operations = st.lists(
 
 
 @given(st.integers(2, 6), operations, st.sampled_from(["learned", "uniform", "given"]))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_engine_equals_the_equations_whatever_happens(
     classes: int, operations: list[tuple[str, int, int, int, list[float]]], kind: str
 ) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.labels import Labels
 from pipeline.inference.sorted_sbic import sorted_sbic
-from tests.inference.crowds import as_labels, as_triples, mean_error, priors, random_crowd, triples
+from tests.inference.crowds import as_labels, as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, shared_views
 
 RNG = np.random.default_rng()
@@ -38,18 +38,3 @@ def test_no_labels_leave_every_task_at_its_prior() -> None:
     unanswered = Labels.of([("t1", "ann", 0), ("t2", "ann", 0)])
     assert sorted_sbic(unanswered, prior, RNG).score.tolist() == [prior.log_odds] * 2
     assert sorted_sbic(Labels.of([]), prior, RNG).score.tolist() == []
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "within"),
-    [
-        ("birds", 0.298, 0.006),
-        ("ducks", 0.405, 0.003),
-        ("rte", 0.072, 0.003),
-        ("temp", 0.0625, 0.003),
-    ],
-)
-def test_the_error_on_real_crowds_is_that_of_table_2(
-    name: str, error: float, within: float
-) -> None:
-    assert mean_error(sorted_sbic, name, shuffles=100) == pytest.approx(error, abs=within)

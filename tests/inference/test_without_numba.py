@@ -1,4 +1,4 @@
-"""What is compiled runs uncompiled too, as plain Python with the same results."""
+"""Compiled functions give the same results as plain Python, without numba."""
 
 import json
 import subprocess

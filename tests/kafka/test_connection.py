@@ -1,4 +1,4 @@
-"""What goes wrong between a tool and Kafka is said in one line, and never keeps it from ending."""
+"""A connection error of a command is one line, and the command always ends."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from pipeline.settings import Settings
 
 
 class Client:
-    """One that starts and stops as told; the real ones are in the other tests."""
+    """A client that starts and stops as the test chooses; other tests use real ones."""
 
     def __init__(self, *, starts: bool = True, stops: bool = True) -> None:
         self.starts = starts

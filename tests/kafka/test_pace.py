@@ -1,4 +1,4 @@
-"""Things are handed out all, in order, and never faster than the rate."""
+"""All items are handed out, in order, and never faster than the rate."""
 
 from time import monotonic
 

@@ -3,12 +3,13 @@
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from pipeline.label_studio.annotation import Annotation, Slot
 from pipeline.label_studio.annotations import Annotations
 from pipeline.label_studio.record import Record, encode_record, read_record
+from tests.examples import examples
 
 Repeats = Literal["first", "last"]
 Change = tuple[str, int, str, int | str]
@@ -82,7 +83,7 @@ def happens(studio: LabelStudio, change: Change, *, heard: bool = True) -> None:
 
 
 @given(changes, repeats_of)
-@settings(max_examples=300)
+@examples(300)
 def test_what_stands_is_what_label_studio_has(happening: list[Change], repeats: Repeats) -> None:
     studio = LabelStudio(repeats)
     for change in happening:
@@ -91,7 +92,7 @@ def test_what_stands_is_what_label_studio_has(happening: list[Change], repeats: 
 
 
 @given(changes, some.lists(some.booleans(), min_size=25, max_size=25), repeats_of)
-@settings(max_examples=300)
+@examples(300)
 def test_an_export_fills_in_whatever_was_missed_and_once(
     happening: list[Change], heard: list[bool], repeats: Repeats
 ) -> None:

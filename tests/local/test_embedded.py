@@ -66,7 +66,7 @@ def test_a_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
     assert everything_in(folder) == {"data", f"data/{VERSION_FILE}"}
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     folder = folder_of_version(tmp_path / "mine", None)
     with pytest.raises(BadChoice, match="was not created by sbic broker"):
         EmbeddedBroker(data_dir=folder).start()
@@ -87,6 +87,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         EmbeddedBroker(data_dir=tmp_path / "file" / "folder").start()
 
 
+@pytest.mark.broker
 def test_when_kafka_does_not_start_its_last_lines_are_shown(tmp_path: Path) -> None:
     folder = folder_of_version(tmp_path, KAFKA_VERSION)
     (folder / "data" / "meta.properties").write_text("version=1\nnode.id=99\n")
@@ -96,6 +97,7 @@ def test_when_kafka_does_not_start_its_last_lines_are_shown(tmp_path: Path) -> N
     DataFolder(folder).lock().close()
 
 
+@pytest.mark.broker
 def test_an_ephemeral_broker_leaves_nothing_when_the_terminal_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ def test_an_ephemeral_broker_leaves_nothing_when_the_terminal_goes_away(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.broker
 async def test_data_lasts_when_the_command_is_killed_or_terminated(tmp_path: Path) -> None:
     port = free_port()
     settings = Settings(broker=f"kafka://127.0.0.1:{port}", partitions=1)

@@ -1,4 +1,4 @@
-"""What the guard runs ends when the starter or the guard does, and never before."""
+"""The guard's command ends when the starter or the guard does, and never before."""
 
 import os
 import signal

@@ -12,7 +12,7 @@ from pipeline.local.java import _download, cache_folder, java_command
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Empty caches, and a proxy that nobody is behind."""
+    """Empty caches, and a proxy that does not answer."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("M2_REPO", str(tmp_path / "maven"))
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):

@@ -1,4 +1,4 @@
-"""`sbic up`: everything on one machine, mended when it breaks, and gone when told to stop."""
+"""`sbic up`: everything on one machine, restarted when it fails, and ended by a signal."""
 
 import os
 import shlex
@@ -73,7 +73,7 @@ def processes_below(pid: int) -> dict[int, str]:
 
 
 def all_gone(pids: dict[int, str]) -> bool:
-    """Whether none of them runs; one that nobody has asked for its status yet does not."""
+    """Whether none of the processes runs; zombies do not."""
     numbers = ",".join(map(str, pids))
     found = subprocess.run(["ps", "-o", "stat=", "-p", numbers], capture_output=True, text=True)
     return all(state.startswith("Z") for state in found.stdout.split())
@@ -89,6 +89,7 @@ def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
     running.process.wait()
 
 
+@pytest.mark.broker
 @pytest.mark.parametrize("up", [2], indirect=True)
 def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -> None:
     up.wait_for("INFO sbic: ready", times=2)
@@ -113,6 +114,7 @@ def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -
     assert last[:10] in ("instance-1", "instance-2", "gateway   "), "every line is prefixed"
 
 
+@pytest.mark.broker
 @pytest.mark.parametrize("up", [1], indirect=True)
 def test_nothing_outlives_it_even_if_it_is_killed(up: Up) -> None:
     up.wait_for("INFO sbic: ready")
@@ -126,7 +128,7 @@ def test_nothing_outlives_it_even_if_it_is_killed(up: Up) -> None:
     ("arguments", "problem"),
     [
         (["--ephemeral", "--data-dir", "x"], "leave out --data-dir"),
-        (["--instances", "9"], "9 instances cannot share 8 partitions"),
+        (["--instances", "9", "--partitions", "8"], "9 instances cannot share 8 partitions"),
         (["--web-port", "65535", "--instances", "2"], "there is no web port 65536"),
     ],
 )
@@ -137,6 +139,14 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert problem in line
+
+
+@pytest.mark.broker
+def test_no_instance_starts_when_the_project_has_too_few_partitions_for_all() -> None:
+    ended = sbic(Settings(), "up", "--ephemeral", "--web-port", "0", "--instances", "9")
+    assert ended.returncode == 2
+    assert "9 instances cannot share 8 partitions" in ended.stderr
+    assert not ended.stdout
 
 
 def test_taken_ports_are_named() -> None:

@@ -111,7 +111,7 @@ class Browser:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser of one's own; the test is skipped, with the reason, where there is none."""
+    """Start a browser; skip the test, with the reason, if none is installed."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if program is None or driver is None:

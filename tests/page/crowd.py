@@ -1,4 +1,4 @@
-"""A small crowd for the page: names from outside that are as bad as names can be among them."""
+"""A small crowd for the page, with hostile names among its tasks and workers."""
 
 from collections.abc import Iterable
 from random import Random

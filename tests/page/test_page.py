@@ -29,7 +29,7 @@ import("./freshness.js").then(({ Freshness }) => {
   const stale = state();
   freshness.news(2);
   answer([stale, state()]);
-});"""  # a status of the same moment again and again, with a clock of its own
+});"""  # the same status again and again, by its own clock
 WIDER = """
 const wide = (each) => each.getBoundingClientRect().right > innerWidth + 0.5;
 const isCut = (each) => each.closest(".unseen, td, th, .id, .skip");

@@ -188,7 +188,7 @@ def test_without_a_weight_to_expect_leases_still_draw_another_order() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_updates_that_nobody_chooses_between_do_not_fill_the_memory(kind: str) -> None:
+def test_updates_without_a_choice_in_between_do_not_fill_the_memory(kind: str) -> None:
     policy = KINDS[kind][0](1)
     for step in range(20_000):
         policy.update(step % 50, step, step * 0.1)

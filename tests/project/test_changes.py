@@ -1,4 +1,4 @@
-"""What can be changed of a project, and what that takes."""
+"""Which settings of a project can be changed, and which changes need a recount."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whoever gives nothing takes the settings of the project, and whoever gives others is refused."""
+"""An instance takes the settings of its project, and is refused if it is given others."""
 
 import asyncio
 import os

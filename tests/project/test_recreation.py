@@ -1,4 +1,4 @@
-"""Everything but labels and tasks can be thrown away and made again, whatever happens meanwhile."""
+"""Everything but labels and tasks can be deleted and recreated, whatever happens meanwhile."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ TRIPLES = crowd(labels=1_000, tasks=50, workers=40, seed=61)
 
 
 async def command(here: Project, *arguments: str) -> str:
-    """Run `sbic project` while instances run; what it says."""
+    """Run `sbic project` while instances run; its output."""
     ended = await asyncio.to_thread(sbic, here.settings, "project", *arguments)
     assert ended.returncode == 0, ended.stderr
     return ended.stderr + ended.stdout
@@ -41,7 +41,7 @@ async def counted_project(broker: EmbeddedBroker) -> Project:
 
 
 async def forge_a_posterior(here: Project) -> None:
-    """Write what cannot be told from a posterior of ours."""
+    """Publish a forged posterior that is indistinguishable from one of ours."""
     posterior = {**(await here.posteriors())["t0"], "log_odds": -9.0, "prediction": -1}
     async with here.producer() as producer:
         await producer.send_and_wait(
@@ -81,7 +81,7 @@ async def test_a_recount_mends_what_was_forged_while_an_instance_runs(
 
 
 async def expire(here: Project, labels: int) -> None:
-    """Let Kafka have thrown away the first labels of each partition, as retention does."""
+    """Delete the first labels of each partition, as retention does."""
     topic = here.topics.labels.name
     admin = AIOKafkaAdminClient(bootstrap_servers=here.settings.bootstrap_servers)
     await admin.start()
@@ -104,7 +104,7 @@ async def test_a_recount_of_expired_labels_asks_and_counts_the_rest_with_two_ins
         await here.until_counted(len(TRIPLES))
         await expire(here, labels=100)
         refused = await asyncio.to_thread(sbic, here.settings, "project", "recount")
-        assert refused.returncode == 130  # nobody is there to answer
+        assert refused.returncode == 130  # there is no terminal to answer on
         assert f"200 labels have expired from {here.topics.labels.name}" in refused.stderr
         assert sum(p["labels"] for p in (await here.posteriors()).values()) == len(TRIPLES)
         said = await command(here, "recount", "--yes")
@@ -119,7 +119,7 @@ async def test_a_recount_of_expired_labels_asks_and_counts_the_rest_with_two_ins
 
 
 async def forge_an_answer(here: Project) -> str:
-    """Write, before an instance has taken it, that the first label is another; of which task."""
+    """Publish a forged answer for the first label, which no instance has taken yet; its task."""
     task, worker, label = TRIPLES[0]
     columns = np.array([label == -1], "<i2"), np.array([0]), np.array([0]), np.array([0.5])
     votes = encode_votes(Votes(0, [task], [worker], *columns, counts=np.empty((1, 0))))
@@ -223,11 +223,7 @@ async def test_without_an_instance_a_recount_says_so_and_a_reset_empties_the_lab
     assert await here.posteriors() == {}
     with instance(broker.url, prefix) as running:
         running.wait_ready()
-
-        async def is_as_before() -> bool:
-            return await here.posteriors() == before
-
-        await until(is_as_before)
+        await here.until_posteriors(lambda found: found == before)
         asked = sbic(here.settings, "project", "reset", stdin="n\n")
         assert asked.returncode == 130
         assert "1,000 labels" in asked.stderr
@@ -240,7 +236,7 @@ async def test_without_an_instance_a_recount_says_so_and_a_reset_empties_the_lab
         assert running.terminate() == 0
 
 
-async def test_topics_that_were_deleted_or_replaced_are_told_of_and_a_recount_is_the_way_out(
+async def test_deleted_or_replaced_topics_are_named_and_a_recount_recovers(
     broker: EmbeddedBroker,
 ) -> None:
     here = await counted_project(broker)

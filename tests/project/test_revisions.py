@@ -1,4 +1,4 @@
-"""Of the records on the project topic those count on which all agree, whoever wrote others."""
+"""All readers agree which records on the project topic count, and ignore the others."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is published on the assignments topic is valid, and comes back as it was."""
+"""Assignments are published as valid records, and parse back unchanged."""
 
 import json
 from pathlib import Path
@@ -82,6 +82,6 @@ def test_an_id_says_which_request_it_answers(
         b'{"worker": "w1", "task": "t1", "id": 0, "expires_at": 1}',
     ],
 )
-def test_what_strangers_write_is_refused(value: bytes | None) -> None:
+def test_a_record_that_is_not_ours_is_refused(value: bytes | None) -> None:
     with pytest.raises(BadRecord):
         parse_assignment(value)

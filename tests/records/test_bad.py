@@ -1,4 +1,4 @@
-"""Whatever bytes a stranger writes on a topic, all that can come of them is a `BadRecord`."""
+"""Arbitrary bytes on a topic raise `BadRecord` and nothing else."""
 
 from collections.abc import Callable
 from contextlib import suppress

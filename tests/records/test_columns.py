@@ -1,4 +1,4 @@
-"""What instances tell each other comes back; what they cannot have written is refused."""
+"""Records between instances parse back unchanged; impossible ones are refused."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,10 @@ from pipeline.records.many_votes import parse_votes
 from pipeline.records.posteriors import CLOSE_REASONS
 from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes
 from tests.records.reasons import reason_of
-from tests.stages.simulated_kafka import Instance, Log, OneInstance, Project, Record
+from tests.stages.simulated.instance import Instance
+from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.one_instance import OneInstance
+from tests.stages.simulated.project import Project
 
 CLASSES = 2
 IDS = st.text(min_size=1, max_size=64) | st.sampled_from(["x" * 256, "é" * 128, "\0", '"\n'])

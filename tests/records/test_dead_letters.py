@@ -1,4 +1,4 @@
-"""A dead letter is what came, byte by byte, unless that cannot be kept."""
+"""A dead letter has the bad record byte by byte, unless it is too large to keep."""
 
 import pytest
 

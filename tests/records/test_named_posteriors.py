@@ -1,4 +1,4 @@
-"""Posteriors by name: what is published comes back, and what we cannot have written is refused."""
+"""Posteriors by class name parse back unchanged; impossible ones are refused."""
 
 from typing import Any
 

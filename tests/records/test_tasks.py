@@ -1,4 +1,4 @@
-"""What users say of tasks: the validator takes what the schema takes, and says what is wrong."""
+"""Task records: the parser accepts what the schema accepts, and names what is wrong."""
 
 import json
 from collections.abc import Callable

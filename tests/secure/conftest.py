@@ -1,4 +1,4 @@
-"""One Kafka with TLS, passwords and ACLs for the whole run; each test has a project of its own."""
+"""One Kafka with TLS, passwords and ACLs for the whole run; each test has a new project."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +20,13 @@ SESSION_MS = 5000  # of connections that come with SCRAM-SHA-256
 
 @pytest.fixture(scope="session")
 def authority() -> trustme.CA:
-    """Whose certificates the port for certificates takes."""
+    """The authority of the certificates that the certificate port accepts."""
     return trustme.CA()
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> Iterator[Cluster]:
-    """Besides what `sbic broker --secure` has: other mechanisms, and a port for certificates."""
+    """A broker as of `sbic broker --secure`, with more mechanisms and a port for certificates."""
     folder = SecureFolder(Path(tmp_path_factory.mktemp("secure")), ROLES)
     trusted = tmp_path_factory.mktemp("authority") / "ca.pem"
     authority.cert_pem.write_to_path(trusted)
@@ -52,5 +52,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> 
 
 @pytest.fixture
 def crew(cluster: Cluster) -> Crew:
-    """Users for all roles of a project of its own, which is not created yet."""
+    """Users for all roles of a new project, which is not created yet."""
     return Crew(cluster)

@@ -1,4 +1,4 @@
-"""Whatever keeps a client from connecting is said in one line, which says what to do."""
+"""Every reason why a client cannot connect is one line that says what to do."""
 
 import socket
 import ssl
@@ -161,7 +161,7 @@ def test_a_token_comes_from_a_file_or_a_command(crew: Crew, tmp_path: Path) -> N
 
 
 def unsecured_token(user: str, seconds: int = 600) -> str:
-    """A token that says of itself that nobody has signed it."""
+    """A token that declares itself unsigned."""
     now = int(datetime.now(UTC).timestamp())
     claims = {"sub": user, "iat": now - 120, "exp": now + seconds}
     parts = (dumps({"alg": "none"}), dumps(claims), b"")

@@ -85,7 +85,9 @@ def test_no_password_is_an_argument_while_a_secure_broker_starts(tmp_path: Path)
     finally:
         started.set()
         watching.join()
-    assert any("/arguments" in lines for lines in seen), "nobody saw the folder being formatted"
+    assert any("/arguments" in lines for lines in seen), (
+        "no look at the processes saw the folder being formatted"
+    )
     secrets = [folder.password(name) for name in ("keystore", "admin", "reader")]
     assert not [secret for secret in secrets if any(secret in lines for lines in seen)]
 

@@ -1,4 +1,4 @@
-"""Each role has exactly the rights that it needs: with them all works, without one it is named."""
+"""Each role has exactly the rights that it needs; a missing right is named."""
 
 import asyncio
 import re

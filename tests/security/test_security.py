@@ -1,4 +1,4 @@
-"""Settings of the connection that cannot be are refused in one line, before anything connects."""
+"""Invalid connection settings are refused in one line, before anything connects."""
 
 from pathlib import Path
 

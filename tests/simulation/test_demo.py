@@ -25,6 +25,7 @@ PLAN = Plan(tasks=1000, workers=300, habits=Habits(spammers=0.2))  # that of the
 ACCURACY = PLAN.habits.accuracy
 
 
+@pytest.mark.broker
 def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
     port = str(free_port())
     options = ("--labels", "6000", "--rate", "1000", "--seed", "3", "--gateway-port", port)
@@ -48,7 +49,7 @@ def test_the_demo_counts_every_label_and_tells_what_it_measured() -> None:
     assert "sbic replay labels.csv --wait" in text
 
 
-def test_a_rush_gives_nobody_a_task_twice() -> None:
+def test_a_rush_gives_no_worker_a_task_twice() -> None:
     truth, workers = PLAN.draw_truth("x"), PLAN.draw_workers("x")
     earlier = rush(5000, truth, workers, set(), seed=1)
     answered = {(task, worker) for task, worker, _ in earlier}

@@ -58,7 +58,7 @@ async def test_the_crowd_does_what_the_options_say_and_leaves_no_open_task_behin
     labels = [loads(record.value) for record in records]
     given = Counter((label["worker"], label["task"]) for label in labels)
     skipped = {(label["worker"], label["task"]) for label in labels if label["label"] == 0}
-    assert given.keys() <= assigned, "nobody answers what they were not given"
+    assert given.keys() <= assigned, "workers answer only what they were given"
     assert len(given) - len(skipped) == 240, "as many as were asked for"
     assert 0 < len(skipped) < 60
     assert set(given.values()) == {1, 2}
@@ -77,7 +77,7 @@ async def pairs_assigned(settings: Settings) -> set[tuple[str, str]]:
         assignment = loads(record.value)
         if assignment["task"] is not None and "ended" not in assignment:
             pair = assignment["worker"], assignment["task"]
-            assert pair not in assigned, "nobody gets a task twice"
+            assert pair not in assigned, "no worker gets a task twice"
             assigned.add(pair)
     return assigned
 
@@ -130,7 +130,7 @@ def test_it_ends_when_the_stop_rule_has_closed_all_tasks(project: Settings, tmp_
             assert ended.returncode == 0, ended.stderr
             assert "no-open-task" in ended.stderr
     ((_, errors),) = errors_in(tmp_path / "simulate.csv").items()
-    assert 3 <= len(errors) < 6, "at least so many each, and what was under way"
+    assert 3 <= len(errors) < 6, "at least so many each, and those in flight"
 
 
 async def test_policies_are_compared_on_pipelines_of_their_own_which_end_with_it(
@@ -197,9 +197,7 @@ async def test_an_algorithm_and_classes_have_instances_and_prefixes_of_their_own
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-async def test_whoever_stops_it_leaves_no_open_task_behind(
-    project: Settings, stop: signal.Signals
-) -> None:
+async def test_stopping_it_leaves_no_open_task(project: Settings, stop: signal.Signals) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pipeline", "simulate", *SMALL),
         env=environment(project),
@@ -227,7 +225,7 @@ async def test_without_an_instance_the_person_is_told_what_to_do(
     plan = Plan(tasks=2, workers=2, labels_per_task=1, habits=Habits())
     with progress("") as advance, pytest.raises(asking.NoAnswer, match="sbic run"):
         await simulate.simulate(project, plan, advance)
-    assert await all_closed(project), "whoever starts an instance later finds no open task"
+    assert await all_closed(project), "an instance that starts later finds no open task"
 
 
 OWN = ["--policy", "uniform"]  # its classes are known before any Kafka is asked

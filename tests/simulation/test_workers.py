@@ -100,7 +100,7 @@ def test_the_same_seed_is_the_same_worker() -> None:
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32))
-def test_nobody_is_called_while_at_work_and_in_turns_all_come_equally_often(
+def test_no_worker_is_called_while_at_work_and_in_turns_all_come_equally_often(
     workers: int, seats: int, seed: int
 ) -> None:
     rng = Random(seed)

@@ -1,4 +1,4 @@
-"""One instance that gives out tasks, with lists in the place of topics."""
+"""One instance that assigns tasks, on simulated topics."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +14,9 @@ from pipeline.stages.assignment_rules import Rules
 from pipeline.stages.assignment_stage import Answered, AssignmentStage
 from pipeline.stages.leases import Leases
 from pipeline.stages.taken import labels_in
-from tests.stages.simulated_kafka import PRIOR, Log, OneInstance, Record
+from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.one_instance import OneInstance
+from tests.stages.simulated.project import PRIOR
 
 
 class Desk:

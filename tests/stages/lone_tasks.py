@@ -1,4 +1,4 @@
-"""A task stage on its own: votes come from workers elsewhere, and evidence is a list."""
+"""A task stage without a worker stage: votes come from other instances."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from pipeline.stages.crowd import Crowd
 from pipeline.stages.judge import Ends, Judge
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_stage import NO_RULES, TaskStage
-from tests.stages.simulated_kafka import PRIOR
+from tests.stages.simulated.project import PRIOR
 
 Event = float | Description
 """A vote on t1, or what a user says of it."""

@@ -15,7 +15,8 @@ from pipeline.records.requests import encode_request
 from pipeline.stages.assignment_rules import Rules, policy_of
 from pipeline.stages.assignment_stage import AssignmentStage
 from tests.stages.desk import Desk
-from tests.stages.simulated_kafka import PRIOR, Record
+from tests.stages.simulated.log import Record
+from tests.stages.simulated.project import PRIOR
 
 Name = Literal["uncertainty", "uniform"]
 POLICIES: list[Name] = ["uncertainty", "uniform"]
@@ -68,7 +69,7 @@ STEPS = st.lists(
 
 
 @given(st.sampled_from(POLICIES), STEPS)
-def test_nobody_gets_a_task_that_they_answered_skipped_or_hold(
+def test_no_worker_gets_a_task_that_they_answered_skipped_or_hold(
     name: Name, steps: list[tuple[str, str, int]]
 ) -> None:
     rules = Rules(policy=name, seed=1, lease_ms=LEASE)
@@ -191,7 +192,7 @@ def test_a_late_answer_taken_back_can_be_asked_for_again() -> None:
     assert desk.ask("ann")[0]["task"] == "t0"
 
 
-def test_labels_that_nobody_asked_for_cost_the_policy_nothing() -> None:
+def test_labels_without_a_request_cost_the_policy_nothing() -> None:
     desk = registered(Desk(Rules()), 2)
     assert not desk.stage.heeds_labels
     [got] = desk.ask("ann")

@@ -4,14 +4,18 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stages.simulated_kafka import TOPICS, Cluster, Instance, Log, Project, Write
+from tests.examples import examples
+from tests.stages.simulated.cluster import Cluster
+from tests.stages.simulated.instance import Instance
+from tests.stages.simulated.log import TOPICS, Log, Write
+from tests.stages.simulated.project import Project
 
 PARTITIONS = 2
 WORKERS = ["ann", "bob", "eve", "fay"]
-POISONED = [topic for topic in TOPICS if topic != "posteriors"]  # nobody reads these back
+POISONED = [topic for topic in TOPICS if topic != "posteriors"]  # no instance reads these back
 NUMBERS = st.sampled_from([0, -1, 1, 7, 999, 1e308, 1 << 40, 1 << 62, 1 << 64, None, "", "t" * 300])
 JSON = st.recursive(
     NUMBERS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)
@@ -60,12 +64,12 @@ def missing(log: Log, when: str, labels: int) -> int:
 
 
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_whatever_anybody_writes_nothing_stops_and_labels_count(
     algorithm: Any, data: st.DataObject
 ) -> None:
-    """A record that could be ours stands for a label of its own, and for no other."""
+    """A forged record that could be ours affects its own label only."""
     log = Log(PARTITIONS)
     project = Project(algorithm, tolerance=1e-4)
     cluster = Cluster(log, project)
@@ -93,6 +97,6 @@ def test_whatever_anybody_writes_nothing_stops_and_labels_count(
 
 
 def is_plausible(write: Write) -> bool:
-    """Whether it may be a record of ours on its own topic, and thus cannot be told from one."""
+    """Whether a record is valid on its topic, and so indistinguishable from one of ours."""
     value = write.value or b""
     return value.startswith(b"{") and (b'"sbic"' in value or b'"label"' in value)

@@ -1,11 +1,13 @@
-"""What a crash forwards twice counts once; a forged origin stands for nothing but itself."""
+"""A label that is forwarded twice counts once; a forged origin affects no other label."""
 
 from pipeline.records.labels import encode_label
 from pipeline.records.origin import Header, Origin
 from pipeline.stages.assignment_rules import Rules
 from pipeline.stages.taken import Outcome
 from tests.stages.desk import Desk
-from tests.stages.simulated_kafka import Log, OneInstance, Project, Record
+from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.one_instance import OneInstance
+from tests.stages.simulated.project import Project
 
 LAST = Project(repeats="last")
 FROM = Origin("labels", 0, 42)

@@ -13,7 +13,10 @@ from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.taken import Outcome
-from tests.stages.simulated_kafka import PRIOR, Instance, Log, OneInstance, Project, Record
+from tests.stages.simulated.instance import Instance
+from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.one_instance import OneInstance
+from tests.stages.simulated.project import PRIOR, Project
 
 Repeats = Literal["first", "last"]
 Triple = tuple[str, str, int | None]

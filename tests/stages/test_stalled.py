@@ -1,4 +1,4 @@
-"""An instance that was stalled writes what it had under way after another took its place."""
+"""A stalled instance publishes what it had in flight after another took over its partitions."""
 
 import numpy as np
 from hypothesis import example, given
@@ -9,7 +9,8 @@ from pipeline.records.tasks import Description
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.stop_rules import StopRules
 from tests.stages.lone_tasks import LoneTasks, vote_on
-from tests.stages.simulated_kafka import Log, OneInstance
+from tests.stages.simulated.log import Log
+from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.test_tasks import DESCRIPTIONS, RULES, VOTES
 
 
@@ -52,7 +53,7 @@ def test_neither_a_label_nor_a_closure_nor_its_end_is_undone_by_what_was_written
 
 
 def answers(offsets: range) -> bytes:
-    """Labels of ann, each on a task of its own."""
+    """Labels of ann, each on a different task."""
     columns = (
         np.ones(len(offsets), "<i2"),
         np.array(offsets),

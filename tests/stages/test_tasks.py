@@ -1,4 +1,4 @@
-"""What users say of tasks, and the rules that close them: exactly as said, and after a restart."""
+"""Task descriptions and stop rules apply exactly, also after a restart."""
 
 from math import log
 from typing import Literal
@@ -14,7 +14,9 @@ from pipeline.records.tasks import Description
 from pipeline.stages.crowd import OPEN as IS_OPEN
 from pipeline.stages.stop_rules import StopRules
 from tests.stages.lone_tasks import Event, LoneTasks
-from tests.stages.simulated_kafka import PRIOR, Log, OneInstance, Project
+from tests.stages.simulated.log import Log
+from tests.stages.simulated.one_instance import OneInstance
+from tests.stages.simulated.project import PRIOR, Project
 from tests.stages.test_stages import ANSWERS, Triple, agree, reference
 
 PRIORS = st.floats(0.001, 0.999)
@@ -211,7 +213,7 @@ def test_answers_on_gold_are_counted_right_or_wrong_in_full(
 
 
 @given(st.lists(ANSWERS, min_size=1, max_size=30), st.integers(0, 29))
-def test_gold_that_is_withdrawn_leaves_no_trace_where_nobody_voted_meanwhile(
+def test_gold_that_is_withdrawn_leaves_no_trace_without_votes_meanwhile(
     triples: list[Triple], gold_at: int
 ) -> None:
     instance = OneInstance(Log(3))

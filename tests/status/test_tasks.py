@@ -1,4 +1,4 @@
-"""What posteriors come to: each task once, however often it changed."""
+"""A summary of posteriors counts each task once, however often it changed."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Promise 5: clients that we did not write produce labels and consume posteriors."""
+"""Ordinary Kafka clients, not written by us, produce labels and consume posteriors."""
 
 import asyncio
 import json

@@ -1,9 +1,11 @@
-"""A rebalance amid a recovery takes partitions away; what stays is not read again."""
+"""A rebalance during a recovery revokes partitions; the others are not read again."""
 
 import pytest
 
 from pipeline.partitioner import partition_of
-from tests.stages.simulated_kafka import Instance, Log, Project
+from tests.stages.simulated.instance import Instance
+from tests.stages.simulated.log import Log
+from tests.stages.simulated.project import Project
 
 PARTITIONS = 2
 
@@ -16,7 +18,7 @@ def name_of(word: str, partition: int) -> str:
 
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
 @pytest.mark.parametrize("kept", [0, 1])
-def test_labels_of_own_workers_on_tasks_that_went_away_amid_a_recovery_are_known(
+def test_labels_of_own_workers_on_tasks_revoked_during_a_recovery_are_known(
     algorithm: str, kept: int
 ) -> None:
     log, project = Log(PARTITIONS), Project(algorithm)  # type: ignore[arg-type]

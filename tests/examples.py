@@ -1,0 +1,20 @@
+"""On how many examples hypothesis tries a property: fewer in `make check` than in `make test`."""
+
+from hypothesis import settings
+
+USUAL = 100
+QUICK = 20
+
+
+def set_examples(is_quick: bool) -> None:
+    """Set the number for tests that do not choose one.
+
+    No test has a deadline for one example: the first may compile, and the machine may be busy.
+    """
+    settings.register_profile("sbic", deadline=None, max_examples=QUICK if is_quick else USUAL)
+    settings.load_profile("sbic")
+
+
+def examples(number: int) -> settings:
+    """Try this many in `make test`, and in `make check` as many fewer as everywhere."""
+    return settings(max_examples=number * settings().max_examples // USUAL)

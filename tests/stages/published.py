@@ -1,0 +1,166 @@
+"""Checks of what a simulated cluster has published against its inputs."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.classes import RETRACT, SKIP, Classes
+from pipeline.inference.engine.engine import Engine
+from pipeline.records.labels import label_parser
+from pipeline.records.many_votes import parse_votes
+from pipeline.records.tasks import ParsedDescription, task_parser
+from tests.stages.schedules import GOOD_CROWD, WORKERS
+from tests.stages.simulated.instance import Instance
+from tests.stages.simulated.log import Log
+from tests.stages.simulated.project import PRIOR, Project
+
+
+@dataclass
+class Standing:
+    """A label that stands: its partition and offset, and the number of its class."""
+
+    partition: int
+    offset: int
+    answer: int
+
+
+class Expected:
+    """What follows from the input topics alone."""
+
+    def __init__(self, log: Log, project: Project) -> None:
+        parse = label_parser(project.classes)
+        self.standing: dict[tuple[str, str], Standing] = {}
+        self.sources: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self.descriptions: dict[str, ParsedDescription] = {}
+        for partition, records in enumerate(log["labels"]):
+            for record in records:
+                task, worker, answer = parse(record.value)
+                known = self.standing.get((task, worker))
+                if answer == SKIP or (answer == RETRACT and known is None):
+                    continue
+                self.sources[task][str(partition)] = record.offset
+                if answer == RETRACT:
+                    del self.standing[task, worker]
+                elif known is None or (project.repeats == "last" and known.answer != answer):
+                    self.standing[task, worker] = Standing(partition, record.offset, answer)
+        parse_task = task_parser(project.classes)
+        for records in log["tasks"]:
+            for record in records:
+                description = parse_task(record.key, record.value)
+                self.descriptions.setdefault(description["task"], {}).update(description)
+                self.sources[description["task"]]["tasks"] = record.offset
+
+    def labels(self, task: str) -> list[Standing]:
+        return [label for (name, _), label in self.standing.items() if name == task]
+
+
+def check_facts(posteriors: dict[str, dict[str, Any]], expected: Expected) -> None:
+    """Check that the last posterior of every task has its standing labels and its description."""
+    assert set(posteriors) == set(expected.sources)
+    for task, posterior in posteriors.items():
+        description = expected.descriptions.get(task, {})
+        assert posterior["labels"] == len(expected.labels(task))
+        assert posterior["sources"] == expected.sources[task]
+        assert ("gold" in posterior) is (description.get("gold") is not None)
+        assert ("prior" in posterior) is (description.get("prior") is not None)
+        assert posterior["status"] == (description.get("status") or "open")
+
+
+def check_votes(log: Log, expected: Expected) -> None:
+    """Check that log-odds are the prior plus one vote of each label that stands."""
+    cast = defaultdict(set)
+    for records in log["votes"]:
+        for record in records:
+            votes = parse_votes(record.value, 2)
+            for offset, vote in zip(votes.offsets.tolist(), votes.votes.tolist(), strict=True):
+                cast[votes.source, offset].add(vote)
+    for task, posterior in log.posteriors().items():
+        prior = expected.descriptions.get(task, {}).get("prior") or [1 - PRIOR.q, PRIOR.q]
+        start = np.log(prior[1] / prior[0])
+        # two instances may have taken the same label, with different weights
+        votes_of = [cast[label.partition, label.offset] for label in expected.labels(task)]
+        sums = [start + sum(votes) for votes in product(*votes_of)]
+        found = posterior["evidence"] if "gold" in posterior else posterior["log_odds"]
+        assert any(found == pytest.approx(total, abs=1e-9) for total in sums)
+
+
+def check_agreement(members: Sequence[Instance], log: Log) -> None:
+    """Check that instances with partitions agree with the last posterior of tasks with labels."""
+    for task, posterior in log.posteriors().items():
+        for member in (member for member in members if member.partitions):
+            number = member.crowd.tasks.known(task)
+            if number is not None and posterior["labels"]:
+                belief = member.crowd.engine.beliefs([number])[0, 1]
+                assert belief == pytest.approx(posterior["probability"], abs=1e-9)
+
+
+class Offline:
+    """The offline computation on all labels, at its fixed point."""
+
+    def __init__(self, expected: Expected, classes: int) -> None:
+        self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD)
+        self.tasks = sorted(expected.sources)
+        self.numbers = np.arange(len(self.tasks))
+        rows = [
+            (self.tasks.index(task), WORKERS.index(worker), label.answer)
+            for (task, worker), label in expected.standing.items()
+        ]
+        self.engine.make_room(len(self.tasks), len(WORKERS))
+        if rows:
+            self.engine.take(*zip(*rows, strict=True))
+        for task, description in expected.descriptions.items():
+            self.engine.set_gold(self.tasks.index(task), description.get("gold"))
+            self.engine.set_prior(self.tasks.index(task), description.get("prior"))
+        self.engine.settle(1e-12)
+
+    def beliefs(self) -> dict[str, list[float]]:
+        return dict(zip(self.tasks, self.engine.beliefs(self.numbers).tolist(), strict=True))
+
+    def begin_at(self, beliefs: dict[str, list[float]]) -> None:
+        """Compute the fixed point that these beliefs lead to."""
+        golds = self.engine.golds(self.numbers)
+        scores = np.log([np.maximum(beliefs[task], 1e-300) for task in self.tasks])
+        self.engine.release_tasks(self.numbers)
+        self.engine.receive_tasks(self.numbers, scores.reshape(len(golds), -1), golds)
+        self.engine.acquire_tasks(self.numbers)
+        self.engine.settle(1e-12)
+
+
+def check_rest(log: Log, expected: Expected, classes: Classes) -> None:
+    """Check that the published posteriors are a fixed point of the offline computation.
+
+    A small crowd can have several fixed points: that all workers are wrong is consistent, too. The
+    prior of these tests, that workers are mostly right, excludes it. Where gold or a task's prior
+    contradicts labels, several can remain; then any of them will do.
+    """
+    told: dict[str, list[float]] = {}
+    for task, posterior in log.posteriors().items():
+        if classes.is_signs:
+            told[task] = [1 - posterior["probability"], posterior["probability"]]
+        else:
+            told[task] = [posterior["probabilities"][name] for name in classes.names]
+    offline = Offline(expected, len(classes))
+    if is_like(told, offline.beliefs(), expected):
+        return
+    assert any(
+        description.get("gold") is not None or description.get("prior") is not None
+        for description in expected.descriptions.values()
+    )
+    offline.begin_at(told)
+    assert is_like(told, offline.beliefs(), expected)
+
+
+def is_like(
+    told: dict[str, list[float]], beliefs: dict[str, list[float]], expected: Expected
+) -> bool:
+    """Whether beliefs are equal for all tasks with labels; others have the class prior of then."""
+    return all(
+        told[task] == pytest.approx(beliefs[task], abs=1e-6)
+        for task in told
+        if expected.labels(task)
+    )

@@ -1,0 +1,28 @@
+"""The settings that the instances of a simulated project share."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.classes import SIGNS, Classes
+from pipeline.inference.algorithm import Prior
+from pipeline.inference.registry import AlgorithmName
+from pipeline.stages.stop_rules import StopRules
+from pipeline.stages.task_stage import NO_RULES
+
+PRIOR = Prior(alpha=2.0, beta=1.5, q=0.3)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The settings that all instances share.
+
+    Without a fence a stalled instance still publishes, late, what it had in flight.
+    """
+
+    algorithm: AlgorithmName = "fast-sbic"
+    classes: Classes = SIGNS
+    repeats: Literal["first", "last"] = "first"
+    rules: StopRules = NO_RULES
+    tolerance: float = 1e-9
+    prior: Prior = PRIOR
+    is_fenced: bool = True
