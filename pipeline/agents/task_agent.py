@@ -17,7 +17,7 @@ from pipeline.records.traces import traced_tasks
 from pipeline.stages.taken import Forwarded
 from pipeline.stages.task_stage import TaskStage
 
-LABELS_AT_ONCE = 20_000  # refreshed before other tasks of the loop run
+LABELS_AT_ONCE = 100_000  # refreshed before other tasks of the loop run: some milliseconds
 RECORDS_AT_ONCE = 16  # of votes or descriptions; a record of votes has up to some thousand
 
 

@@ -311,11 +311,11 @@ class TaskStage:
             numbers = list(tasks)
             for first in range(0, max(1, len(numbers)), self.facts_at_once):
                 some = numbers[first : first + self.facts_at_once]
-                yield partition, Facts(epoch, [self._fact(i) for i in some])
+                golds = self.crowd.engine.golds(some).tolist()
+                yield partition, Facts(epoch, list(map(self._fact, some, golds)))
 
-    def _fact(self, i: int) -> Fact:
+    def _fact(self, i: int, gold: int) -> Fact:
         task = self.crowd.task
-        gold = int(self.crowd.engine.golds([i])[0])
         return Fact(
             self.crowd.tasks.names[i],
             self.priors.get(i),
