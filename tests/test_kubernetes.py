@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pipeline.cli.main import sbic
+from pipeline.kafka.access.rights import ROLES
 from pipeline.settings import SPECS, Settings, read_setting, variable
 from pipeline.topics import Topics
 
@@ -192,9 +193,11 @@ def test_the_topics_of_strimzi_are_ours() -> None:
     }
 
 
-def test_the_users_of_strimzi_are_allowed_what_their_roles_need() -> None:
-    rights = pytest.importorskip("pipeline.kafka.access.rights")
-    for user in of_kind(STRIMZI, "KafkaUser"):
+def test_each_role_has_a_user_of_strimzi_with_the_rights_it_needs() -> None:
+    users = list(of_kind(STRIMZI, "KafkaUser"))
+    roles = [user["metadata"]["annotations"]["sbic/role"] for user in users]
+    assert sorted(roles) == sorted(ROLES)
+    for role, user in zip(roles, users, strict=True):
         granted = {
             (operation, *acl["resource"].values())
             for acl in user["spec"]["authorization"]["acls"]
@@ -207,7 +210,7 @@ def test_the_users_of_strimzi_are_allowed_what_their_roles_need() -> None:
                 right.target(IN_FORCE.prefix),
                 "prefix" if right.is_prefixed else "literal",
             )
-            for right in rights.ROLES[user["metadata"]["annotations"]["sbic/role"]]
+            for right in ROLES[role]
         }
         assert granted == needed, user["metadata"]["name"]
 
