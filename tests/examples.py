@@ -3,7 +3,7 @@
 from hypothesis import settings
 
 USUAL = 100
-QUICK = 20
+QUICK = 10
 
 
 def set_examples(is_quick: bool) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.figures
+
 WITHOUT_RESEARCH_EXTRA = (
     "import sys\n"
     "sys.modules['numba'] = sys.modules['matplotlib'] = None\n"

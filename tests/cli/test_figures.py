@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.figures
+
 SMALL = ("--tasks", "12", "--labels-per-worker", "4", "--runs", "1", "--jobs", "1")
 
 

@@ -84,6 +84,7 @@ def test_a_crowd_that_no_algorithm_takes_is_told(data: Path, tmp_path: Path) -> 
         outcome(data, tmp_path, ["em", "te"])
 
 
+@pytest.mark.figures
 def test_the_csv_has_every_error_and_does_not_depend_on_the_jobs(
     data: Path, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_the_reference_stands_under_our_numbers_where_there_is_one(tmp_path: Pat
     assert reference(setting._replace(policy="uncertainty"), "sorted-sbic", 80) is None
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize("setting", SETTINGS[1:3])
 def test_the_same_seed_gives_the_same_csv_whatever_the_jobs(
     setting: Setting, tmp_path: Path

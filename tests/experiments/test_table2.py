@@ -49,6 +49,7 @@ def test_the_table_has_our_numbers_and_the_papers_and_says_what_is_left_out(
     assert "ducks, rte and temp match neither this nor" in outcome.text
 
 
+@pytest.mark.figures
 def test_the_same_seed_gives_the_same_csv_whatever_the_jobs(data: Path, tmp_path: Path) -> None:
     files = []
     for jobs in (1, 2):
