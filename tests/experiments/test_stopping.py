@@ -1,11 +1,9 @@
 """What a stop rule saves: tasks that are sure get no more labels, and the error stays."""
 
-import os
 from math import log
 from pathlib import Path
 
 import numpy as np
-import pytest
 from click.testing import CliRunner
 
 from pipeline.cli.main import sbic
@@ -13,7 +11,7 @@ from pipeline.experiments.journal import Case
 from pipeline.experiments.stopping import evenly, measure, stopped
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.fast_sbic import fast_sbic
-from tests.inference.crowds import random_crowd
+from tests.inference.crowds import random_crowd, real_crowds
 
 
 def test_a_task_gets_every_label_until_it_is_sure_and_none_after() -> None:
@@ -57,17 +55,10 @@ def test_an_even_share_differs_by_one_label_at_most() -> None:
         assert (counts[short] == there[short]).all(), "only a task that has no more gets fewer"
 
 
-def data() -> Path:
-    folder = os.environ.get("SBIC_DATA")
-    if not folder:
-        pytest.skip("SBIC_DATA does not name the folder of the real crowds")
-    return Path(folder)
-
-
 def test_a_fifth_of_the_labels_of_rte_are_saved_at_no_loss() -> None:
     rng = np.random.default_rng(5)
     case: Case = {"set": "rte", "confidence": 0.99}
-    runs = [measure(str(data()), case, rng) for _ in range(10)]
+    runs = [measure(str(real_crowds()), case, rng) for _ in range(10)]
     mean = {name: np.mean([run[name] for run in runs]) for name in runs[0]}
     assert 6000 < mean["labels"] < 6300  # of 8000
     assert mean["error"] < mean["error_of_all"] + 0.003

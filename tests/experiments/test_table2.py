@@ -1,7 +1,6 @@
 """Table 2: the machinery on a small crowd, the numbers on the real ones."""
 
 import csv
-import os
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pipeline.experiments.runner import generator
 from pipeline.experiments.table2 import Cell, all_cases, summary, table2
 from pipeline.files.errors import BadFile
 from pipeline.inference.registry import IN_PAPER
+from tests.inference.crowds import real_crowds
 
 
 @pytest.fixture
@@ -112,15 +112,13 @@ MEAN = {
 
 
 def cells(name: str) -> dict[str, Cell]:
-    folder = os.environ.get("SBIC_DATA")
-    if not folder:
-        pytest.skip("SBIC_DATA does not name the folder of the real crowds")
+    folder = real_crowds()
     cases = [
         case
-        for case in all_cases(Path(folder), [name], 100)
+        for case in all_cases(folder, [name], 100)
         if case["algorithm"] != "mc" or int(case["run"]) < 20
     ]
-    results = [measure(folder, case, generator(0, case)) for case in cases]
+    results = [measure(str(folder), case, generator(0, case)) for case in cases]
     return {cell.algorithm: cell for cell in summary(cases, results)}
 
 

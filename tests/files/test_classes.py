@@ -1,6 +1,5 @@
 """What the labels of a file mean: 1 and -1, or classes of any names."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from pipeline.files.reading import Reading
 from pipeline.files.truth import read_truth, truth_of
 from pipeline.inference.labels import SIGNS, Labels
 from tests.files.test_forms import labels_from, problem_of
+from tests.inference.crowds import real_crowds
 
 
 def column(*labels: str) -> str:
@@ -161,9 +161,7 @@ def test_a_reading_that_contradicts_itself_is_refused(
     ],
 )
 def test_the_real_crowds_are_read(name: str, classes: tuple[str, ...], size: int) -> None:
-    folder = os.environ.get("SBIC_DATA")
-    if not folder:
-        pytest.skip("SBIC_DATA does not name the folder of the real crowds")
+    folder = real_crowds()
     labels = read_labels(f"{folder}/{name}.labels.csv")
     assert (labels.classes, len(labels), labels.skips) == (classes, size, 0)
     truth = truth_of(labels, read_truth(f"{folder}/{name}.truth.csv", labels.classes))

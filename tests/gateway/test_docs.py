@@ -2,22 +2,20 @@
 
 import asyncio
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pytest
 from orjson import loads
 
 from tests.gateway.client import Client
+from tests.gateway.curl import needs_curl
 
 PAGES = Path(__file__).parent.parent.parent / "docs"
 DOCS = PAGES / "gateway.md"
 HERE = "http://127.0.0.1:8080"
-needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 
 
 def examples() -> list[str]:

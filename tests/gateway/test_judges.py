@@ -5,19 +5,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from shutil import which
-
-import pytest
 
 from pipeline.local.embedded import EmbeddedBroker
 from tests.gateway.client import running_gateway
+from tests.gateway.curl import needs_curl
 from tests.gateway.projects import new_project
 from tests.instances import instance
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "judges.md"
 
 
-@pytest.mark.skipif(which("curl") is None, reason="curl is not there")
+@needs_curl
 async def test_the_verdicts_of_three_models_come_to_what_the_page_says(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:

@@ -53,13 +53,19 @@ def random_crowd(
     return Labels(task, worker, (label + 1) // 2, *names).in_order(rng.permutation(len(task)))
 
 
-def real_crowd(name: str) -> tuple[Labels, Ints]:
-    """One of the real crowds and its truth; the test is skipped without them."""
+def real_crowds() -> Path:
+    """The folder of the real crowds; the test is skipped without it."""
     folder = os.environ.get("SBIC_DATA")
     if not folder:
         pytest.skip("SBIC_DATA does not name the folder of the real crowds")
-    rows = [*read(Path(folder) / f"{name}.labels.csv")]
-    truth = {row["task"]: row["truth"] for row in read(Path(folder) / f"{name}.truth.csv")}
+    return Path(folder)
+
+
+def real_crowd(name: str) -> tuple[Labels, Ints]:
+    """One of the real crowds and its truth; the test is skipped without them."""
+    folder = real_crowds()
+    rows = [*read(folder / f"{name}.labels.csv")]
+    truth = {row["task"]: row["truth"] for row in read(folder / f"{name}.truth.csv")}
     classes = tuple(sorted({row["label"] for row in rows}))
     labels = Labels.of_answers(
         ((row["task"], row["worker"], classes.index(row["label"])) for row in rows), classes
