@@ -42,7 +42,7 @@ test: .venv/tools ## lint, types and all tests but those that take long
 long: compiled .venv/tools ## the tests that take long: three brokers, the paper's figures, each right
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m long
 
-# Compiles ahead what every process of the tests would otherwise compile for itself.
+# Compiles ahead what every process of the tests, or of the demo, would otherwise compile for itself.
 compiled: $(READY)
 	@$(BIN)/python -m pipeline.warm_up
 
@@ -58,7 +58,7 @@ compiled: $(READY)
 	@$(BIN)/python -m tests.agents.kafka_tools >/dev/null 2>&1 || true
 	@touch $@
 
-demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crowd
+demo: compiled ## the whole pipeline on an embedded Kafka, with a simulated crowd
 	@$(BIN)/sbic demo
 
 docs: $(READY) ## write docs/reference from the code

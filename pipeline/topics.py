@@ -114,7 +114,7 @@ class Topics:
 
     @cached_property
     def votes(self) -> Topic:
-        """Votes of labels for tasks, a record per batch of labels and partition of tasks.
+        """Votes for tasks of other instances, a record per batch of labels and partition of tasks.
 
         Kept as long as labels: if a vote expired while the project is stopped, its label would be
         lost.

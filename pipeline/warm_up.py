@@ -1,6 +1,9 @@
 """Compiles all kernels before their first use: run once where the package is installed.
 
 python -m pipeline.warm_up
+
+Later processes load what was compiled. An instance does that before it is ready, so that its first
+label does not wait.
 """
 
 import numpy as np
@@ -18,25 +21,37 @@ from pipeline.policies.uniform import Uniform
 from pipeline.records.many_votes import VotesReader
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.judge import Ends, Judge
+from pipeline.stages.offsets import CountedOffsets
+from pipeline.stages.task_stage import TaskStage
 
 
 def warm_up() -> None:
     """Run every compiled function once, on minimal input."""
-    warm_up_inference()
+    warm_up_algorithms()
+    warm_up_instance()
+
+
+def warm_up_instance() -> None:
+    """Compile what an instance runs."""
+    warm_up_engine()
     warm_up_policies()
-    warm_up_judging()
+    warm_up_stages()
 
 
-def warm_up_inference() -> None:
-    """Compile the algorithms and the engine."""
+def warm_up_algorithms() -> None:
+    """Compile the algorithms."""
     labels = Labels.of([("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1)])
     rng = np.random.default_rng(0)
     for entry in ALGORITHMS.values():
         entry.load()(labels, Prior(), rng)
         if entry.online:
             entry.load_online()(CrowdSize(2, 2, 2), Prior(4, 3), rng).observe(0, 0, 1)
+
+
+def warm_up_engine() -> None:
+    """Compile the engine."""
     engine = Engine("settled")
-    engine.take_one(0, 0, 1)
+    engine.take([0], [0], [1])
     engine.set_gold(0, 1)
     engine.set_prior(1, (0.4, 0.6))
     engine.refresh(1)
@@ -46,7 +61,6 @@ def warm_up_inference() -> None:
     engine.put([0], [1], [1], [0.0])
     engine.has_answered(1, 0)
     engine.first_unanswered(1, np.array([0]))
-    engine.overview(np.array([0]))
     for release, acquire in (
         (engine.release_tasks, engine.acquire_tasks),
         (engine.release_workers, engine.acquire_workers),
@@ -56,6 +70,7 @@ def warm_up_inference() -> None:
     engine.receive_tasks([0], [[0.0, 0.0]])
     engine.receive_workers([0], [[0.0, 0.0, 0.0, 0.0]])
     engine.receive_sums([engine.sums])
+    engine.workers([0])
 
 
 def warm_up_policies() -> None:
@@ -72,10 +87,17 @@ def warm_up_policies() -> None:
     Scan(np.zeros(2)).choose([0])
 
 
-def warm_up_judging() -> None:
-    """Compile the checks of records of votes."""
-    judge = Judge(Crowd(Engine("fast-sbic"), SIGNS, partitions=1), Ends(1))
+def warm_up_stages() -> None:
+    """Compile what reads and writes records."""
+    crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=1)
+    judge = Judge(crowd, Ends(1))
+    CountedOffsets().add(np.array([0]))
     judge.problems_of(VotesReader(len(SIGNS)).read(), *np.zeros((2, 0), np.int64))
+    tasks = crowd.number_tasks(["t1"])
+    crowd.tasks.names_of(tasks).take(tasks)
+    crowd.changed.add(tasks)
+    crowd.overview(tasks)
+    TaskStage(crowd, judge).posteriors(tasks)
 
 
 if __name__ == "__main__":

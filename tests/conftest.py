@@ -1,6 +1,7 @@
 """Shared by all tests: one real Kafka for the whole run, and which tests need it."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,7 +21,11 @@ REFUSE_JAVA = "--this-test-starts-Kafka-and-needs-the-mark-broker"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In a run without `broker` tests, be quick, and let no process start Kafka."""
+    """In a run without `broker` tests, be quick, and let no process start Kafka.
+
+    A shell lets its background jobs ignore Ctrl-C, and so would every command that a test starts.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     is_check = "not broker" in config.option.markexpr
     set_examples(is_quick=is_check)
     if is_check:

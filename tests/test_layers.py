@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "settings",
         "stages",
         "topics",
+        "warm_up",
     },
     "local": {"project", "settings"},
     "status": {"inference", "kafka", "progress", "records", "settings", "topics", "transfer"},

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pipeline.kafka.admin import ensure_topics
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import murmur2, partition_of
+from pipeline.records.names import Names
 from pipeline.settings import Settings
 from pipeline.stages.homes import homes_of
 from pipeline.topics import Topics
@@ -39,7 +40,7 @@ def test_the_partition_that_aiokafka_chooses(key: bytes, partitions: int) -> Non
 @given(st.lists(st.text(max_size=40), max_size=30), st.integers(1, 10_000))
 def test_many_at_once_are_each_where_it_would_be_alone(names: list[str], partitions: int) -> None:
     alone = [partition_of(name.encode(), partitions) for name in names]
-    assert homes_of(names, partitions).tolist() == alone
+    assert homes_of(Names.of(names), partitions).tolist() == alone
 
 
 async def test_the_partition_that_librdkafka_chooses(broker: EmbeddedBroker) -> None:

@@ -124,7 +124,12 @@ class Components:
             self.rejects,
         )
         self.task_agent = TaskAgent(
-            self.task_stage, self.publisher, self.estimates_follower, self.asker, self.rejects
+            self.settings,
+            self.task_stage,
+            self.publisher,
+            self.estimates_follower,
+            self.asker,
+            self.rejects,
         )
 
     def _rules(self) -> Rules:

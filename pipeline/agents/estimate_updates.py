@@ -10,7 +10,7 @@ from pipeline.stages.changes import Changes
 from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.topics import Topics
 
-SECONDS_BETWEEN = 0.1
+SECONDS_BETWEEN = 0.1, 2.0  # at least, at most
 
 
 class EstimateUpdates:
@@ -22,7 +22,7 @@ class EstimateUpdates:
         self.topic = topics.estimates.name
         self.tasks = Changes()
         self.workers = Changes()
-        self.throttle = Throttle(SECONDS_BETWEEN, notify)
+        self.throttle = Throttle(*SECONDS_BETWEEN, notify)
 
     def add_to(self, outbox: Outbox, tasks: Ints, workers: Ints) -> None:
         """Note tasks and workers that moved; add the estimates of all such, if they are due."""
@@ -39,7 +39,8 @@ class EstimateUpdates:
         own = self.crowd.has_workers_of[self.crowd.worker.home[known]]
         estimates = self.exchange.estimates_of(moved[self.crowd.is_own_task(moved)], known[own])
         self.write(outbox, estimates)
-        self.throttle.published(thread_time() - begun)
+        # every other instance spends about as much when it receives them
+        self.throttle.published((thread_time() - begun) * self.crowd.instances)
 
     def write_all(self, outbox: Outbox) -> None:
         """Add the estimates of all own tasks and workers."""

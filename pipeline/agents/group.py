@@ -1,6 +1,5 @@
 """Results of the worker agent and the task agent that are published together."""
 
-from collections import defaultdict
 from typing import NamedTuple
 
 from aiokafka import ConsumerRecord
@@ -25,9 +24,9 @@ class Group:
     """Results from several partitions."""
 
     def __init__(self) -> None:
-        self.taken: defaultdict[int, Taken[ConsumerRecord]] = defaultdict(Taken)  # by partition
+        self.taken: Taken[ConsumerRecord] = Taken()
         self.evidence: list[Evidence] = []
-        self.tasks: set[int] = set()  # to publish, whether they moved or not
+        self.tasks: list[Ints] = []  # to publish, whether they moved or not
         self.workers: set[int] = set()
         self.rejected: list[Rejected[ConsumerRecord]] = []  # votes and descriptions
         self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
@@ -54,12 +53,10 @@ class Group:
         self.votes += counted.votes
         self.records += max(1, counted.votes)
         self.fenced_votes += counted.fenced
-        for place, why in counted.outcome.rejected.items():
-            self.rejected.append(Rejected(records[place], why))
         for place in counted.new:
             self.evidence.append(Evidence(partition, records[place].value))
         self.timestamps.append(counted.timestamps)
-        self.tasks.update(counted.tasks.tolist())
+        self.tasks.append(counted.tasks)
 
     def took_description(self) -> None:
         """Note that the group has the results of one more description."""

@@ -14,7 +14,7 @@ from pipeline.batched.group_publisher import GroupPublisher, Publication
 from pipeline.batched.producer import BatchProducer, Offsets, Outbox, Row
 from pipeline.records.assignments import parse_assignment
 from pipeline.stages.assignment_stage import Answered, AssignmentStage, Given
-from pipeline.stages.rows import Rows
+from pipeline.stages.rows import Rows, by_home
 from pipeline.topics import Topics
 
 REQUESTS_AT_ONCE = 100  # each may be for 100 tasks: other tasks of the loop run in between
@@ -65,11 +65,12 @@ class PolicyAgent:
         self.stage.take_over(partitions, now(), self.groups.filling)
         self.groups.notify()
 
-    def labels_taken(self, partition: int, rows: Rows) -> None:
+    def labels_taken(self, rows: Rows) -> None:
         """Assign further tasks to the workers who gave these labels, if the rules say so."""
         if self.stage.heeds_labels:
-            labels = self.stage.workers.labels_of(rows)
-            self.stage.labels_taken(partition, labels, now(), self.groups.filling)
+            for partition, places in by_home(rows.sources):
+                labels = self.stage.workers.labels_of(rows.only(places))
+                self.stage.labels_taken(partition, labels, now(), self.groups.filling)
             self.groups.notify()
 
     async def run(self, stream: StreamT[Batch]) -> None:

@@ -1,9 +1,10 @@
 """Publishes the results that the worker agent and the task agent get from one engine.
 
 A group is published in steps. First the changelogs, from which the next owner recovers: the answers
-of workers and the evidence of tasks. Then the outputs that follow from them: votes, posteriors,
-workers and estimates, together with the changelogs of the next group. So a posterior never counts
-a label that a crash could undo.
+of workers, and the votes of other instances as the evidence of tasks. Then what follows from them,
+together with the changelogs of the next group: own votes, as evidence or to the owners of their
+tasks, posteriors, workers and estimates. So a posterior never counts a label that a crash could
+undo.
 
 After a crash between the two steps, the next owner publishes the last votes again, and the
 posteriors of the tasks of the last seconds: fences drop what was counted. Bad and forwarded labels
@@ -15,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 import numpy as np
-from aiokafka import ConsumerRecord
 
 from pipeline.agents.estimate_updates import EstimateUpdates
 from pipeline.agents.group import Group
@@ -26,13 +26,11 @@ from pipeline.agents.worker_updates import WorkerUpdates
 from pipeline.batched.group_publisher import GroupPublisher, Publication, Writer
 from pipeline.batched.producer import BatchProducer, Offsets, Outbox, Row
 from pipeline.inference.labels import Ints
-from pipeline.records.answers import VotesFor
 from pipeline.records.facts import encode_facts
 from pipeline.records.votes import NOBODY
 from pipeline.stages.changes import Changes
 from pipeline.stages.exchange import EstimateRecords, Exchange
 from pipeline.stages.rows import by_home
-from pipeline.stages.taken import Taken
 from pipeline.stages.task_stage import NO_TASKS, TaskStage
 from pipeline.topics import Topics
 
@@ -80,9 +78,7 @@ class Publisher:
     def pack(self, group: Group) -> Publication:
         """Turn a group into dead letters and forwarded records, changelogs, and outputs."""
         before, changelog, outputs = Outbox(), Outbox(), Outbox()
-        for partition, taken in group.taken.items():
-            if taken.labels:
-                self._add_taken(partition, taken, before, changelog, outputs)
+        self._add_taken(group, before, changelog, outputs)
         self.redirector.add(before, group)
         for partition, value in group.evidence:
             changelog.add(self.topics.evidence.name, partition, Row(None, value))
@@ -108,33 +104,30 @@ class Publisher:
             changelog, outputs = outputs, changelog
         return Publication(changelog, published, before, outputs)
 
-    def _add_taken(
-        self,
-        partition: int,
-        taken: Taken[ConsumerRecord],
-        before: Outbox,
-        changelog: Outbox,
-        outputs: Outbox,
-    ) -> None:
-        self.redirector.add(before, taken)
-        rows = [Row(None, value) for value in taken.records()]
-        changelog.add(self.topics.answers.name, partition, *rows)
-        self.add_votes(outputs, taken.votes)
+    def _add_taken(self, group: Group, before: Outbox, changelog: Outbox, outputs: Outbox) -> None:
+        self.redirector.add(before, group.taken)
+        for partition, values in group.taken.records():
+            rows = [Row(None, value) for value in values]
+            changelog.add(self.topics.answers.name, partition, *rows)
+        for source, home, value, offsets in group.taken.votes:
+            if home != NOBODY and self.crowd.has_tasks_of[home]:
+                self.stage.count_own(home, source, offsets)
+                group.votes += len(offsets)
+                outputs.add(self.topics.evidence.name, home, Row(None, value))
+            else:
+                self.add_votes(outputs, home, value)
 
-    def add_votes(self, outbox: Outbox, votes: Iterable[VotesFor]) -> None:
-        """Add records of votes, each with its partition of tasks."""
-        for home, value in votes:
-            if home != NOBODY:
-                outbox.add(self.topics.votes.name, home, Row(None, value))
+    def add_votes(self, outbox: Outbox, home: int, value: bytes) -> None:
+        """Add a record of votes, for a partition of tasks or for nobody."""
+        if home != NOBODY:
+            outbox.add(self.topics.votes.name, home, Row(None, value))
 
     def _add_posteriors(self, outbox: Outbox, tasks: Ints) -> list[Span]:
         """Add the posteriors of these tasks; return the spans of traced labels that they count."""
-        spans: list[Span] = []
+        rows = list(map(Row, *self.stage.posteriors(tasks)))
+        spans = self.traces.mark_posteriors(tasks, rows)
         for partition, places in by_home(self.crowd.task.home[tasks]):
-            some = tasks[places]
-            rows = list(map(Row, *self.stage.posteriors(some)))
-            spans += self.traces.mark_posteriors(some, rows)
-            outbox.add(self.topics.posteriors.name, partition, *rows)
+            outbox.add(self.topics.posteriors.name, partition, *map(rows.__getitem__, places))
         return spans
 
     def _add_estimates(self, outbox: Outbox, group: Group, tasks: Ints, workers: Ints) -> None:
@@ -148,8 +141,8 @@ class Publisher:
         """Count in the metrics what was published."""
         self.metrics.took("worker", group.labels, seconds)
         self.metrics.took("task", group.votes, seconds)
-        for taken in group.taken.values():
-            for outcome, labels in taken.outcomes.items():
+        for outcome, labels in group.taken.outcomes.items():
+            if labels:
                 self.metrics.labels.labels(outcome).inc(labels)
         self.metrics.votes.inc(group.votes)
         self.metrics.fenced_votes.inc(group.fenced_votes)
@@ -168,7 +161,7 @@ class Publisher:
 
     def publish_tasks(self, tasks: Ints) -> None:
         """Publish the posteriors of these tasks, whether they moved or not."""
-        self.groups.filling.tasks.update(tasks.tolist())
+        self.groups.filling.tasks.append(tasks)
         self.groups.notify()
 
     def publish_workers(self, workers: Ints) -> None:
@@ -195,24 +188,29 @@ class Publisher:
                 self.mark_stale()
 
     def _tasks(self, group: Group) -> Ints:
-        """Return the own tasks that moved or are in the group; none during a recovery."""
+        """Return the own tasks that moved or are in the group; none during a recovery.
+
+        Of many tasks only some: the others are in the next groups, so that heartbeats go on.
+        """
+        asked = np.concatenate(group.tasks) if group.tasks else NO_TASKS
         if not self.stage.is_restored:
-            self.crowd.touched.update(group.tasks)
+            self.crowd.touched.update(asked.tolist())
             return NO_TASKS
+        if len(asked) > TASKS_AT_ONCE:
+            self.publish_tasks(asked[TASKS_AT_ONCE:])
+            asked = asked[:TASKS_AT_ONCE]
         moved = self.crowd.moved(TASKS_AT_ONCE)
         if len(moved) == TASKS_AT_ONCE:
             self.groups.notify()  # there may be more
-        if not group.tasks:
+        if not len(asked):
             return moved
-        asked = np.array(sorted(group.tasks), np.int64)
         return np.union1d(moved, asked[self.crowd.is_own_task(asked)])
 
     def _workers(self, group: Group) -> Ints:
         """Return the workers that moved; they and those who gave labels are to be published."""
         moved = self.crowd.engine.moved_workers() if self.stage.is_restored else NO_TASKS
-        for taken in group.taken.values():
-            for workers in taken.workers:
-                self.worker_updates.add(np.unique(workers))
+        for workers in group.taken.workers:
+            self.worker_updates.add(np.unique(workers))
         self.worker_updates.add(moved)
         self.worker_updates.add(list(group.workers))
         return moved

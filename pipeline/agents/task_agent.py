@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
@@ -10,10 +11,14 @@ from pipeline.agents.estimates_follower import EstimatesFollower
 from pipeline.agents.group import Group
 from pipeline.agents.publisher import Publisher
 from pipeline.agents.rejects import Rejects
+from pipeline.agents.retry import retry
+from pipeline.agents.unread_votes import unread_votes
 from pipeline.batched.batch import Batch
+from pipeline.kafka.errors import ClusterError
 from pipeline.records.bad import BadRecord
 from pipeline.records.tasks import task_parser
 from pipeline.records.traces import traced_tasks
+from pipeline.settings import Settings
 from pipeline.stages.taken import Forwarded
 from pipeline.stages.task_stage import TaskStage
 
@@ -28,12 +33,14 @@ class TaskAgent:
 
     def __init__(
         self,
+        settings: Settings,
         stage: TaskStage,
         publisher: Publisher,
         follower: EstimatesFollower,
         asker: EndsAsker,
         rejects: Rejects,
     ) -> None:
+        self.settings = settings
         self.ask = asker.ask
         self.rejects = rejects
         self.stage = stage
@@ -63,7 +70,8 @@ class TaskAgent:
         """Publish the estimates of these partitions, and wait for those of all others.
 
         Also publishes posteriors that a crash may have kept from their topic, and those of tasks
-        that a stop rule closes which the last owner did not have.
+        that a stop rule closes which the last owner did not have. At last, votes are counted that
+        are not read yet.
         """
         await self._refresh()
         self.publisher.publish_tasks(self.stage.ready(partitions, generation))
@@ -74,6 +82,11 @@ class TaskAgent:
         self.publisher.publish_all_estimates()
         if partitions:
             await self.follower.receive_all()
+            await retry(lambda: self._count_unread(partitions), on=ClusterError)
+
+    async def _count_unread(self, partitions: set[int]) -> None:
+        async for partition, records in unread_votes(self.settings, partitions):
+            await self._count_all(partition, records, come_again=True)
 
     async def _refresh(self) -> None:
         """Refresh the restored tasks with the workers known so far; other tasks run meanwhile."""
@@ -89,47 +102,52 @@ class TaskAgent:
         tasks = self.publisher.topics.tasks.name
         async for batch in stream:
             for tp, records in batch.parts.items():
-                for start in range(0, len(records), RECORDS_AT_ONCE):
-                    some = records[start : start + RECORDS_AT_ONCE]
-                    if tp.topic == tasks:
-                        group = await groups.acquire()
-                        for record in some:
-                            self._describe(record, group)
-                        groups.notify()
-                    else:
-                        await self._count_all(tp.partition, some)
+                if tp.topic == tasks:
+                    await self._describe_all(records)
+                else:
+                    await self._count_all(tp.partition, records)
             groups.notify(batch)
 
-    async def _count_all(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Count records of votes; ask for end offsets if votes are of labels beyond the known."""
+    async def _count_all(
+        self, partition: int, records: list[ConsumerRecord], *, come_again: bool = False
+    ) -> None:
+        """Count records of votes; ask for end offsets if votes are of labels beyond the known.
+
+        Records that `come_again` become dead letters only then.
+        """
         sure = False
         while records:
             group = await self.publisher.groups.acquire()
-            done = self._count(partition, records, group, sure=sure)
+            some = records[:RECORDS_AT_ONCE]
+            counted = self.stage.count(partition, [record.value for record in some], sure=sure)
+            group.took_votes(partition, some, counted)
+            if not come_again:
+                for place, why in counted.outcome.rejected.items():
+                    group.reject(some[place], why)
+            self._follow_traces([some[place] for place in counted.new])
             self.publisher.groups.notify()
-            records = records[done:]
-            if records:
+            records = records[counted.outcome.records :]
+            sure = counted.outcome.records < len(some)
+            if sure:
                 await self.ask()
-                sure = True
 
-    def _count(
-        self, partition: int, records: list[ConsumerRecord], group: Group, *, sure: bool
-    ) -> int:
-        values = [record.value for record in records]
-        counted = self.stage.count(partition, values, sure=sure)
-        group.took_votes(partition, records, counted)
-        for place in counted.new:
-            if records[place].headers:
-                self._follow_traces(records[place])
-        return counted.outcome.records
-
-    def _follow_traces(self, record: ConsumerRecord) -> None:
+    def _follow_traces(self, records: list[ConsumerRecord]) -> None:
         """Let the posteriors carry the traces that came with votes."""
         crowd = self.stage.crowd
-        for task, traceparent in traced_tasks(record.headers):
-            number = crowd.tasks.known(task)
-            if number is not None and crowd.is_own_task([number])[0]:
-                self.publisher.traces.follow(number, traceparent)
+        for record in records:
+            for task, traceparent in traced_tasks(record.headers) if record.headers else ():
+                number = crowd.tasks.known(task)
+                if number is not None and crowd.is_own_task([number])[0]:
+                    self.publisher.traces.follow(number, traceparent)
+
+    async def _describe_all(self, records: list[ConsumerRecord]) -> None:
+        """Apply descriptions of tasks."""
+        groups = self.publisher.groups
+        for start in range(0, len(records), RECORDS_AT_ONCE):
+            group = await groups.acquire()
+            for record in records[start : start + RECORDS_AT_ONCE]:
+                self._describe(record, group)
+            groups.notify()
 
     def _describe(self, record: ConsumerRecord, group: Group) -> None:
         group.took_description()
@@ -145,4 +163,4 @@ class TaskAgent:
             return
         number = self.stage.describe(home, description, record.offset, record.timestamp)
         if number is not None:
-            group.tasks.add(number)
+            group.tasks.append(np.array([number]))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+import numpy as np
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
@@ -13,6 +14,7 @@ from pipeline.agents.rejects import Rejects
 from pipeline.batched.batch import Batch
 from pipeline.batched.producer import Outbox
 from pipeline.classes import SKIP
+from pipeline.records.names import Names
 from pipeline.settings import Settings
 from pipeline.stages.rows import Rows
 from pipeline.stages.worker_stage import WorkerStage
@@ -24,8 +26,8 @@ class LabelsListener(Protocol):
     async def take_over(self, partitions: set[int]) -> None:
         """Called when the answers of these partitions are recovered, before any label is taken."""
 
-    def labels_taken(self, partition: int, rows: Rows) -> None:
-        """Called when these labels of one partition were taken."""
+    def labels_taken(self, rows: Rows) -> None:
+        """Called when these labels were taken."""
 
 
 class WorkerAgent:
@@ -71,40 +73,43 @@ class WorkerAgent:
         for partition in partitions:
             self.stage.ready(partition)
         await self.listener.take_over(partitions)
-        workers: list[str] = []
+        workers: list[Names] = []
         for partition in partitions:
             state = self.stage.partitions[partition]
             again = Outbox()
             for answers in state.last_answers:
-                self.publisher.add_votes(again, answers.votes)
+                for home, value in answers.votes:
+                    self.publisher.add_votes(again, home, value)
             await self.publisher.groups.producer.publish(again)
             state.last.clear()
-            workers += state.restored.take()
-        self.publisher.publish_workers(self.stage.crowd.number_workers(workers))
+            workers.append(state.restored.take())
+        recent = self.stage.crowd.number_workers(Names.joined(workers))
+        self.publisher.publish_workers(np.unique(recent))
         self.publisher.publish_workers(self.publisher.withheld_workers.take())
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and publish the results in groups."""
         groups, crowd = self.publisher.groups, self.stage.crowd
         async for batch in stream:
-            for partition, piece in _pieces(batch, self.stage.labels_at_once):
+            for piece in _pieces(batch, self.stage.labels_at_once):
                 group = await groups.acquire()
-                rows = self.stage.take(partition, piece, group.taken[partition])
-                group.took_labels(len(piece))
+                rows = self.stage.take(piece, group.taken)
+                group.took_labels(sum(map(len, piece.values())))
                 self.publisher.took_labels()
                 if rows is not None:
                     is_counted = crowd.is_own_task(rows.tasks) & (rows.answers != SKIP)
                     group.timestamps.append(rows.timestamps[is_counted])
                     self.publisher.traces.took(piece, rows)
-                    self.listener.labels_taken(partition, rows)
+                    self.listener.labels_taken(rows)
                 groups.notify()
             groups.notify(batch)
 
 
-def _pieces(batch: Batch, size: int) -> Iterator[tuple[int, list[ConsumerRecord]]]:
-    """Return up to `size` labels of each partition in turn, until none is left."""
-    longest = max(map(len, batch.parts.values()))
-    for start in range(0, longest, size):
-        for tp, records in batch.parts.items():
-            if start < len(records):
-                yield tp.partition, records[start : start + size]
+def _pieces(batch: Batch, size: int) -> Iterator[dict[int, list[ConsumerRecord]]]:
+    """Split the labels of a batch into pieces of about `size`, with some of every partition."""
+    parts, start = {tp.partition: records for tp, records in batch.parts.items()}, 0
+    while parts:
+        share = max(1, size // len(parts))
+        yield {partition: records[start : start + share] for partition, records in parts.items()}
+        start += share
+        parts = {partition: records for partition, records in parts.items() if len(records) > start}

@@ -12,7 +12,7 @@ from pipeline.stages.crowd import Crowd
 from pipeline.stages.worker_records import encode_workers
 from pipeline.topics import Topics
 
-SECONDS_BETWEEN = 1.0
+SECONDS_BETWEEN = 1.0, 10.0  # at least, at most
 
 
 class WorkerUpdates:
@@ -22,7 +22,7 @@ class WorkerUpdates:
         self.crowd = crowd
         self.topic = topics.workers.name
         self.changed = Changes()
-        self.throttle = Throttle(SECONDS_BETWEEN, notify)
+        self.throttle = Throttle(*SECONDS_BETWEEN, notify)
 
     def add(self, workers: ArrayLike) -> None:
         """Publish these workers when the next publication is due."""

@@ -215,13 +215,16 @@ class BatchRecovery(Recovery):
         """Do nothing: Faust would warn of events that it has not seen."""
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Make the tables ready, unless a rebalance has ended the recovery."""
+        """Make the tables ready in the order in which they were added.
+
+        A rebalance meanwhile ends the recovery.
+        """
         if self._is_superseded():
             raise RebalanceAgain
-        for table, partitions in self.actives_for_table.items():
-            if isinstance(table, BatchTable):
+        for table in self.tables.values():
+            if isinstance(table, BatchTable) and table in self.actives_for_table:
                 try:
-                    await table.ready(partitions)
+                    await table.ready(self.actives_for_table[table])
                 except RemovedFromGroup:
                     raise RebalanceAgain from None
         await super().on_recovery_completed(generation_id)

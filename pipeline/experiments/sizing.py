@@ -23,9 +23,9 @@ class Costs:
 
     `label` is the cost of a label on one instance; `vote` the extra cost if its task is on another
     one; `told` the number of estimates published for each label, `tell` and `hear` the cost of each
-    for its publisher and for every other instance. `memory` is for each label kept; `produced` and
-    `consumed` are bytes on the wire for each label, without estimates, and `estimate` those of each
-    estimate.
+    for its publisher and for every other instance. `memory` is for each label kept. `produced` and
+    `consumed` are bytes on the wire for each label, `sent` those of its vote if its task is on
+    another instance, and `estimate` those of each estimate.
     """
 
     label: float = 9.0
@@ -34,8 +34,9 @@ class Costs:
     tell: float = 0.5
     hear: float = 1.0
     memory: float = 80.0
-    produced: float = 420.0
-    consumed: float = 180.0
+    produced: float = 375.0
+    consumed: float = 135.0
+    sent: float = 45.0
     estimate: float = 50.0
 
 
@@ -106,13 +107,14 @@ def size(rate: float, labels: float, costs: Costs) -> Size:
     load = smallest(rate, costs)
     instances = load.instances if load else MOST_INSTANCES
     told = costs.told * rate * costs.estimate * (instances > 1)
-    # a label is kept by the owner of its worker and by the owner of its task
-    copies = 2 - 1 / instances
+    elsewhere = 1 - 1 / instances
+    sent = costs.sent * rate * elsewhere
+    copies = 1 + elsewhere  # kept by the owner of the worker and by the owner of the task
     return Size(
         rate,
         load,
         PARTITIONS_PER_INSTANCE * instances,
         costs.memory * labels * copies / instances,
-        rate * costs.produced + told,
-        rate * costs.consumed + told * instances,
+        rate * costs.produced + sent + told,
+        rate * costs.consumed + sent + told * instances,
     )

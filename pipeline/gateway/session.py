@@ -151,7 +151,9 @@ async def session(given: Given) -> AsyncIterator[Session]:
         await enter(connected(asking, settings))
         log = await enter(connected(log_consumer(settings), settings))
         flow = await enter(reading_flow(settings, asking))
-        standing = Standing(settings.crowd_classes, len(flow.votes.partitions), settings.repeats)
+        standing = Standing(
+            settings.crowd_classes, len(flow.posteriors.partitions), settings.repeats
+        )
         view = ProjectView(empty_summary(settings), standing)
         takes = {
             "posteriors": (topics.posteriors, view.tasks.take),
@@ -163,7 +165,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
         for name, (topic, take) in takes.items():
             reader = await enter(reading(settings, topic.name, from_start=True))
             followers[name] = Follower(name, reader, take)
-        outbox = Outbox(settings, len(flow.votes.partitions))
+        outbox = Outbox(settings, len(flow.posteriors.partitions))
         assignments = await enter(reading(settings, topics.assignments.name, from_start=False))
         desk = Desk(topics.requests.name, outbox, assignments)
         annotations = KnownAnnotations(settings)

@@ -36,11 +36,12 @@ def place_of(order: Order, task: int) -> Place:
 
 
 def moved_before(order: Order, end: Place, tasks: Ints, since: int) -> Ints:
-    """Those of these tasks, and of the tasks moved since move `since`, that are before `end`."""
+    """Those of these tasks, and of the tasks moved since move `since`, that are before `end`.
+
+    They are in order; a task that moved twice may be there twice.
+    """
     room = np.empty(len(tasks) + order.whole[MOVES] - since, np.int64)
-    found = room[: _before(order, *end, tasks, since, room)]
-    if len(found) > 1:
-        found = found[np.lexsort((order.place[found, TIE], order.place[found, KEY]))]
+    found: Ints = room[: _before(order, *end, tasks, since, room)]
     return found
 
 
@@ -54,7 +55,26 @@ def _before(order: Order, key: int, tie: int, tasks: Ints, since: int, found: In
         if place[KEY] != NONE and _is_before(place[KEY], place[TIE], task, key, tie, NONE):
             found[count] = task
             count += 1
+    _sort(order.place, found, count)
     return count
+
+
+@kernel
+def _sort(place: Ints, tasks: Ints, count: int) -> None:
+    """Shell's sort of the first tasks: there are few, and numpy's calls take longer."""
+    gap = count // 2
+    while gap:
+        for t in range(gap, count):
+            task, to = tasks[t], t
+            key, tie = place[task, KEY], place[task, TIE]
+            while to >= gap:
+                other = tasks[to - gap]
+                if not _is_before(key, tie, task, place[other, KEY], place[other, TIE], other):
+                    break
+                tasks[to] = other
+                to -= gap
+            tasks[to] = task
+        gap //= 2
 
 
 @kernel

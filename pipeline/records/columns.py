@@ -16,14 +16,14 @@ from pipeline.records.bad import ID_MAX_BYTES, ID_SURELY_SHORT, BadRecord, Reaso
 
 MOST = 1 << 62  # limit of offsets, times and epochs: the sum of two still fits into a column
 ROUNDING = 1e-6  # tolerance for sums over many labels
-FORMAT = 3  # records of other formats are refused: see `agents.continuity`
+FORMAT = 4  # records of other formats are refused: see `agents.continuity`
 
 
 def encode_columns(kind: str, fields: dict[str, Any], columns: Sequence[NDArray[Any]]) -> bytes:
     """A record of this kind.
 
     >>> encode_columns("counts", {"worker": ["w1"]}, [np.array([7], "<i2")])
-    b'{"sbic":"counts","format":3,"worker":["w1"]}\\n\\x07\\x00'
+    b'{"sbic":"counts","format":4,"worker":["w1"]}\\n\\x07\\x00'
     """
     line = dumps({"sbic": kind, "format": FORMAT, **fields})
     return b"".join((line, b"\n", *(column.tobytes() for column in columns)))

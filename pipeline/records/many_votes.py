@@ -4,7 +4,6 @@ A numpy call costs as much as many rows, and a record of votes may have few rows
 records are processed together.
 """
 
-from itertools import compress
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from pipeline.inference.compiled import kernel
 from pipeline.inference.labels import Floats, Ints
 from pipeline.records.columns import MOST, NOT_OURS, ROUNDING, Columns
+from pipeline.records.names import Names, read_names
 from pipeline.records.votes import MOST_VOTE, NOTHING, Votes
 
 Bools = NDArray[np.bool_]
@@ -22,16 +22,18 @@ Entry = TypeVar("Entry", np.int64, np.bool_)
 class ManyVotes(NamedTuple):
     """The votes of several records in sequence.
 
-    `sources`, `lengths` and `has_counts` have an entry for each record: its labels partition, its
-    number of votes, and whether it has the workers' counts. `counts` has only the rows of those
-    records. The other columns have an entry for each vote, as in `votes.Votes`.
+    `sources`, `lengths`, `has_names` and `has_counts` have an entry for each record: its labels
+    partition, its number of votes, whether its names are ids, and whether it has the workers'
+    counts. `counts` has only the rows of those records. The other columns have an entry for each
+    vote, as in `votes.Votes`.
     """
 
     sources: Ints
     lengths: Ints
+    has_names: Bools
     has_counts: Bools
-    tasks: list[str]
-    workers: list[str]
+    tasks: Names
+    workers: Names
     answers: NDArray[np.int16]
     offsets: Ints
     timestamps: Ints
@@ -56,9 +58,10 @@ class ManyVotes(NamedTuple):
         return ManyVotes(
             self.sources[records],
             self.lengths[records],
+            self.has_names[records],
             self.has_counts[records],
-            list(compress(self.tasks, rows.tolist())),
-            list(compress(self.workers, rows.tolist())),
+            self.tasks.take(np.flatnonzero(rows)),
+            self.workers.take(np.flatnonzero(rows)),
             self.answers[rows],
             self.offsets[rows],
             self.timestamps[rows],
@@ -73,8 +76,8 @@ class ManyVotes(NamedTuple):
         return self.only(records), which[self.by_vote(records)]
 
     def are_well_formed(self, classes: int) -> Bools:
-        """Which of the records have only valid numbers."""
-        good = np.ones(len(self.lengths), np.bool_)
+        """Which of the records have only valid names and numbers."""
+        good = self.has_names.copy()
         _find_malformed(self.lengths, self.answers, self.offsets, self.votes, classes, good)
         if len(self.counts):
             bad = ~(np.isfinite(self.counts) & (self.counts > -ROUNDING)).all(axis=1)
@@ -92,41 +95,49 @@ class VotesReader:
         self.sources: list[int] = []
         self.lengths: list[int] = []
         self.has_counts: list[bool] = []
-        self.tasks: list[str] = []
-        self.workers: list[str] = []
-        self.columns: tuple[list[bytes], ...] = [], [], [], [], []
+        self.tasks: list[bytes] = []
+        self.workers: list[bytes] = []
+        self.columns: tuple[list[bytes], ...] = [], [], [], [], [], [], []
 
     def add(self, record: Columns) -> None:
         """Add the votes of a record, or raise `BadRecord` if it is malformed."""
-        tasks, workers = record.names("task"), record.names("worker")
-        source, width = record.number("source"), record.number("width")
-        rows, rest = len(tasks), record.rest
-        is_whole = len(workers) == rows and len(rest) == rows * (26 + 8 * width)
+        source, width, rows = map(record.number, ("source", "width", "rows"))
+        tasks, workers = map(record.number, ("tasks", "workers"))
+        rest, numbers = record.rest, rows * (26 + 8 * width)
+        is_whole = len(rest) == numbers + 4 * rows + tasks + workers and (rows or not rest)
         if record.kind != "votes" or not is_whole or width not in (0, self.width):
             raise NOT_OURS
         self.sources.append(source)
         self.lengths.append(rows)
         self.has_counts.append(width > 0)
-        self.tasks += tasks
-        self.workers += workers
-        answers, offsets, timestamps, votes, counts = self.columns
+        self.tasks.append(rest[len(rest) - workers - tasks : len(rest) - workers])
+        self.workers.append(rest[len(rest) - workers :])
+        answers, offsets, timestamps, votes, counts, task_bytes, worker_bytes = self.columns
         answers.append(rest[: 2 * rows])
         offsets.append(rest[2 * rows : 10 * rows])
         timestamps.append(rest[10 * rows : 18 * rows])
         votes.append(rest[18 * rows : 26 * rows])
-        counts.append(rest[26 * rows :])
+        counts.append(rest[26 * rows : numbers])
+        task_bytes.append(rest[numbers : numbers + 2 * rows])
+        worker_bytes.append(rest[numbers + 2 * rows : numbers + 4 * rows])
 
     def read(self) -> ManyVotes:
         """The votes of all records added."""
         joined = (bytearray().join(column) for column in self.columns)
-        kinds = ("<i2", "<i8", "<i8", "<f8", "<f8")
-        answers, offsets, timestamps, votes, counts = map(np.frombuffer, joined, kinds)
+        kinds = ("<i2", "<i8", "<i8", "<f8", "<f8", "<u2", "<u2")
+        answers, offsets, timestamps, votes, counts, task_bytes, worker_bytes = map(
+            np.frombuffer, joined, kinds
+        )
+        lengths = np.array(self.lengths, np.int64)
+        tasks, are_tasks = read_names(self.tasks, task_bytes, lengths)
+        workers, are_workers = read_names(self.workers, worker_bytes, lengths)
         return ManyVotes(
             np.array(self.sources, np.int64),
-            np.array(self.lengths, np.int64),
+            lengths,
+            are_tasks & are_workers,
             np.array(self.has_counts, np.bool_),
-            self.tasks,
-            self.workers,
+            tasks,
+            workers,
             answers,
             offsets,
             timestamps,
@@ -140,8 +151,9 @@ def parse_votes(value: bytes | None, classes: int) -> Votes:
 
     >>> from pipeline.records.votes import encode_votes
     >>> one = np.array([1], "<i2"), np.array([42]), np.array([1700000000000]), np.array([0.5])
-    >>> votes = Votes(3, ["t1"], ["w1"], *one, counts=np.empty((1, 0)))
-    >>> parse_votes(encode_votes(votes), classes=2)[:4]
+    >>> votes = Votes(3, Names.of(["t1"]), Names.of(["w1"]), *one, counts=np.empty((1, 0)))
+    >>> source, tasks, workers, answers, *_ = parse_votes(encode_votes(votes), classes=2)
+    >>> source, list(tasks), list(workers), answers
     (3, ['t1'], ['w1'], array([1], dtype=int16))
     """
     reader = VotesReader(classes)
@@ -150,7 +162,7 @@ def parse_votes(value: bytes | None, classes: int) -> Votes:
     if not many.are_well_formed(classes).all():
         raise NOT_OURS
     counts = many.counts if many.has_counts[0] else np.empty((len(many.tasks), 0))
-    return Votes(int(many.sources[0]), *many[3:9], counts)
+    return Votes(int(many.sources[0]), *many[4:10], counts)
 
 
 @kernel

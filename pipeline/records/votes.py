@@ -1,9 +1,9 @@
 """Votes: labels that stand, sent from the owner of their worker to the owner of their task.
 
-The owner of a partition of workers takes labels and decides which of them stand. It publishes one
-record of votes for each partition of tasks. The same bytes are stored twice more: in the answers of
-the partition of workers, and in the evidence of the partition of tasks. So a record is encoded
-once, and recovery parses the same format.
+The owner of a partition of workers takes labels and decides which of them stand. It makes one
+record of votes for each partition of tasks, and publishes it if another instance owns that. The
+same bytes are stored in the answers of the partition of workers, and in the evidence of the
+partition of tasks. So a record is encoded once, and recovery parses the same format.
 """
 
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pipeline.inference.labels import Floats, Ints
 from pipeline.records.columns import encode_columns
+from pipeline.records.names import Names
 
 REPEAT = -3
 """In place of a class: a repeated answer, which changes nothing but is reported as processed."""
@@ -36,8 +37,8 @@ class Votes(NamedTuple):
     """
 
     source: int
-    tasks: list[str]
-    workers: list[str]
+    tasks: Names
+    workers: Names
     answers: NDArray[np.int16]
     offsets: Ints
     timestamps: Ints
@@ -47,13 +48,19 @@ class Votes(NamedTuple):
 
 def encode_votes(votes: Votes) -> bytes:
     """The value of a record; `many_votes` reads it."""
+    tasks, workers = votes.tasks, votes.workers
     return encode_columns(
         "votes",
         {
             "source": votes.source,
             "width": votes.counts.shape[1],
-            "task": votes.tasks,
-            "worker": votes.workers,
+            "rows": len(votes.answers),
+            "tasks": len(tasks.text),
+            "workers": len(workers.text),
         },
-        (votes.answers, votes.offsets, votes.timestamps, votes.votes, votes.counts),
+        (
+            *(votes.answers, votes.offsets, votes.timestamps, votes.votes, votes.counts),
+            *(tasks.lengths.astype("<u2"), workers.lengths.astype("<u2")),
+            *(tasks.text, workers.text),
+        ),
     )

@@ -26,7 +26,6 @@ from pipeline.records.bad import BadRecord
 from pipeline.records.origin import origin_of
 from pipeline.records.requests import parse_request
 from pipeline.stages.assignment_rules import Rules, policy_of
-from pipeline.stages.crowd import OPEN
 from pipeline.stages.excluded_tasks import NOTHING, ExcludedTasks
 from pipeline.stages.gold_rate import GoldRate
 from pipeline.stages.leases import Leases, Request
@@ -195,15 +194,13 @@ class AssignmentStage:
 
     def _place(self, tasks: Ints) -> None:
         """Update the policies with these tasks."""
-        crowd, names, leased = self.crowd, self.crowd.tasks.names, self.leases.in_flight
-        labels, golds, leads = crowd.engine.overview(tasks)
-        if not crowd.is_alone:
-            labels = np.where(crowd.is_own_task(tasks), labels, crowd.task.remote_labels[tasks])
+        names, leased = self.crowd.tasks.names, self.leases.in_flight
+        (labels, golds, leads), is_open = self.crowd.overview(tasks)
         in_flight = np.array([leased(names[task]) for task in tasks.tolist()])
-        is_open = crowd.task.reason[tasks] == OPEN
-        if len(self.gold) or golds.max() >= 0:
-            self.gold.follow(tasks, is_open & (golds >= 0), labels, leads, in_flight)
-            is_open &= golds < 0
+        is_gold = golds >= 0
+        if len(self.gold) or is_gold.any():
+            self.gold.follow(tasks, is_open & is_gold, labels, leads, in_flight)
+            is_open &= ~is_gold
         self.policy.follow(tasks, is_open, labels, leads, in_flight)
 
     def _give(

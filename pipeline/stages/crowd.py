@@ -11,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.classes import Classes
+from pipeline.inference.compiled import kernel
 from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.ids import Ids
+from pipeline.inference.engine.results import Overview
 from pipeline.inference.labels import Ints
 from pipeline.partitioner import partition_of
+from pipeline.records.names import Names
 from pipeline.records.posteriors import CLOSE_REASONS, CloseReason
 from pipeline.records.votes import REPEAT
 from pipeline.stages.changes import Changes
+from pipeline.stages.growing import with_room
 from pipeline.stages.homes import homes_of
+from pipeline.stages.name_table import NameTable
 from pipeline.stages.rows import Rows
 
 OPEN = 0
@@ -78,20 +82,7 @@ class WorkerColumns:
 
 def _make_room(columns: TaskColumns | WorkerColumns, rows: int) -> None:
     for name, column in vars(columns).items():
-        if rows > len(column):
-            longer = np.zeros((max(rows, 2 * len(column)), *column.shape[1:]), column.dtype)
-            longer[: len(column)] = column
-            setattr(columns, name, longer)
-
-
-def _numbers(ids: Ids[str], names: Sequence[str]) -> Ints:
-    """The numbers of names; most are known, so only new ones are handled one by one."""
-    numbers = list(map(ids.known, names))
-    if None in numbers:
-        for place, number in enumerate(numbers):
-            if number is None:
-                numbers[place] = ids.number(names[place])
-    return np.array(numbers, np.int64)
+        setattr(columns, name, with_room(column, rows))
 
 
 class Crowd:
@@ -112,8 +103,8 @@ class Crowd:
         self.engine = engine
         self.classes = classes
         self.partitions = partitions
-        self.tasks = Ids[str]()
-        self.workers = Ids[str]()
+        self.tasks = NameTable()
+        self.workers = NameTable()
         self.task = TaskColumns(partitions)
         self.worker = WorkerColumns()
         self.skipped: dict[int, set[int]] = {}  # tasks, by worker
@@ -130,6 +121,11 @@ class Crowd:
     def is_alone(self) -> bool:
         """Whether this instance owns all partitions, so that it need not publish estimates."""
         return bool(self.has_tasks_of.all())
+
+    @property
+    def instances(self) -> float:
+        """About how many instances share the partitions."""
+        return self.partitions / max(1, int(self.has_tasks_of.sum()))
 
     @property
     def labels(self) -> int:
@@ -150,12 +146,14 @@ class Crowd:
         """The numbers of the workers of a partition."""
         return np.flatnonzero(self.worker.home[: len(self.workers)] == partition)
 
-    def number_tasks(self, names: Sequence[str]) -> Ints:
+    def number_tasks(self, names: Names | Sequence[str]) -> Ints:
         """The numbers of these tasks; new ones get the next."""
         first = len(self.tasks)
-        numbers = _numbers(self.tasks, names)
+        numbers = self.tasks.number(Names.of(names))
         if len(self.tasks) > first:
-            homes = homes_of(self.tasks.names[first:], self.partitions)
+            homes = homes_of(
+                self.tasks.names_of(np.arange(first, len(self.tasks))), self.partitions
+            )
             self.task.begin(homes, first)
             self.engine.make_room(len(self.tasks), 0)
             elsewhere = np.flatnonzero(~self.has_tasks_of[homes])
@@ -163,12 +161,14 @@ class Crowd:
                 self.engine.release_tasks(first + elsewhere)
         return numbers
 
-    def number_workers(self, names: Sequence[str]) -> Ints:
+    def number_workers(self, names: Names | Sequence[str]) -> Ints:
         """The numbers of these workers; new ones get the next."""
         first = len(self.workers)
-        numbers = _numbers(self.workers, names)
+        numbers = self.workers.number(Names.of(names))
         if len(self.workers) > first:
-            homes = homes_of(self.workers.names[first:], self.partitions)
+            homes = homes_of(
+                self.workers.names_of(np.arange(first, len(self.workers))), self.partitions
+            )
             self.worker.begin(homes, first)
             self.engine.make_room(0, len(self.workers))
             elsewhere = np.flatnonzero(~self.counts_workers_of[homes])
@@ -229,22 +229,22 @@ class Crowd:
         self.has_workers_of[partition] = self.counts_workers_of[partition] = False
         self.restores[partition] = False
 
-    def counted(self, source: int | Ints, rows: Rows) -> None:
-        """Record labels from the partition `source` in the columns of their tasks, if owned here.
+    def counted(self, rows: Rows) -> None:
+        """Record labels in the columns of their tasks, if owned here.
 
         A repeat changes nothing, but its task is published, so that the sender sees it processed.
         """
         own = self.is_own_task(rows.tasks)
         if not own.all():
             rows = rows.only(own)
-            source = source if isinstance(source, int) else source[own]
-        tasks, _, answers, offsets, timestamps = rows
+        tasks, _, answers, offsets, timestamps, sources = rows
         repeats = answers == REPEAT
         if repeats.any():
             self.touched.update(tasks[repeats].tolist())
             timestamps = np.where(repeats, 0, timestamps)
         # offsets are ascending: if a task has several, numpy keeps the last
-        self.task.sources[tasks, source] = np.maximum(self.task.sources[tasks, source], offsets + 1)
+        known = self.task.sources[tasks, sources]
+        self.task.sources[tasks, sources] = np.maximum(known, offsets + 1)
         np.maximum.at(self.task.updated_at, tasks, timestamps)
 
     def moved(self, most: int | None = None) -> Ints:
@@ -255,3 +255,31 @@ class Crowd:
             self.touched.clear()
         self.changed.add(moved)
         return moved if self.is_alone else moved[self.is_own_task(moved)]
+
+    def overview(self, tasks: Ints) -> tuple[Overview, NDArray[np.bool_]]:
+        """What a policy needs to know about tasks, with labels elsewhere, and which are open."""
+        found, is_open = self.engine.overview(tasks), np.empty(len(tasks), np.bool_)
+        columns = self.task.home, self.task.remote_labels, self.task.reason
+        _overlay(tasks, self.has_tasks_of, *columns, found.labels, is_open)
+        return found, is_open
+
+
+@kernel
+def _overlay(
+    tasks: Ints,
+    has_tasks_of: NDArray[np.bool_],
+    home: NDArray[np.int32],
+    remote_labels: NDArray[np.int32],
+    reason: NDArray[np.int8],
+    labels: Ints,
+    is_open: NDArray[np.bool_],
+) -> None:
+    """Write which tasks are open, and the labels of those that other instances own.
+
+    A compiled loop: for the few tasks of a request numpy's calls take longer.
+    """
+    for t in range(len(tasks)):
+        i = tasks[t]
+        is_open[t] = reason[i] == OPEN
+        if not has_tasks_of[home[i]]:
+            labels[t] = remote_labels[i]

@@ -1,28 +1,22 @@
 """The partitions of many names at once, compiled; `partitioner` computes one at a time."""
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.inference.compiled import kernel
 from pipeline.inference.labels import Ints
 from pipeline.partitioner import MASK, MIX, SEED
+from pipeline.records.names import Names
 
 
-def homes_of(names: Sequence[str], partitions: int) -> NDArray[np.int32]:
+def homes_of(names: Names, partitions: int) -> NDArray[np.int32]:
     """The partition of each name.
 
-    >>> homes_of(["w1", "foobar", "w2"], 8).tolist()
+    >>> homes_of(Names.of(["w1", "foobar", "w2"]), 8).tolist()
     [7, 6, 2]
     """
-    joined = "".join(names)
-    lengths: Iterable[int] = map(len, names)
-    if not joined.isascii():
-        lengths = [len(name.encode()) for name in names]
-    ends = np.cumsum(np.fromiter(lengths, np.int64, len(names)))
     homes = np.empty(len(names), np.int32)
-    _murmur2_each(np.frombuffer(joined.encode(), np.uint8), ends, partitions, homes)
+    _murmur2_each(names.text, names.ends, partitions, homes)
     return homes
 
 

@@ -20,6 +20,7 @@ from pipeline.records.bad import BadRecord, Reason
 from pipeline.records.columns import MOST, NOT_OURS, ROUNDING
 from pipeline.records.facts import Facts
 from pipeline.records.many_votes import ManyVotes
+from pipeline.records.names import Names
 from pipeline.records.requests import MAX_COUNT
 from pipeline.records.votes import NOBODY, NOTHING
 from pipeline.stages.crowd import Crowd
@@ -148,7 +149,7 @@ class Judge:
 
     def _are_of(self, partition: int, names: Sequence[str]) -> bool:
         """Whether all names belong to a partition; hashing them is quicker than a lookup."""
-        return bool((homes_of(names, self.crowd.partitions) == partition).all())
+        return bool((homes_of(Names.of(names), self.crowd.partitions) == partition).all())
 
 
 def _are_possible(counts: Floats) -> NDArray[np.bool_]:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pipeline.inference.engine.ids import Ids
 from pipeline.inference.labels import Ints
 from pipeline.records.columns import NOT_OURS
 from pipeline.records.estimates import Numbered
 from pipeline.stages.crowd import NEVER, TaskColumns, WorkerColumns
+from pipeline.stages.growing import with_room
+from pipeline.stages.name_table import NameTable
 
 
 class Numbering:
@@ -21,7 +22,7 @@ class Numbering:
 
     def __init__(
         self,
-        ids: Ids[str],
+        ids: NameTable,
         number: Callable[[Sequence[str]], Ints],
         columns: TaskColumns | WorkerColumns,
         partitions: int,
@@ -73,8 +74,5 @@ class Received:
     def add(self, first: int, new: Ints) -> None:
         """Add own numbers for the other instance's numbers from `first` on."""
         self.count = first + len(new)
-        if self.count > len(self.numbers):
-            longer = np.zeros(max(self.count, 2 * len(self.numbers)), np.int64)
-            longer[:first] = self.numbers[:first]
-            self.numbers = longer
+        self.numbers = with_room(self.numbers, self.count)
         self.numbers[first : self.count] = new

@@ -7,6 +7,7 @@ before it from being counted.
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.inference.compiled import kernel
 from pipeline.inference.labels import Ints
 
 CHUNK_BITS = 12
@@ -40,40 +41,30 @@ class CountedOffsets:
 
     def add(self, offsets: Ints) -> NDArray[np.bool_]:
         """Add offsets; return which of them are new, only the first of duplicates."""
-        new = np.ones(len(offsets), np.bool_)
-        if not len(offsets):
-            return new
-        first, last = int(offsets.min()), int(offsets.max())
-        if first >> CHUNK_BITS == last >> CHUNK_BITS:
-            self._add(first >> CHUNK_BITS, offsets, new, slice(None), is_old=first <= self.last)
-        else:
-            numbers = offsets >> CHUNK_BITS
-            for number in np.unique(numbers).tolist():
-                which = numbers == number
-                self._add(number, offsets, new, which, is_old=first <= self.last)
-        self.last = max(self.last, last)
-        if (offsets[1:] <= offsets[:-1]).any():
-            is_first = np.zeros(len(offsets), np.bool_)
-            is_first[np.unique(offsets, return_index=True)[1]] = True
-            new &= is_first
+        new = np.empty(len(offsets), np.bool_)
+        done = 0
+        while done < len(offsets):
+            number = int(offsets[done]) >> CHUNK_BITS
+            bits = self._chunks.get(number)
+            if bits is None:
+                bits = self._chunks[number] = np.zeros(CHUNK >> 3, np.uint8)
+            done, last = _mark(bits, number, offsets, new, done)
+            self.last = max(self.last, last)
         return new
 
-    def _add(
-        self,
-        number: int,
-        offsets: Ints,
-        new: NDArray[np.bool_],
-        which: NDArray[np.bool_] | slice,
-        *,
-        is_old: bool,
-    ) -> None:
-        """Add the offsets of one chunk."""
-        places = offsets[which] & (CHUNK - 1)
-        bits = self._chunks.get(number)
-        if bits is None:
-            bits = self._chunks[number] = np.zeros(CHUNK >> 3, np.uint8)
-        elif is_old:
-            new[which] = np.unpackbits(bits)[places] == 0
-        added = np.zeros(CHUNK, np.bool_)
-        added[places] = True
-        bits |= np.packbits(added)
+
+@kernel
+def _mark(
+    bits: NDArray[np.uint8], number: int, offsets: Ints, new: NDArray[np.bool_], start: int
+) -> tuple[int, int]:
+    """Mark offsets from `start` on, up to the first of another chunk; return it and the highest."""
+    last = -1
+    for place in range(start, len(offsets)):
+        offset = offsets[place]
+        if offset >> CHUNK_BITS != number:
+            return place, last
+        byte, bit = (offset & (CHUNK - 1)) >> 3, np.uint8(128 >> (offset & 7))
+        new[place] = not bits[byte] & bit
+        bits[byte] |= bit
+        last = max(last, offset)
+    return len(offsets), last

@@ -1,6 +1,6 @@
 """Labels as columns, the input of the stages, and their conversion from records of votes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,19 +8,21 @@ from numpy.typing import NDArray
 
 from pipeline.inference.labels import Ints
 from pipeline.records.many_votes import ManyVotes
+from pipeline.records.names import Names
 
-Numbers = Callable[[Sequence[str]], Ints]
+Numbers = Callable[[Names], Ints]
 """Returns the numbers of names."""
 
 
 class Rows(NamedTuple):
-    """Labels as columns: numbers of tasks and workers, answers, offsets and timestamps."""
+    """Labels as columns; `sources` are the partitions of their offsets."""
 
     tasks: Ints
     workers: Ints
     answers: Ints
     offsets: Ints
     timestamps: Ints
+    sources: Ints
 
     def only(self, which: NDArray[np.bool_] | Ints) -> "Rows":
         """Some of the rows."""
@@ -49,4 +51,5 @@ def rows_of(votes: ManyVotes, number_tasks: Numbers, number_workers: Numbers) ->
         votes.answers.astype(np.int64),
         votes.offsets,
         votes.timestamps,
+        votes.by_vote(votes.sources),
     )

@@ -1,13 +1,13 @@
 """The outcome of taking labels: votes, dead letters, forwarded records and counts."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pipeline.inference.engine.taking import ABSENT, ADDED, REPEATED, REPLACED, RETRACTED
 from pipeline.inference.labels import Ints
-from pipeline.records.answers import Answers, VotesFor, encode_answers
+from pipeline.records.answers import Answers, encode_answers
 from pipeline.records.bad import BadRecord
 from pipeline.records.many_votes import parse_votes
 from pipeline.records.origin import Header
@@ -72,39 +72,44 @@ class TakenLabel(NamedTuple):
     timestamp: int
 
 
+class TakenVotes(NamedTuple):
+    """An encoded record of votes.
+
+    Its labels are at `offsets` of the partition `source`, and its tasks in the partition `home`.
+    """
+
+    source: int
+    home: int
+    value: bytes
+    offsets: Ints
+
+
 class Taken(Generic[R]):
-    """The result of labels of one partition: everything to publish before they are acknowledged."""
+    """The result of labels: everything to publish before they are acknowledged."""
 
     def __init__(self) -> None:
-        self.answers: list[Answers] = []  # a record for each
-        self.labels = 0
-        self.in_last = 0  # labels in the last of these records
+        self.answers: dict[int, list[Answers]] = {}  # by partition, with one or more records
+        self.votes: list[TakenVotes] = []  # all that are in the answers
+        self.in_last: dict[int, int] = {}  # labels in the last record of each partition
         self.workers: list[Ints] = []
         self.rejected: list[Rejected[R]] = []
         self.forwarded: list[Forwarded[R]] = []
         self.outcomes: Counter[Outcome] = Counter()
 
-    @property
-    def votes(self) -> list[VotesFor]:
-        """All votes, each with its partition of tasks."""
-        return [vote for answers in self.answers for vote in answers.votes]
+    def records(self) -> Iterator[tuple[int, list[bytes]]]:
+        """The values of the records for the answers topic, by partition."""
+        for partition, records in self.answers.items():
+            *earlier, last = records
+            values = [encode_answers(answers._replace(more=True)) for answers in earlier]
+            yield partition, [*values, encode_answers(last)]
 
-    def records(self) -> list[bytes]:
-        """The values of the records for the answers topic."""
-        last = len(self.answers) - 1
-        return [
-            encode_answers(answers._replace(more=number < last))
-            for number, answers in enumerate(self.answers)
-        ]
-
-    def took(self, labels: int, most: int) -> Answers:
-        """The record for so many more labels; a new one if they do not fit into the last."""
-        if not self.answers or self.in_last + labels > most:
-            self.answers.append(Answers([], [], []))
-            self.in_last = 0
-        self.in_last += labels
-        self.labels += labels
-        return self.answers[-1]
+    def begin(self, partition: int, labels: int, most: int) -> None:
+        """Begin a new record if so many more labels of a partition do not fit into its last."""
+        records = self.answers.setdefault(partition, [])
+        if not records or self.in_last[partition] + labels > most:
+            records.append(Answers([], [], []))
+            self.in_last[partition] = 0
+        self.in_last[partition] += labels
 
 
 def labels_in(answers: Answers, classes: int) -> list[TakenLabel]:

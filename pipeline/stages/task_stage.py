@@ -12,10 +12,12 @@ from pipeline.records.bad import BadRecord
 from pipeline.records.columns import Columns
 from pipeline.records.facts import Fact, Facts, read_facts
 from pipeline.records.many_votes import ManyVotes
+from pipeline.records.names import Names
 from pipeline.records.posterior_columns import PosteriorColumns, encode_posteriors
 from pipeline.records.tasks import ParsedDescription
 from pipeline.stages.crowd import OPEN, REASONS, Crowd
 from pipeline.stages.judge import Judge
+from pipeline.stages.name_table import FREE
 from pipeline.stages.restored import Restored
 from pipeline.stages.rows import Rows, rows_of
 from pipeline.stages.screening import Screened, Screening
@@ -27,7 +29,7 @@ CONFIDENT, BUDGET, REQUEST = map(REASONS.index, ("confident", "budget", "request
 FACTS_BYTES = 1_000_000  # of a record, approximate limit
 NO_TASKS = np.empty(0, np.int64)
 NOT_YET = (-1, -1)
-NO_ROWS = Rows(NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS)
+NO_ROWS = Rows(*[NO_TASKS] * len(Rows._fields))
 
 
 class Counted(NamedTuple):
@@ -122,7 +124,7 @@ class TaskStage:
             if screened.has(place):
                 self._restore_facts(partition, facts)
                 names = [fact.task for fact in facts.rows]
-                state.restored.add([values[place][0]], np.array([len(names)]), names)
+                state.restored.add([values[place][0]], np.array([len(names)]), Names.of(names))
         return screened.outcome
 
     def _restore_votes(self, state: TaskPartition, partition: int, screened: Screened) -> None:
@@ -133,13 +135,13 @@ class TaskStage:
 
     def _put(self, votes: ManyVotes, which: NDArray[np.bool_]) -> Rows:
         """Count some of the votes; labels of own workers are known from answers."""
-        votes, which = votes.having(which)
-        if not len(which):
+        if not which.any():
             return NO_ROWS
+        votes, which = votes.having(which)
         crowd = self.crowd
         rows = rows_of(votes, crowd.number_tasks, crowd.number_workers)
-        sources, has_counts = votes.by_vote(votes.sources), votes.by_vote(votes.has_counts)
-        is_new = which & ~crowd.has_workers_of[sources]
+        has_counts = votes.by_vote(votes.has_counts)
+        is_new = which & ~crowd.has_workers_of[rows.sources]
         if has_counts.any():
             used = is_new[has_counts]
             crowd.engine.receive_workers(rows.workers[has_counts][used], votes.counts[used])
@@ -148,7 +150,7 @@ class TaskStage:
             rows.tasks[some], rows.workers[some], rows.answers[some], votes.votes[some]
         )
         rows = rows.only(which)
-        crowd.counted(sources[which], rows)
+        crowd.counted(rows)
         return rows
 
     def _restore_facts(self, partition: int, facts: Facts) -> None:
@@ -195,6 +197,10 @@ class TaskStage:
         with_new = np.unique(votes.by_vote(places)[new]).tolist()
         fenced = len(new) - int(new.sum())
         return Counted(outcome, len(new), fenced, with_new, counted.timestamps, tasks)
+
+    def count_own(self, partition: int, source: int, offsets: Ints) -> None:
+        """Note that votes of own workers are counted: their labels were taken here."""
+        self.partitions[partition].counted[source].add(offsets)
 
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int
@@ -278,7 +284,7 @@ class TaskStage:
         have been at rest, so all restored tasks are published again.
         """
         missing = self.crowd.moved()
-        names: set[str] = set()
+        recent: list[Names] = []
         for partition in partitions:
             state = self.partitions[partition]
             # another owner may have published estimates without writing evidence
@@ -288,10 +294,10 @@ class TaskStage:
                 self.unwritten.setdefault(partition, {})  # writes the epoch for the next owner
                 if not self.crowd.engine.is_settled:
                     missing = missing[self.crowd.task.home[missing] != partition]
-                names.update(state.restored.take())
+                recent.append(state.restored.take())
                 state.described.clear()
-        known = [self.crowd.tasks.known(name) for name in names]
-        late = np.array(sorted(i for i in known if i is not None), np.int64)
+        late = np.unique(self.crowd.tasks.find(Names.joined(recent)))
+        late = late[late != FREE]
         late = late[self.crowd.is_own_task(late)]
         # written again, so that they are still recent if another crash prevents their publication
         for i, home in zip(late.tolist(), self.crowd.task.home[late].tolist(), strict=True):

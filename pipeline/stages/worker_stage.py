@@ -1,6 +1,6 @@
 """The worker agent's step: labels in, votes out; decides which labels stand."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import time_ns
 from typing import Literal
 
@@ -13,7 +13,7 @@ from pipeline.inference.labels import Floats, Ints
 from pipeline.records.answers import Answers, Piece, VotesFor, parse_answers
 from pipeline.records.bad import ID_MAX_BYTES, BadRecord
 from pipeline.records.columns import NOT_OURS, Columns
-from pipeline.records.labels import label_parser
+from pipeline.records.labels import CodedLabel, label_parser
 from pipeline.records.origin import mark_of, origin_of
 from pipeline.records.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes
 from pipeline.stages.crowd import Crowd
@@ -21,7 +21,16 @@ from pipeline.stages.judge import Judge
 from pipeline.stages.restored import Restored
 from pipeline.stages.rows import Rows, by_home, rows_of
 from pipeline.stages.screening import Screened, Screening
-from pipeline.stages.taken import OUTCOMES, Forwarded, Outcome, R, Rejected, Taken, TakenLabel
+from pipeline.stages.taken import (
+    OUTCOMES,
+    Forwarded,
+    Outcome,
+    R,
+    Rejected,
+    Taken,
+    TakenLabel,
+    TakenVotes,
+)
 from pipeline.stages.worker_partition import WorkerPartition
 
 LABELS_AT_ONCE = 1000  # of a partition
@@ -122,46 +131,56 @@ class WorkerStage:
         labels = rows.answers >= RETRACT
         some = rows.only(labels)
         crowd.engine.put(some.tasks, some.workers, some.answers, votes[labels])
-        crowd.counted(partition, rows.only(~is_for_nobody(rows.answers)))
+        crowd.counted(rows.only(~is_for_nobody(rows.answers)))
 
     def _skip(self, rows: Rows) -> None:
         for worker, task in zip(rows.workers.tolist(), rows.tasks.tolist(), strict=True):
             self.crowd.skipped.setdefault(worker, set()).add(task)
 
-    def take(self, partition: int, records: Sequence[R], taken: Taken[R]) -> Rows | None:
-        """Turn labels into votes, and add the results to `taken`; return the labels that count."""
-        state = self.partitions[partition]
-        answers = taken.took(len(records), self.labels_at_once)
-        rows = self._parse(partition, records, taken)
-        state.offsets.add(np.array([record.offset for record in records], np.int64))
+    def take(self, parts: Mapping[int, Sequence[R]], taken: Taken[R]) -> Rows | None:
+        """Turn labels, by partition, into votes; add the results to `taken`.
+
+        Returns the labels that count.
+        """
+        for partition, records in parts.items():
+            taken.begin(partition, len(records), self.labels_at_once)
+        rows = self._parse(parts, taken)
         if rows is not None:
-            votes = self._take(partition, rows, taken)
-            answers.votes.extend(self._by_home(partition, rows, votes))
+            votes = self._take(rows, taken)
+            for record in self._by_home(rows, votes):
+                taken.answers[record.source][-1].votes.append(VotesFor(record.home, record.value))
+                taken.votes.append(record)
             taken.workers.append(rows.workers)
             nothing = rows.answers == NOTHING
             rows = rows.only(~nothing) if nothing.any() else rows
         taken.outcomes[Outcome.REJECTED] = len(taken.rejected)
         taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
-        state.taken = max(state.taken, records[-1].offset)
-        self.judge.ends.labels[partition] = max(self.judge.ends.labels[partition], state.taken + 1)
-        answers.pieces.append(Piece(time_ns(), state.taken))
+        for partition, records in parts.items():
+            state, ends = self.partitions[partition], self.judge.ends.labels
+            state.offsets.add(np.array([record.offset for record in records], np.int64))
+            state.taken = max(state.taken, records[-1].offset)
+            ends[partition] = max(ends[partition], state.taken + 1)
+            taken.answers[partition][-1].pieces.append(Piece(time_ns(), state.taken))
         return rows
 
-    def _parse(self, partition: int, records: Sequence[R], taken: Taken[R]) -> Rows | None:
-        """The valid labels of this partition that were not taken before a crash or a rebalance."""
-        state = self.partitions[partition]
-        parse, after, counted = self.parse, state.taken, state.offsets
-        found = []
-        good = []
-        for record in records:
-            if record.offset > after or record.offset not in counted:
-                try:
-                    found.append(parse(record.value))
-                    good.append(record)
-                except BadRecord as bad:
-                    taken.rejected.append(Rejected(record, bad))
-            else:
-                taken.outcomes[Outcome.FENCED] += 1
+    def _parse(self, parts: Mapping[int, Sequence[R]], taken: Taken[R]) -> Rows | None:
+        """The valid labels of their partitions that were not taken before a crash or rebalance."""
+        parse = self.parse
+        found: list[CodedLabel] = []
+        good: list[R] = []
+        sources: list[int] = []
+        for partition, records in parts.items():
+            after, counted = self.partitions[partition].taken, self.partitions[partition].offsets
+            for record in records:
+                if record.offset > after or record.offset not in counted:
+                    try:
+                        found.append(parse(record.value))
+                        good.append(record)
+                    except BadRecord as bad:
+                        taken.rejected.append(Rejected(record, bad))
+                else:
+                    taken.outcomes[Outcome.FENCED] += 1
+            sources += [partition] * (len(good) - len(sources))
         if not found:
             return None
         tasks, names, answers = zip(*found, strict=True)
@@ -174,10 +193,11 @@ class WorkerStage:
             np.array(answers, np.int64),
             np.array([record.offset for record in good], np.int64),
             np.array([record.timestamp for record in good], np.int64),
+            np.array(sources, np.int64),
         )
-        is_here = homes == partition
+        is_here = homes == rows.sources
         if self.replaces:
-            self._leave_out_forwarded_again(state, good, rows, is_here, taken)
+            self._leave_out_forwarded_again(good, rows, is_here, taken)
         if is_here.all():
             return rows
         for place in np.flatnonzero(~is_here).tolist():
@@ -185,12 +205,7 @@ class WorkerStage:
         return rows.only(is_here)
 
     def _leave_out_forwarded_again(
-        self,
-        state: WorkerPartition,
-        records: list[R],
-        rows: Rows,
-        is_here: NDArray[np.bool_],
-        taken: Taken[R],
+        self, records: list[R], rows: Rows, is_here: NDArray[np.bool_], taken: Taken[R]
     ) -> None:
         """Turn labels that were forwarded twice because of a crash into NOTHING.
 
@@ -202,13 +217,14 @@ class WorkerStage:
                 if origin is None:
                     continue
                 mark = mark_of(origin, record.value)
-                if state.is_marked(mark):
+                partition = int(rows.sources[place])
+                if self.partitions[partition].is_marked(mark):
                     rows.answers[place] = NOTHING
                     taken.outcomes[Outcome.REPEATED] += 1
                 else:
-                    taken.answers[-1].marks.append(mark)
+                    taken.answers[partition][-1].marks.append(mark)
 
-    def _take(self, partition: int, rows: Rows, taken: Taken[R]) -> Floats:
+    def _take(self, rows: Rows, taken: Taken[R]) -> Floats:
         """Take labels into the engine; return their votes, and mark rows that change nothing."""
         crowd = self.crowd
         np.maximum.at(crowd.worker.last_seen, rows.workers, rows.timestamps)
@@ -230,30 +246,33 @@ class WorkerStage:
             self._skip(skips)
         for_nobody = is_for_nobody(rows.answers)
         votes[for_nobody] = 0.0
-        crowd.counted(partition, rows.only(~for_nobody) if for_nobody.any() else rows)
+        crowd.counted(rows.only(~for_nobody) if for_nobody.any() else rows)
         return votes
 
-    def _by_home(self, partition: int, rows: Rows, votes: Floats) -> list[VotesFor]:
-        """A record of votes for each partition of tasks; skips are for NOBODY."""
+    def _by_home(self, rows: Rows, votes: Floats) -> Iterator[TakenVotes]:
+        """A record of votes from each partition for each partition of tasks; skips are for NOBODY.
+
+        They come in the order of these two.
+        """
         crowd = self.crowd
         homes = np.where(is_for_nobody(rows.answers), NOBODY, crowd.task.home[rows.tasks])
-        found = []
-        for home, some in by_home(homes):
+        for number, some in by_home(rows.sources * (1 + crowd.partitions) + homes - NOBODY):
+            source, home = divmod(number, 1 + crowd.partitions)
+            home += NOBODY
             part = rows.only(some)
             width = 2 + len(crowd.classes) if self._needs_counts(home) else 0
             counts = crowd.engine.counts(part.workers) if width else np.empty((len(some), 0))
             record = Votes(
-                partition,
-                [crowd.tasks.names[i] for i in part.tasks.tolist()],
-                [crowd.workers.names[j] for j in part.workers.tolist()],
+                source,
+                crowd.tasks.names_of(part.tasks),
+                crowd.workers.names_of(part.workers),
                 part.answers.astype("<i2"),
                 part.offsets,
                 part.timestamps,
                 votes[some],
                 counts,
             )
-            found.append(VotesFor(home, encode_votes(record)))
-        return found
+            yield TakenVotes(source, home, encode_votes(record), part.offsets)
 
     def _needs_counts(self, home: int) -> bool:
         """Whether votes need the workers' counts: another instance owns the tasks."""
@@ -266,7 +285,7 @@ class WorkerStage:
         columns = (column.tolist() for column in rows)
         return [
             TakenLabel(tasks[i], workers[j], answer, offset, timestamp)
-            for i, j, answer, offset, timestamp in zip(*columns, strict=True)
+            for i, j, answer, offset, timestamp, _ in zip(*columns, strict=True)
         ]
 
 

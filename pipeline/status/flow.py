@@ -17,18 +17,18 @@ TAIL = 100  # records of a partition of estimates: more than instances publish i
 
 
 class FlowReader:
-    """Asks Kafka for offsets and the group, and reads the last records of votes and estimates."""
+    """Asks Kafka for offsets and the group, and reads the last posteriors and estimates."""
 
     def __init__(
-        self, settings: Settings, votes: Reader, estimates: Reader, asking: AIOKafkaConsumer
+        self, settings: Settings, posteriors: Reader, estimates: Reader, asking: AIOKafkaConsumer
     ) -> None:
         self.settings = settings
         self.topics = Topics(settings)
-        self.votes = votes
+        self.posteriors = posteriors
         self.estimates = estimates
         self.asking = asking
         self.inputs = {
-            name: [TopicPartition(topic.name, tp.partition) for tp in votes.partitions]
+            name: [TopicPartition(topic.name, tp.partition) for tp in posteriors.partitions]
             for name, topic in self._inputs().items()
         }
 
@@ -103,10 +103,10 @@ class FlowReader:
         return settledness(owners, reports, moved_at, lag)
 
     async def _reports(self) -> tuple[dict[int, RestReport], int]:
-        """The last report of each partition, and when the last vote or estimate was published."""
+        """The last report of each partition, and when the last other record was published."""
         reports: dict[int, RestReport] = {}
         moved_at = 0
-        for reader, tail in ((self.estimates, TAIL), (self.votes, 1)):
+        for reader, tail in ((self.estimates, TAIL), (self.posteriors, 1)):
             await reader.move_end(self.asking)
             await reader.go_back(tail, self.asking)
             async for records in reader.to_the_end():

@@ -96,7 +96,7 @@ class StatusReader:
 async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
     """A connected reader of the status."""
     topics = Topics(settings)
-    inputs = (topics.labels, topics.tasks, topics.requests)
+    inputs = (topics.labels, topics.votes, topics.tasks, topics.requests)
     await describe_topics(settings, [Need(topic.name, Operation.DESCRIBE) for topic in inputs])
     async with AsyncExitStack() as stack:
         readers = {}
@@ -114,7 +114,7 @@ async def reading_flow(settings: Settings, asking: AIOKafkaConsumer) -> AsyncIte
     """A connected reader of the activity."""
     topics = Topics(settings)
     async with (
-        reading(settings, topics.votes.name, from_start=False) as votes,
+        reading(settings, topics.posteriors.name, from_start=False) as posteriors,
         reading(settings, topics.estimates.name, from_start=False) as estimates,
     ):
-        yield FlowReader(settings, votes, estimates, asking)
+        yield FlowReader(settings, posteriors, estimates, asking)

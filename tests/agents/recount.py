@@ -6,28 +6,33 @@ from collections.abc import Iterable
 import pytest
 
 from pipeline.classes import RETRACT
+from pipeline.records.columns import Columns
 from pipeline.records.many_votes import parse_votes
 from pipeline.records.votes import REPEAT
 from tests.agents.kafka import Project, Triple
 
 
 async def recount(here: Project) -> dict[str, tuple[int, float]]:
-    """Labels and log-odds of each task, from the votes topic, each vote once."""
+    """Labels and log-odds of each task, from all votes, counted or not, each once."""
+    cast: dict[tuple[int, int], tuple[str, str, int, float]] = {}  # by partition and offset
+    for topic in (here.topics.evidence, here.topics.votes):
+        for record in await here.read(topic.name):
+            if Columns(record.value).kind == "votes":
+                votes = parse_votes(record.value, classes=2)
+                places = ((votes.source, offset) for offset in votes.offsets.tolist())
+                rows = zip(
+                    *(votes.tasks, votes.workers, votes.answers.tolist(), votes.votes.tolist()),
+                    strict=True,
+                )
+                for place, row in zip(places, rows, strict=True):
+                    cast.setdefault(place, row)
     standing: dict[str, dict[str, float]] = {}
-    seen: dict[tuple[str, int], int] = {}
-    for record in await here.read(here.topics.votes.name):
-        votes = parse_votes(record.value, classes=2)
-        numbers = (column.tolist() for column in (votes.answers, votes.offsets, votes.votes))
-        for task, worker, answer, offset, vote in zip(
-            votes.tasks, votes.workers, *numbers, strict=True
-        ):
-            if offset > seen.get((task, votes.source), -1):
-                seen[task, votes.source] = offset
-                labels = standing.setdefault(task, {})
-                if answer == RETRACT:
-                    del labels[worker]
-                elif answer != REPEAT:
-                    labels[worker] = vote
+    for _, (task, worker, answer, vote) in sorted(cast.items()):
+        labels = standing.setdefault(task, {})
+        if answer == RETRACT:
+            del labels[worker]
+        elif answer != REPEAT:
+            labels[worker] = vote
     return {task: (len(labels), sum(labels.values())) for task, labels in standing.items()}
 
 

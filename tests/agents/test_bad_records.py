@@ -11,7 +11,9 @@ from orjson import loads
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.partitioner import partition_of
 from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
+from pipeline.records.columns import FORMAT
 from pipeline.records.labels import encode_label
+from pipeline.records.names import Names
 from pipeline.records.posteriors import Posterior
 from pipeline.records.votes import Votes, encode_votes
 from tests.agents.kafka import Project, labels_in, project
@@ -87,8 +89,8 @@ STRANGE = b"strange"
 VOTES = encode_votes(
     Votes(
         0,
-        ["t"],
-        ["w"],
+        Names.of(["t"]),
+        Names.of(["w"]),
         np.array([1], "<i2"),
         np.array([0]),
         np.array([0]),
@@ -103,13 +105,14 @@ STRANGE_VOTES = [
     b'{"source": 0, "votes": [["t", "w", 1, 0.5, 1, 0, 0]]}',
     VOTES[:-1],
     VOTES + b"0",
-    VOTES.replace(b'"format":2', b'"format":1'),
+    VOTES.replace(b'"format":%d' % FORMAT, b'"format":1'),
     VOTES.replace(b'"source":0', b'"source":"0"'),
     VOTES.replace(b'"source":0', b'"source":8'),
-    VOTES.replace(b'["t"]', b"[7]"),
-    VOTES.replace(b'["w"]', b'["w","v"]'),
+    VOTES.replace(b'"tasks":1', b'"tasks":2'),
+    VOTES.replace(b'"rows":1', b'"rows":2'),
+    VOTES[:-1] + b"\xff",
     VOTES.replace(b'"width":0', b'"width":-1'),
-    VOTES[: -2 * 8 - 8 - 2] + b"\x07" + VOTES[-2 * 8 - 8 - 1 :],  # there is no class 7
+    VOTES[: -4 * 8] + b"\x07" + VOTES[-4 * 8 + 1 :],  # there is no class 7
 ]
 
 POSTERIOR = (

@@ -23,7 +23,7 @@ def estimate(offset: int, value: bytes) -> ConsumerRecord:
 async def test_estimates_that_the_next_owner_publishes_too_early_are_received() -> None:
     stalled, successor = Joined(), Joined()
     labels = [record(0, encode_label("t1", "ann", 1))]
-    successor.workers.take(ANN, labels, Taken[ConsumerRecord]())
+    successor.workers.take({ANN: labels}, Taken[ConsumerRecord]())
     successor.tasks.close(1 - T1)
     successor.tasks.ready({T1}, generation=2)
     published = successor.publisher.exchange.all_estimates()[T1]

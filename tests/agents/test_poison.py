@@ -24,6 +24,7 @@ from pipeline.records.assignments import encode_lease
 from pipeline.records.estimates import Whole, encode_estimates
 from pipeline.records.facts import Fact, Facts, encode_facts
 from pipeline.records.labels import encode_label
+from pipeline.records.names import Names
 from pipeline.records.posteriors import Posterior
 from pipeline.records.requests import encode_request
 from pipeline.records.tasks import encode_task
@@ -56,7 +57,7 @@ def name_in(partition: int, kind: str) -> str:
 def votes(task: str, worker: str, offset: int, **changes: Any) -> bytes:
     """One vote, of the partition of its worker."""
     columns = np.array([1], "<i2"), np.array([offset]), np.array([7]), np.array([0.5])
-    made = Votes(home_of(worker), [task], [worker], *columns, np.empty((1, 0)))
+    made = Votes(home_of(worker), Names.of([task]), Names.of([worker]), *columns, np.empty((1, 0)))
     return encode_votes(made._replace(**changes))
 
 

@@ -5,7 +5,7 @@ from aiokafka import ConsumerRecord
 from orjson import loads
 
 from pipeline.agents.group import Group
-from pipeline.agents.publisher import Publisher
+from pipeline.agents.publisher import TASKS_AT_ONCE, Publisher
 from pipeline.agents.redirector import Redirector
 from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
 from pipeline.agents.telemetry.metrics import Metrics
@@ -16,6 +16,7 @@ from pipeline.inference.engine.engine import Engine
 from pipeline.partitioner import partition_of
 from pipeline.records.columns import MOST
 from pipeline.records.labels import encode_label
+from pipeline.records.names import Names
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.settings import Settings
 from pipeline.stages.crowd import Crowd
@@ -79,7 +80,7 @@ async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they
     owner, group = Joined(), Group()
     bad, misplaced = b"rubbish", encode_label("t1", "ann", 1)
     labels = [record(0, bad), record(1, misplaced)]
-    owner.workers.take(ELSEWHERE, labels, group.taken[ELSEWHERE])
+    owner.workers.take({ELSEWHERE: labels}, group.taken)
     publication = owner.publisher.pack(group)
     assert values(publication.before) == {
         (TOPICS.dead_letters.name, ELSEWHERE): [bad],
@@ -89,39 +90,62 @@ async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they
     assert not publication.outputs
 
 
-async def test_answers_are_out_before_votes_and_posteriors() -> None:
+async def test_answers_are_out_before_evidence_and_posteriors() -> None:
     owner, group = Joined(), Group()
-    owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
+    owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
     publication = owner.publisher.pack(group)
     home = partition_of(b"t1", 2)
     assert not publication.before
     assert list(publication.changelog) == [(TOPICS.answers.name, ANN)]
     assert set(publication.outputs) == {
-        (TOPICS.votes.name, home),
+        (TOPICS.evidence.name, home),
         (TOPICS.posteriors.name, home),
         (TOPICS.workers.name, ANN),
     }
 
 
-async def test_the_state_is_stale_once_votes_are_not_published_but_not_for_later_outputs() -> None:
+async def test_votes_on_tasks_of_another_instance_are_sent_to_it() -> None:
     owner, group = Joined(), Group()
-    owner.workers.take(ANN, [record(0, encode_label("t1", "ann", 1))], group.taken[ANN])
+    home = partition_of(b"t1", 2)
+    owner.tasks.close(home)
+    owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
+    outputs = owner.publisher.pack(group).outputs
+    assert (TOPICS.votes.name, home) in outputs
+    assert (TOPICS.evidence.name, home) not in outputs
+
+
+async def test_an_own_vote_that_comes_once_more_from_the_topic_is_not_counted_again() -> None:
+    owner, group = Joined(), Group()
+    owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
+    home = partition_of(b"t1", 2)
+    [row] = owner.publisher.pack(group).outputs[TOPICS.evidence.name, home]
+    counted = owner.tasks.count(home, [row.value])
+    assert (counted.votes, counted.fenced, counted.new) == (1, 1, [])
+
+
+async def test_the_state_is_stale_once_evidence_is_not_published_but_not_for_later_outputs() -> (
+    None
+):
+    owner, group = Joined(), Group()
+    owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
     late = owner.publisher.pack(group).outputs
-    votes = late.pop((TOPICS.votes.name, partition_of(b"t1", 2)))
-    late.add(TOPICS.estimates.name, 0, *votes)
+    evidence = late.pop((TOPICS.evidence.name, partition_of(b"t1", 2)))
+    late.add(TOPICS.estimates.name, 0, *evidence)
     owner.publisher.drop(late)
     assert not owner.is_stale
     crowd = owner.publisher.crowd
     assert owner.publisher.withheld_tasks.take() == crowd.number_tasks(["t1"])
     assert owner.publisher.withheld_workers.take() == crowd.number_workers(["ann"])
-    owner.publisher.drop(Outbox({(TOPICS.votes.name, 0): votes}))
+    owner.publisher.drop(Outbox({(TOPICS.evidence.name, 0): evidence}))
     assert owner.is_stale
 
 
 def votes(offset: int) -> bytes:
     """A vote for t1 of a worker who is elsewhere."""
     one = np.array([1], "<i2"), np.array([offset]), np.array([0]), np.array([0.5])
-    return encode_votes(Votes(ELSEWHERE, ["t1"], [f"w{offset}"], *one, np.empty((1, 0))))
+    return encode_votes(
+        Votes(ELSEWHERE, Names.of(["t1"]), Names.of([f"w{offset}"]), *one, np.empty((1, 0)))
+    )
 
 
 async def test_a_task_is_published_only_when_all_of_it_is_restored() -> None:
@@ -136,6 +160,21 @@ async def test_a_task_is_published_only_when_all_of_it_is_restored() -> None:
         assert place not in publication.changelog
         assert place not in publication.outputs
     group = Group()
-    group.tasks.update(owner.tasks.ready({home}, generation=2).tolist())
+    group.tasks.append(owner.tasks.ready({home}, generation=2))
     [row] = owner.publisher.pack(group).outputs[place]
     assert loads(row.value or b"")["labels"] == 2
+
+
+async def test_many_tasks_are_published_in_several_groups() -> None:
+    owner = Joined()
+    crowd, publisher = owner.tasks.crowd, owner.publisher
+    tasks = crowd.number_tasks([f"t{number}" for number in range(2 * TASKS_AT_ONCE + 10)])
+    publisher.publish_tasks(tasks)
+    sizes, published = [], set[bytes | None]()
+    while publisher.groups.notified.is_set():
+        outputs = publisher.groups._take().publication.changelog  # nothing else is in it
+        rows = [row for (topic, _), rows in outputs.items() for row in rows if "poster" in topic]
+        sizes.append(len(rows))
+        published |= {row.key for row in rows}
+    assert sizes == [TASKS_AT_ONCE, TASKS_AT_ONCE, 10]
+    assert published == {f"t{number}".encode() for number in tasks.tolist()}

@@ -36,9 +36,9 @@ main()
 FAILS = """
 take = WorkerStage.take
 
-def take_or_fail(self, partition, records, taken):
-    take(self, partition, records, taken)
-    if any(b'"w7"' in record.value for record in records):
+def take_or_fail(self, parts, taken):
+    take(self, parts, taken)
+    if any(b'"w7"' in record.value for records in parts.values() for record in records):
         raise RuntimeError("more than it can bear")
 
 WorkerStage.take = take_or_fail
@@ -131,11 +131,13 @@ async def until_not_ready(running: Instance) -> None:
 
 
 @asynccontextmanager
-async def two_members(here: Project, group: Group) -> AsyncIterator[tuple[Instance, Instance]]:
+async def two_members(
+    here: Project, group: Group, **env: str
+) -> AsyncIterator[tuple[Instance, Instance]]:
     """Two instances that are ready, each with half of the partitions."""
     with (
-        instance(here.settings.broker, here.settings.prefix) as one,
-        instance(here.settings.broker, here.settings.prefix) as other,
+        instance(here.settings.broker, here.settings.prefix, **env) as one,
+        instance(here.settings.broker, here.settings.prefix, **env) as other,
     ):
         one.wait_ready()
         other.wait_ready()
@@ -174,7 +176,8 @@ async def test_sigterm_during_a_rebalance_does_not_wait_for_its_end(broker: Embe
     triples = crowd(labels=2_000, tasks=100, workers=50, seed=33)
     here = await project(broker)
     group = Group(here)
-    async with two_members(here, group) as (member, silent):
+    session = {"SBIC_SESSION_SECONDS": "60"}  # the silent one stays until the new one has joined
+    async with two_members(here, group, **session) as (member, silent):
         await here.until_dealt_with(triples, await here.send(triples))
         with stopped(silent), instance(broker.url, here.settings.prefix) as new:
             await group.until_members(0, 4, 4)

@@ -19,7 +19,7 @@ from pipeline.records.traces import traced_tasks
 from pipeline.stages.crowd import Crowd
 from pipeline.stages.rows import Rows
 from tests.agents.kafka import project, until
-from tests.agents.test_publisher import record
+from tests.agents.test_publisher import ELSEWHERE, record
 from tests.instances import instance
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -100,11 +100,12 @@ def take(traces: Traces, tasks: list[str], answers: list[int] | None = None) -> 
     count = len(tasks)
     columns = np.zeros(count, np.int64), np.array(answers or [1] * count)
     offsets = np.arange(count)
-    rows = Rows(traces.crowd.number_tasks(tasks), *columns, offsets, np.zeros(count, np.int64))
+    zeros = np.zeros(count, np.int64)
+    rows = Rows(traces.crowd.number_tasks(tasks), *columns, offsets, zeros, zeros + ELSEWHERE)
     records = [record(offset, b"") for offset in range(count)]
     for one in records:
         one.headers = [("traceparent", SAMPLED)]
-    traces.took(records, rows)
+    traces.took({ELSEWHERE: records}, rows)
 
 
 def test_the_trace_of_a_label_on_a_task_elsewhere_goes_with_its_votes() -> None:

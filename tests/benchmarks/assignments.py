@@ -16,6 +16,7 @@ from rich.table import Table
 from pipeline.classes import SIGNS
 from pipeline.inference.algorithm import Prior
 from pipeline.inference.engine.engine import Engine
+from pipeline.inference.labels import Ints
 from pipeline.kafka.admin import ensure_topics
 from pipeline.kafka.options import client_options
 from pipeline.local.embedded import EmbeddedBroker
@@ -71,11 +72,16 @@ class Loop:
         self.stage = AssignmentStage(self.workers, Leases(), Rules(), prior)
         self.numbers = self.crowd.number_tasks([f"t{number}" for number in range(tasks)])
         self.leads = np.array([self.rng.gauss(0, 2) for _ in range(tasks)])
-        scores = np.column_stack((np.zeros(tasks), self.leads))
-        self.crowd.engine.receive_tasks(self.numbers, scores)
+        self._hear(self.numbers)
         self.crowd.task.remote_labels[:tasks] = 3
         self._refresh()
         self.requests = self.labels = 0
+
+    def _hear(self, tasks: Ints) -> None:
+        """The estimates of tasks come in, which another instance owns."""
+        scores = np.column_stack((np.zeros(len(tasks)), self.leads[tasks]))
+        self.crowd.engine.receive_tasks(tasks, scores)
+        self.crowd.changed.add(tasks)
 
     def _refresh(self) -> None:
         self.crowd.moved()
@@ -102,9 +108,10 @@ class Loop:
     def label(self, worker: str, task: str) -> None:
         """A label comes in."""
         value = encode_label(task, worker, self.rng.choice([1, -1]))
-        rows = self.workers.take(0, [Record(self.labels, 0, value)], Taken[Record]())
+        rows = self.workers.take({0: [Record(self.labels, 0, value)]}, Taken[Record]())
         assert rows is not None
-        self.crowd.moved()
+        self.leads[rows.tasks] += self.rng.gauss(0, 1)
+        self._hear(rows.tasks)
         self.stage.labels_taken(0, self.workers.labels_of(rows), 0, Answered[Record]())
         self.labels += 1
 

@@ -61,9 +61,9 @@ def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
         ]
         taken: Taken[Record] = Taken()
         begun = process_time()
-        first.workers.take(0, records, taken)
+        first.workers.take({0: records}, taken)
         taking += process_time() - begun
-        for home, value in taken.votes:
+        for _, home, value, _ in taken.votes:
             if second.crowd.has_tasks_of[home]:
                 begun = process_time()
                 votes += second.tasks.count(home, [value]).votes

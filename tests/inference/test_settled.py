@@ -188,12 +188,22 @@ def test_refreshing_what_is_due_comes_to_rest_where_settle_does() -> None:
         due.take(some.task, some.worker, some.answer)
         due.refresh_due(500)
         assert not due.is_at_rest
-    while due.refresh_due(1000):
-        pass
-    assert due.is_at_rest
+    while not due.is_at_rest:
+        due.refresh_due(1000)
+    assert not due.refresh_due(1)
     assert due.due == 0
     every = np.arange(labels.tasks)
     assert due.beliefs(every) == pytest.approx(swept.beliefs(every), abs=1e-5)
+
+
+def test_a_task_of_many_workers_who_moved_is_refreshed_once_for_all_of_them() -> None:
+    labels, _ = crowd_of_classes(2, tasks=500, workers=50, labels_per_task=10, seed=5)
+    engine = Engine("settled")
+    engine.put(labels.task, labels.worker, labels.answer, np.zeros(len(labels)))
+    weighed = 0
+    while engine.refresh_due(100):
+        weighed += 100
+    assert weighed < 10 * len(labels)  # 7; once for each of them it was 15
 
 
 def test_what_moved_is_told_once() -> None:

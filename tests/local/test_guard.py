@@ -85,7 +85,7 @@ def test_when_the_guard_is_terminated_the_command_ends(sleeper: Guarded) -> None
     child = sleeper.child()
     sleeper.process.send_signal(signal.SIGTERM)
     sleeper.process.wait(30)
-    assert not is_running(child)
+    wait_until(lambda: not is_running(child))
 
 
 def test_the_status_of_a_command_that_ends_by_itself_is_the_guards() -> None:

@@ -16,6 +16,7 @@ from pipeline.kafka.admin import delete_topics, ensure_topics
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.project.log import read_project
 from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
+from pipeline.records.names import Names
 from pipeline.records.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project, until
@@ -122,7 +123,9 @@ async def forge_an_answer(here: Project) -> str:
     """Publish a forged answer for the first label, which no instance has taken yet; its task."""
     task, worker, label = TRIPLES[0]
     columns = np.array([label == -1], "<i2"), np.array([0]), np.array([0]), np.array([0.5])
-    votes = encode_votes(Votes(0, [task], [worker], *columns, counts=np.empty((1, 0))))
+    votes = encode_votes(
+        Votes(0, Names.of([task]), Names.of([worker]), *columns, counts=np.empty((1, 0)))
+    )
     answers = encode_answers(Answers([Piece(time_ns(), 0)], [VotesFor(0, votes)], marks=[]))
     async with here.producer() as producer:
         await producer.send_and_wait(here.topics.answers.name, answers, partition=0)

@@ -26,6 +26,7 @@ from pipeline.records.estimates import (
 )
 from pipeline.records.facts import Fact, Facts, encode_facts, read_facts
 from pipeline.records.many_votes import parse_votes
+from pipeline.records.names import Names
 from pipeline.records.posteriors import CLOSE_REASONS
 from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes
 from tests.records.reasons import reason_of
@@ -57,8 +58,8 @@ def some_votes(draw: st.DrawFn) -> Votes:
     offsets = draw(st.lists(INT64, min_size=size, max_size=size, unique=True))
     return Votes(
         draw(st.integers(0, 7)),
-        tasks,
-        column(IDS),
+        Names.of(tasks),
+        Names.of(column(IDS)),
         np.array(column(st.integers(REPEAT, CLASSES - 1)), "<i2"),
         np.array(sorted(offsets), np.int64),
         np.array(column(st.integers(-1, 1 << 50)), np.int64),
@@ -71,6 +72,8 @@ def are_same(one: Any, other: Any) -> bool:
     """Whether two records have the same fields and columns."""
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(are_same, one, other))
+    if isinstance(one, Names):
+        return list(one) == list(other)
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 
@@ -267,8 +270,8 @@ def test_another_format_is_refused(found: object) -> None:
 
 GOOD = Votes(
     0,
-    ["t1", "t2"],
-    ["ann", "bob"],
+    Names.of(["t1", "t2"]),
+    Names.of(["ann", "bob"]),
     np.array([0, 1], "<i2"),
     np.array([3, 5]),
     np.array([7, 7]),
@@ -282,10 +285,10 @@ GOOD = Votes(
     [
         {"source": -1},
         {"source": 1 << 63},
-        {"tasks": ["t1"]},
-        {"tasks": ["t1", ""]},
-        {"tasks": ["t1", "x" * 257]},
-        {"workers": ["ann", "é" * 129]},
+        {"tasks": Names.of(["t1"])},
+        {"tasks": Names.of(["t1", ""])},
+        {"tasks": Names.of(["t1", "x" * 257])},
+        {"workers": Names.of(["ann", "é" * 129])},
         {"answers": np.array([0, 2], "<i2")},
         {"answers": np.array([-5, 0], "<i2")},
         {"offsets": np.array([5, 3])},

@@ -155,7 +155,7 @@ def test_an_instance_whose_right_is_taken_away_waits_until_it_is_back(
     address, prefix = crew.cluster.broker.url, crew.prefix
     with instance(address, prefix, **crew.environment("pipeline")) as running:
         running.wait_ready()
-        for right in (Right(Operation.WRITE, "topic", "votes"), Right(Operation.READ, "group")):
+        for right in (Right(Operation.WRITE, "topic", "evidence"), Right(Operation.READ, "group")):
             with crew.without("pipeline", right):
                 assert crew.run("producer", "replay", labels).exit_code == 0
                 target = f"{right.resource} {right.target(prefix)}"

@@ -80,10 +80,11 @@ class Fleet:
             return
         self.say(f"{self.name}: SIGTERM to instance {number}")
         ended, before = self.running.pop(number), self.power.times_lost
+        was_on = self.power.is_on
         status = await asyncio.to_thread(ended.terminate, STOP_SECONDS)
         if status == -signal.SIGTERM and not ended.log():
             return
-        if status and self.power.times_lost == before and self.power.is_on:
+        if status and was_on and self.power.times_lost == before:
             self._failed(number, ended, f"had SIGTERM and ended with {status}")
 
     async def look_after(self) -> None:

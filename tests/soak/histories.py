@@ -53,6 +53,6 @@ class Histories:
     def odd(self) -> Iterator[str]:
         """The histories that are not plain: a label, its vote, and that this was counted."""
         for (task, worker), history in self.of.items():
-            is_plain = self.labels[task, worker] == self.votes[task, worker] and len(history) == 3
+            is_plain = self.labels[task, worker] == self.votes[task, worker] and len(history) <= 3
             if not is_plain:
                 yield f"{task} {worker}: " + "; ".join(history)

@@ -18,6 +18,8 @@ from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.ids import Ids
 from pipeline.partitioner import partition_of
+from pipeline.records.columns import Columns
+from pipeline.records.dead_letter_headers import read_headers
 from pipeline.records.many_votes import parse_votes
 from pipeline.records.tasks import task_parser
 from tests.agents.kafka import Project
@@ -148,10 +150,13 @@ class Recount:
     async def _votes(self, posteriors: dict[str, Any]) -> list[str]:
         """Log-odds are sums of votes; an instance that was stalled may have given a second one."""
         given: defaultdict[Place, list[float]] = defaultdict(list)
-        for record in await self.here.read(self.here.topics.votes.name):
-            votes = parse_votes(record.value, classes=2)
-            for offset, vote in zip(votes.offsets.tolist(), votes.votes.tolist(), strict=True):
-                given[votes.source, offset].append(vote)
+        for topic in (self.here.topics.evidence, self.here.topics.votes):
+            for record in await self.here.read(topic.name):
+                if Columns(record.value).kind != "votes":
+                    continue
+                votes = parse_votes(record.value, classes=2)
+                for offset, vote in zip(votes.offsets.tolist(), votes.votes.tolist(), strict=True):
+                    given[votes.source, offset].append(vote)
         least: defaultdict[str, float] = defaultdict(float)
         most: defaultdict[str, float] = defaultdict(float)
         for (task, worker), label in self.labels.items():
@@ -206,10 +211,12 @@ class Recount:
             if record.get("labels") != counts.labels:
                 yield f"{worker} has given {counts.labels} labels, and the record is {record}"
 
-    async def _dead_letters(self) -> Iterable[str]:
+    async def _dead_letters(self) -> list[str]:
         records = await self.here.read(self.here.topics.dead_letters.name)
-        found = {record.value for record in records}
-        return [f"{value!r} is no dead letter, or should not be" for value in found ^ self.bad]
+        found = {record.value: read_headers(record.headers) for record in records}
+        missing = [f"{value!r} is no dead letter" for value in self.bad - found.keys()]
+        surplus = [f"a dead letter: {found[value]}" for value in found.keys() - self.bad]
+        return missing + surplus
 
     async def _assignments(self) -> list[str]:
         """Every request is answered with one task, and nobody gets a task twice."""

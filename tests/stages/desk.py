@@ -84,7 +84,8 @@ class Desk:
         answered: Answered[Record] = Answered()
         if self.stage.heeds_labels:
             partition = partition_of(worker.encode(), self.log.partitions)
-            labels = [label for some in taken.answers for label in labels_in(some, classes=2)]
+            answers = taken.answers[partition]
+            labels = [label for some in answers for label in labels_in(some, classes=2)]
             self.stage.labels_taken(partition, labels, self.now, answered)
         self.instance.count()
         return self._publish(answered)

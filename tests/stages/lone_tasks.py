@@ -10,6 +10,7 @@ from pipeline.classes import SIGNS
 from pipeline.inference.engine.engine import Engine
 from pipeline.records.columns import MOST
 from pipeline.records.facts import encode_facts
+from pipeline.records.names import Names
 from pipeline.records.tasks import Description, encode_task, task_parser
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.crowd import Crowd
@@ -27,7 +28,9 @@ parse = task_parser(SIGNS)
 def vote_on(task: str, vote: float, offset: int) -> bytes:
     """A record with one vote of a worker elsewhere."""
     numbers = np.array([1], "<i2"), np.array([offset]), np.array([offset]), np.array([vote])
-    return encode_votes(Votes(0, [task], [f"w{offset}"], *numbers, counts=np.empty((1, 0))))
+    return encode_votes(
+        Votes(0, Names.of([task]), Names.of([f"w{offset}"]), *numbers, counts=np.empty((1, 0)))
+    )
 
 
 class LoneTasks:

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.classes import RETRACT, SKIP, Classes
 from pipeline.inference.engine.engine import Engine
+from pipeline.records.columns import Columns
 from pipeline.records.labels import label_parser
 from pipeline.records.many_votes import parse_votes
 from pipeline.records.tasks import ParsedDescription, task_parser
@@ -74,8 +75,10 @@ def check_facts(posteriors: dict[str, dict[str, Any]], expected: Expected) -> No
 def check_votes(log: Log, expected: Expected) -> None:
     """Check that log-odds are the prior plus one vote of each label that stands."""
     cast = defaultdict(set)
-    for records in log["votes"]:
+    for records in log["evidence"]:
         for record in records:
+            if Columns(record.value).kind != "votes":
+                continue
             votes = parse_votes(record.value, 2)
             for offset, vote in zip(votes.offsets.tolist(), votes.votes.tolist(), strict=True):
                 cast[votes.source, offset].add(vote)

@@ -152,6 +152,23 @@ WENT_WRONG: dict[str, tuple[Project, int, list[tuple[Any, ...]]]] = {
             ("join", [0, 0, 0, 1]),
         ],
     ),
+    "a label is taken back where its vote is not read yet, and the evidence is restored": (
+        Project("fast-sbic"),
+        2,
+        [
+            ("move", [0, 0, 0, 1]),
+            ("label", "t1", "ann", 1),
+            ("take", 0, 2, 1),
+            ("wait",),
+            ("move", [0, 0, 0, 0]),
+            ("label", "t1", "ann", None),
+            ("take", 0, 2, 1),
+            ("wait",),
+            ("count", 0, 3, 3),
+            ("wait",),
+            ("move", [0, 0, 0, 1]),
+        ],
+    ),
 }
 
 

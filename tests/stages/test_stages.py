@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.inference.fast_sbic import FastSBIC
 from pipeline.partitioner import partition_of
 from pipeline.records.labels import encode_label
+from pipeline.records.names import Names
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.taken import Outcome
 from tests.stages.simulated.instance import Instance
@@ -199,7 +200,9 @@ def test_votes_of_workers_elsewhere_count_as_they_are() -> None:
 
 def one_vote(task: str, worker: str, source: int, vote: float) -> bytes:
     numbers = np.array([1], "<i2"), np.array([0]), np.array([7]), np.array([vote])
-    return encode_votes(Votes(source, [task], [worker], *numbers, counts=np.empty((1, 0))))
+    return encode_votes(
+        Votes(source, Names.of([task]), Names.of([worker]), *numbers, counts=np.empty((1, 0)))
+    )
 
 
 @pytest.mark.parametrize("source", [2, 1 << 62])

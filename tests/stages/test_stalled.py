@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
+from pipeline.records.names import Names
 from pipeline.records.tasks import Description
 from pipeline.records.votes import Votes, encode_votes
 from pipeline.stages.stop_rules import StopRules
@@ -61,7 +62,9 @@ def answers(offsets: range) -> bytes:
         np.full(len(offsets), 0.5),
         np.empty((len(offsets), 0)),
     )
-    votes = Votes(0, [f"t{o}" for o in offsets], ["ann"] * len(offsets), *columns)
+    votes = Votes(
+        0, Names.of([f"t{o}" for o in offsets]), Names.of(["ann"] * len(offsets)), *columns
+    )
     return encode_answers(Answers([Piece(0, offsets[-1])], [VotesFor(0, encode_votes(votes))], []))
 
 

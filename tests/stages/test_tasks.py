@@ -265,7 +265,7 @@ def test_skips_are_remembered_reach_no_task_and_survive_a_restart() -> None:
     instance.count()
     assert set(instance.results()) == {"t2"}
     successor = OneInstance(log)
-    assert successor.workers.partitions[0].restored.take() == ["ann", "bob"]
+    assert set(successor.workers.partitions[0].restored.take()) == {"ann", "bob"}
     for running in (instance, successor):
         crowd = running.crowd
         skipped = {

@@ -54,7 +54,7 @@ class Metrics:
         GCCollector(registry=registry)
         self.labels = self._counter("sbic_labels", "Labels taken, by outcome.", outcome=Outcome)
         self.votes = self._counter(
-            "sbic_votes", "Votes read by the task agent; replays count again."
+            "sbic_votes", "Votes for tasks of this instance; replays count again."
         )
         self.fenced_votes = self._counter(
             "sbic_votes_fenced", "Votes that were counted before, and are not counted again."

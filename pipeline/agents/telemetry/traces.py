@@ -1,6 +1,6 @@
 """Carries the traces of labels to their posteriors, from taking to publishing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import time_ns
 from typing import NamedTuple, Protocol
 
@@ -60,16 +60,17 @@ class Traces:
         self.pending: dict[int, Span] = {}  # by task: the last label's
         self.away: dict[int, list[TracedVote]] = {}  # by partition of tasks
 
-    def took(self, records: Sequence[ConsumerRecord], rows: Rows) -> None:
+    def took(self, parts: Mapping[int, Sequence[ConsumerRecord]], rows: Rows) -> None:
         """Follow the traced labels among these records; `rows` are those that count."""
-        traced = [record for record in records if record.headers]
+        traced = [record for records in parts.values() for record in records if record.headers]
         if not traced:
             return
         rows = rows.only(rows.answers != SKIP)
-        tasks = dict(zip(rows.offsets.tolist(), rows.tasks.tolist(), strict=True))
+        places = zip(rows.sources.tolist(), rows.offsets.tolist(), strict=True)
+        tasks = dict(zip(places, rows.tasks.tolist(), strict=True))
         for record in traced:
             traceparent = traceparent_of(record.headers)
-            task = tasks.get(record.offset)
+            task = tasks.get((record.partition, record.offset))
             if traceparent is not None and task is not None:
                 self._add(task, traceparent)
 

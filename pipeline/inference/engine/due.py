@@ -99,6 +99,13 @@ def next_worker_due(state: State) -> int:
 
 
 @kernel
+def is_to_walk(state: State) -> bool:
+    """Whether a worker or a sweep is pending, so that tasks are about to become due."""
+    whole = state.whole
+    return bool(whole[WALK] != NONE or whole[FIRST_WORKER_DUE] != NONE or whole[SWEEP] != NONE)
+
+
+@kernel
 def make_next_due(state: State) -> bool:
     """Make at most one task due; False if no worker and no sweep is pending."""
     label = state.whole[WALK]
@@ -123,8 +130,8 @@ def make_next_due(state: State) -> bool:
 
 @kernel
 def has_moved(state: State, i: int) -> None:
-    """Add a task to the list of those that moved, unless it is listed already."""
-    if state.task[i, MOVED] == NOT_IN:
+    """Add a task to the list of those that moved, unless it is listed or not computed here."""
+    if state.task[i, MOVED] == NOT_IN and state.task[i, IS_HERE]:
         state.task[i, MOVED] = state.whole[FIRST_MOVED]
         state.whole[FIRST_MOVED] = i
         state.whole[TASKS_MOVED] += 1

@@ -1,4 +1,4 @@
-"""Names to integers: the numbers of tasks and workers in the engine are assigned here only."""
+"""Names to integers, one at a time; `stages.name_table` numbers many at once for the stream."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar

@@ -7,6 +7,7 @@ from pipeline.inference.engine.ledger import first_without, has_label, list_labe
 from pipeline.inference.engine.overview import write_overview
 from pipeline.inference.engine.results import Overview, StandingLabels, Sums, WorkerCounts
 from pipeline.inference.engine.settled import M, S, class_prior, crowd_accuracy
+from pipeline.inference.engine.settling import crowd_has_moved
 from pipeline.inference.engine.state import (
     ALL_GIVEN,
     ALL_RIGHT,
@@ -192,9 +193,9 @@ class Queries(Storage):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no task is due, as far as is known without looking for more."""
+        """Whether `Engine.refresh_due` would have nothing to do."""
         queues = self.state.whole[[FIRST_DUE, FIRST_WORKER_DUE, WALK, SWEEP]]
-        return bool((queues == NONE).all())
+        return bool((queues == NONE).all()) and not crowd_has_moved(self.state)
 
     @property
     def due(self) -> int:

@@ -98,7 +98,8 @@ FIRST_WORKER_MOVED = 13
 LABELS_HERE = 14  # how many, on tasks computed here
 TASKS_MOVED = 15  # how many are in the list of those that moved
 READ = 16  # written by `taking._look_ahead`, never used
-WHOLE_NUMBERS = 17
+IS_WALKING = 17  # 1 while tasks become due, 0 while due tasks are refreshed
+WHOLE_NUMBERS = 18
 
 NONE = -1
 NOT_IN = -2  # in place of the next one: not in the queue or list
@@ -125,7 +126,8 @@ def empty_state(classes: int, *, is_settled: bool) -> State:
     """A state without labels, and without memory for any: see `with_room`."""
     whole = np.full(WHOLE_NUMBERS, NONE, np.int64)
     whole[IS_SETTLED] = is_settled
-    whole[[IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE, LABELS_HERE, TASKS_MOVED]] = 0
+    zeros = IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE, LABELS_HERE, TASKS_MOVED, IS_WALKING
+    whole[[*zeros]] = 0
     chunk = _zeros((0, LINE // 4), np.int32)
     return State(
         chunk=chunk,

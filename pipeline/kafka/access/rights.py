@@ -90,8 +90,9 @@ def _on(operation: Operation, *topics: str) -> tuple[Right, ...]:
 READ, WRITE = Operation.READ, Operation.WRITE
 
 FOR_READING = (
-    *_on(READ, "labels", "posteriors", "workers", "dead-letters", "votes", "estimates", "project"),
+    *_on(READ, "labels", "posteriors", "workers", "dead-letters", "estimates", "project"),
     Right(Operation.DESCRIBE, "group"),
+    Right(Operation.DESCRIBE, "topic", "votes"),
 )
 
 ROLES: Mapping[str, tuple[Right, ...]] = {

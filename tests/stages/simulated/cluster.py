@@ -40,16 +40,13 @@ class Cluster:
         for number, member in enumerate(members):
             in_order = CHANGELOGS if owners[number % len(owners)] % 2 else CHANGELOGS[::-1]
             member.restore_all(in_order)
-            # the tables become ready in any order
-            if owners[-1 - number] % 2:
-                member.workers_ready()
+            member.workers_ready()
             member.tasks_ready(self.generation)
-            if not owners[-1 - number] % 2:
-                member.workers_ready()
         for member in members:
             if member.partitions and member.exchange.missing:
                 member.hear_all()
                 assert not member.exchange.missing
+            member.count_unread()
 
     def settle(self) -> None:
         """Let everything be delivered and come to rest."""

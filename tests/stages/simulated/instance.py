@@ -100,3 +100,10 @@ class Instance(Processor):
         self.exchange.update_sums()
         self.group.tells_all = True
         self.flush()
+
+    def count_unread(self) -> None:
+        """Count the votes that are not read yet, as the task agent does last."""
+        for partition in self.partitions:
+            self.count_votes(partition)
+            self.positions["votes", partition] = self.log.committed["votes", partition]
+            self.publish()

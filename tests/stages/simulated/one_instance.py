@@ -33,14 +33,15 @@ class OneInstance(Instance):
         self.restore_all()
         self.workers_ready(take_over)
         self.tasks_ready(generation=1)
+        self.count_unread()
         self.flush()
 
     def take(
         self, partition: int, records: Sequence[Record], *, crash_before_votes: bool = False
     ) -> Taken[Record]:
         """Process a batch as the worker agent does, up to a crash."""
-        taken = self.group.taken[partition]
-        self.workers.take(partition, records, taken)
+        taken = self.group.taken
+        self.workers.take({partition: records}, taken)
         if crash_before_votes:
             self.publish()
             self.owed = None

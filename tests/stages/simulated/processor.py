@@ -1,6 +1,5 @@
 """The stages joined as the agents join them: records in, records out."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ class Group:
     """What is published together."""
 
     def __init__(self) -> None:
-        self.taken: defaultdict[int, Taken[Record]] = defaultdict(Taken)
+        self.taken: Taken[Record] = Taken()
         self.evidence: list[Write] = []
         self.tasks: set[int] = set()
         self.tells_all = False
@@ -96,7 +95,7 @@ class Processor:
         """Take the next labels of a partition."""
         records = self.read("labels", partition, most)
         if records:
-            self.workers.take(partition, records, self.group.taken[partition])
+            self.workers.take({partition: records}, self.group.taken)
 
     def count_votes(self, partition: int, most: int | None = None) -> None:
         """Count the next votes of a partition."""
@@ -159,12 +158,15 @@ class Processor:
         """Pack the group as the publisher does."""
         group, self.group = self.group, Group()
         publication = Publication([], [], dict(self.positions))
-        for partition, taken in group.taken.items():
-            if taken.labels:
-                self.rejected += [("labels", partition, why) for _, why in taken.rejected]
-                for value in taken.records():
-                    publication.changelog.append(Write("answers", partition, value))
-                publication.outputs += votes_in(taken.votes)
+        taken = group.taken
+        for partition, values in taken.records():
+            publication.changelog += [Write("answers", partition, value) for value in values]
+        for source, home, value, offsets in taken.votes:
+            if home in self.tasks.partitions:
+                self.tasks.count_own(home, source, offsets)
+                publication.outputs.append(Write("evidence", home, value))
+            else:
+                publication.outputs += votes_in([(home, value)])
         publication.changelog += group.evidence
         tasks = self._tasks(group)
         workers = self.crowd.engine.moved_workers()

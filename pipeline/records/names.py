@@ -1,0 +1,174 @@
+"""Names as bytes in sequence: making a string of each would take longer than counting its vote."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.inference.compiled import kernel
+from pipeline.inference.labels import Ints
+from pipeline.records.bad import ID_MAX_BYTES
+
+Bytes = NDArray[np.uint8]
+
+
+class Names:
+    """Names in UTF-8, one after the other; `ends` are the positions after each.
+
+    >>> names = Names.of(["t1", "t2", "é"])
+    >>> len(names), list(names), names[2], names.ends.tolist()
+    (3, ['t1', 't2', 'é'], 'é', [2, 4, 6])
+    >>> list(names.part(1, 3)), list(names.take(np.array([2, 0])))
+    (['t2', 'é'], ['é', 't1'])
+    """
+
+    def __init__(self, text: Bytes, ends: Ints) -> None:
+        text.flags.writeable = False  # always, so that kernels are compiled once
+        self.text = text
+        self.ends = ends
+
+    @classmethod
+    def of(cls, names: "Names | Sequence[str]") -> "Names":
+        """These names."""
+        if isinstance(names, Names):
+            return names
+        joined = "".join(names)
+        lengths = map(len, names)
+        if not joined.isascii():
+            lengths = map(len, map(str.encode, names))
+        ends = np.cumsum(np.fromiter(lengths, np.int64, len(names)))
+        return cls(np.frombuffer(joined.encode(), np.uint8), ends)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Names"]) -> "Names":
+        """The names of several parts.
+
+        >>> list(Names.joined([Names.of(["t1"]), Names.of([]), Names.of(["t2", "t3"])]))
+        ['t1', 't2', 't3']
+        """
+        if not parts:
+            return NO_NAMES
+        sizes = np.array([len(part.text) for part in parts])
+        starts = (np.cumsum(sizes) - sizes).tolist()
+        ends = [part.ends + start for part, start in zip(parts, starts, strict=True)]
+        return cls(np.concatenate([part.text for part in parts]), np.concatenate(ends))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, place: int) -> str:
+        start = self.ends[place - 1] if place else 0
+        return self.text[start : self.ends[place]].tobytes().decode()
+
+    def __iter__(self) -> Iterator[str]:
+        text, start = self.text.tobytes(), 0
+        for end in self.ends.tolist():
+            yield text[start:end].decode()
+            start = end
+
+    def __repr__(self) -> str:
+        return f"Names.of({list(self)})"
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of bytes of each name."""
+        lengths = self.ends.copy()
+        lengths[1:] -= self.ends[:-1]
+        return lengths
+
+    def part(self, first: int, end: int) -> "Names":
+        """The names from one position up to another."""
+        start = int(self.ends[first - 1]) if first else 0
+        ends = self.ends[first:end]
+        return Names(self.text[start : ends[-1] if len(ends) else start], ends - start)
+
+    def take(self, places: Ints) -> "Names":
+        """The names at these positions."""
+        return gather_names(self.text, self.ends, places)
+
+
+def gather_names(text: Bytes, ends: Ints, places: Ints) -> Names:
+    """Names copied from these positions."""
+    new_ends = np.empty(len(places), np.int64)
+    found = np.empty(_measure(ends, places, new_ends), np.uint8)
+    _copy(text, ends, places, found)
+    return Names(found, new_ends)
+
+
+@kernel
+def _measure(ends: Ints, places: Ints, new_ends: Ints) -> int:
+    """Write the ends of the names at these positions, once they are copied; return the last."""
+    end = 0
+    for row in range(len(places)):
+        place = places[row]
+        end += ends[place] - (ends[place - 1] if place else 0)
+        new_ends[row] = end
+    return end
+
+
+@kernel
+def _copy(text: Bytes, ends: Ints, places: Ints, into: Bytes) -> None:
+    at = 0
+    for place in places:
+        for byte in range(ends[place - 1] if place else 0, ends[place]):
+            into[at] = text[byte]
+            at += 1
+
+
+def read_names(
+    texts: Sequence[bytes], lengths: NDArray[np.uint16], rows: Ints
+) -> tuple[Names, NDArray[np.bool_]]:
+    """The names of several records, and which of the records have only ids.
+
+    Each record has a text and a number of rows; `lengths` are the bytes of each name.
+
+    >>> names, are_ids = read_names([b"t1t22", b"t3"], np.array([2, 3, 1], "<u2"), np.array([2, 1]))
+    >>> list(names), are_ids.tolist()
+    (['t1', 't22', 't3'], [True, False])
+    """
+    sizes = np.array([len(text) for text in texts], np.int64)
+    joined = b"".join(texts)
+    text, ends = np.frombuffer(joined, np.uint8), np.empty(len(lengths), np.int64)
+    are_ids = np.ones(len(texts), np.bool_)
+    _find_ends(text, sizes, lengths, rows, ends, are_ids)
+    if not joined.isascii():
+        for record, part in enumerate(texts):
+            are_ids[record] &= _is_utf8(part)
+    return Names(text, ends), are_ids
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@kernel
+def _find_ends(
+    text: Bytes,
+    sizes: Ints,
+    lengths: NDArray[np.uint16],
+    rows: Ints,
+    ends: Ints,
+    are_ids: NDArray[np.bool_],
+) -> None:
+    """Write the end of each name, within its record; find records with lengths that cannot be."""
+    row, start = 0, 0
+    for record in range(len(sizes)):
+        at, end = start, start + sizes[record]
+        for _ in range(rows[record]):
+            is_inside = 0 < lengths[row] <= ID_MAX_BYTES and at + lengths[row] <= end
+            if not is_inside or text[at] & 0xC0 == 0x80:  # or it begins within a character
+                are_ids[record] = False
+            at = min(at + lengths[row], end)
+            ends[row] = at
+            row += 1
+        if at != end:
+            are_ids[record] = False
+            ends[row - 1] = end
+        start = end
+
+
+NO_NAMES = Names.of([])

@@ -1,0 +1,24 @@
+"""An instance says that it is settled only while it is."""
+
+from types import SimpleNamespace
+from typing import cast
+
+from pipeline.agents.publisher import Publisher
+from pipeline.agents.settler import Settler
+from pipeline.inference.engine.engine import Engine
+
+
+async def test_a_label_makes_a_settled_instance_unsettled_at_once() -> None:
+    engine = Engine("settled", classes=2)
+    publisher = SimpleNamespace(
+        crowd=SimpleNamespace(engine=engine), stage=SimpleNamespace(is_restored=True)
+    )
+    settler = Settler(cast(Publisher, publisher), lambda: True)
+    engine.refresh_due()
+    assert settler.is_at_rest
+    engine.take([0, 0, 1], [0, 1, 0], [1, 1, 0])
+    assert not settler.is_at_rest
+    assert not engine.refresh_due()
+    assert settler.is_at_rest
+    publisher.stage.is_restored = False
+    assert not settler.is_at_rest
