@@ -64,6 +64,14 @@ class Instance:
         samples = (line.rsplit(" ", 1) for line in text.splitlines() if line[:1] != "#")
         return {name: float(value) for name, value in samples}
 
+    def metrics_with(self, name: str, least: float, deadline: float = 60) -> dict[str, float]:
+        """Every sample, once one has some value: it is counted after others can see the records."""
+        last = time.monotonic() + deadline
+        while (found := self.metrics()).get(name, 0) < least:
+            assert time.monotonic() < last, f"{name} is {found.get(name)}, not {least}"
+            time.sleep(0.05)
+        return found
+
     def terminate(self, deadline: float = 30) -> int:
         """Send SIGTERM; the exit status."""
         self.process.send_signal(signal.SIGTERM)

@@ -98,6 +98,7 @@ class PolicyAgent:
         def published(_offsets: Offsets, seconds: float) -> None:
             self.metrics.took(self.name, group.requests, seconds)
             self.metrics.assigned(group.requests, group.outcomes, group.timestamps)
+            self.redirector.count(group)
 
         return Publication(outbox, published)
 

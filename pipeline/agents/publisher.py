@@ -139,6 +139,8 @@ class Publisher:
 
     def _count(self, group: Group, posteriors: int, seconds: float) -> None:
         """Count in the metrics what was published."""
+        self.redirector.count(group.taken)
+        self.redirector.count(group)
         self.metrics.took("worker", group.labels, seconds)
         self.metrics.took("task", group.votes, seconds)
         for outcome, labels in group.taken.outcomes.items():

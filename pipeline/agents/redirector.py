@@ -42,19 +42,23 @@ class Redirector:
         for forwarded in results.forwarded:
             self._forward(outbox, forwarded)
 
-    def _reject(self, outbox: Outbox, rejected: Rejected[ConsumerRecord]) -> None:
-        """Add a record to the dead letters, in the partition of the same number.
+    def count(self, results: Redirected) -> None:
+        """Count in the metrics, and log, the records that were published as dead letters."""
+        for record, why in results.rejected:
+            self.metrics.dead_letters.labels(why.reason).inc()
+            self.log.add(self._origin(record), why)
 
-        The dead letter names the topic, partition and offset that the record was first written to.
-        """
-        record, why = rejected
+    def _origin(self, record: ConsumerRecord) -> Origin:
+        """The topic, partition and offset that a record was first written to."""
         first = origin_of(record.headers, record.topic, self.partitions)
-        origin = first or Origin(record.topic, record.partition, record.offset)
-        letter = dead_letter(origin, record.key, record.value, why)
+        return first or Origin(record.topic, record.partition, record.offset)
+
+    def _reject(self, outbox: Outbox, rejected: Rejected[ConsumerRecord]) -> None:
+        """Add a record to the dead letters, in the partition of the same number."""
+        record, why = rejected
+        letter = dead_letter(self._origin(record), record.key, record.value, why)
         row = Row(letter.key, letter.value, headers=[*letter.headers])
         outbox.add(self.topic, record.partition, row)
-        self.metrics.dead_letters.labels(why.reason).inc()
-        self.log.add(origin, why)
 
     def _forward(self, outbox: Outbox, forwarded: Forwarded[ConsumerRecord]) -> None:
         """Add a good record to the partition of its key, without headers that are too large."""

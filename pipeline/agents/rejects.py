@@ -40,4 +40,4 @@ class Rejects:
         """Turn the records into dead letters."""
         outbox = Outbox()
         self.redirector.add(outbox, group)
-        return Publication(outbox, lambda _offsets, _seconds: None)
+        return Publication(outbox, lambda _offsets, _seconds: self.redirector.count(group))

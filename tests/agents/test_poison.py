@@ -264,13 +264,15 @@ def reasons_in(here: Project, letters: list[ConsumerRecord]) -> dict[tuple[str, 
     return dead
 
 
-async def until_told(here: Project, found: Aftermath, topics: set[str]) -> None:
-    """Wait until what was sent to these topics is among the dead letters."""
+async def until_told(here: Project, found: Aftermath, topics: set[str], running: Instance) -> None:
+    """Wait until what was sent to these topics is among the dead letters, and is counted."""
     sent = {place for place in found.sent if place[0] in topics}
 
     await here.until_read(
         here.topics.dead_letters.name, lambda letters: sent <= reasons_in(here, letters).keys()
     )
+    name = 'sbic_dead_letters_total{reason="not-ours"}'
+    found.metrics.append(running.metrics_with(name, len(sent)))
 
 
 @pytest.fixture(scope="module")
@@ -287,8 +289,7 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
             await stranger.poison()
             await stranger.to_be_forwarded()
             await until_all_count(here, found, running)
-            await until_told(here, found, {"votes", "estimates", "assignments"})
-            found.metrics.append(running.metrics())
+            await until_told(here, found, {"votes", "estimates", "assignments"}, running)
             running.kill()
         with instance(broker.url, here.settings.prefix, **env) as running:
             running.wait_ready()
@@ -299,8 +300,7 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
                 here.topics.assignments.name,
                 lambda records: asking <= {json.loads(each.value)["worker"] for each in records},
             )
-            await until_told(here, found, {"answers", "evidence"})
-            found.metrics.append(running.metrics())
+            await until_told(here, found, {"answers", "evidence"}, running)
             assert running.terminate() == 0
         found.posteriors = posteriors_in(await here.read(here.topics.posteriors.name))
         with instance(broker.url, here.settings.prefix, **env) as running:

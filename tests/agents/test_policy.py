@@ -178,7 +178,7 @@ async def test_bad_requests_go_to_the_dead_letters_and_the_rest_is_answered(
         await here.until_read(
             here.topics.dead_letters.name, lambda letters: len(letters) == len(BAD)
         )
-        metrics = running.metrics()
+        metrics = running.metrics_with('sbic_dead_letters_total{reason="null-value"}', 1)
         assert running.terminate() == 0
     letters = await here.read(here.topics.dead_letters.name)
     found = {

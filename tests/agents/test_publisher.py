@@ -90,6 +90,16 @@ async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they
     assert not publication.outputs
 
 
+async def test_a_dead_letter_is_counted_once_it_is_published() -> None:
+    owner, group = Joined(), Group()
+    owner.workers.take({ELSEWHERE: [record(0, b"rubbish")]}, group.taken)
+    publication = owner.publisher.pack(group)
+    metrics = owner.publisher.metrics
+    assert metrics.dead_letters.labels("not-json")._value.get() == 0
+    publication.published({}, 0.0)
+    assert metrics.dead_letters.labels("not-json")._value.get() == 1
+
+
 async def test_answers_are_out_before_evidence_and_posteriors() -> None:
     owner, group = Joined(), Group()
     owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
