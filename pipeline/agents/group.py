@@ -26,7 +26,6 @@ class Group:
     def __init__(self) -> None:
         self.taken: Taken[ConsumerRecord] = Taken()
         self.evidence: list[Evidence] = []
-        self.tasks: list[Ints] = []  # to publish, whether they moved or not
         self.workers: set[int] = set()
         self.rejected: list[Rejected[ConsumerRecord]] = []  # votes and descriptions
         self.forwarded: list[Forwarded[ConsumerRecord]] = []  # descriptions
@@ -56,7 +55,6 @@ class Group:
         for place in counted.new:
             self.evidence.append(Evidence(partition, records[place].value))
         self.timestamps.append(counted.timestamps)
-        self.tasks.append(counted.tasks)
 
     def took_description(self) -> None:
         """Note that the group has the results of one more description."""

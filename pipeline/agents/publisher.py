@@ -85,7 +85,7 @@ class Publisher:
         spans: list[Span] = []
         for home in list(self.traces.away):
             spans += self.traces.mark_votes(home, outputs.get((self.topics.votes.name, home), []))
-        tasks = self._tasks(group)
+        tasks = self._tasks()
         workers = self._workers(group)
         self.stage.apply_rules(tasks)
         for partition, facts in self.stage.facts():
@@ -163,7 +163,7 @@ class Publisher:
 
     def publish_tasks(self, tasks: Ints) -> None:
         """Publish the posteriors of these tasks, whether they moved or not."""
-        self.groups.filling.tasks.append(tasks)
+        self.crowd.touched.add(tasks)
         self.groups.notify()
 
     def publish_workers(self, workers: Ints) -> None:
@@ -189,24 +189,17 @@ class Publisher:
             elif topic != self.topics.estimates.name:
                 self.mark_stale()
 
-    def _tasks(self, group: Group) -> Ints:
-        """Return the own tasks that moved or are in the group; none during a recovery.
+    def _tasks(self) -> Ints:
+        """Return the own tasks to publish; none during a recovery.
 
         Of many tasks only some: the others are in the next groups, so that heartbeats go on.
         """
-        asked = np.concatenate(group.tasks) if group.tasks else NO_TASKS
         if not self.stage.is_restored:
-            self.crowd.touched.update(asked.tolist())
             return NO_TASKS
-        if len(asked) > TASKS_AT_ONCE:
-            self.publish_tasks(asked[TASKS_AT_ONCE:])
-            asked = asked[:TASKS_AT_ONCE]
-        moved = self.crowd.moved(TASKS_AT_ONCE)
-        if len(moved) == TASKS_AT_ONCE:
-            self.groups.notify()  # there may be more
-        if not len(asked):
-            return moved
-        return np.union1d(moved, asked[self.crowd.is_own_task(asked)])
+        tasks = self.crowd.moved(TASKS_AT_ONCE)
+        if self.crowd.has_moved:
+            self.groups.notify()
+        return tasks
 
     def _workers(self, group: Group) -> Ints:
         """Return the workers that moved; they and those who gave labels are to be published."""

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import numpy as np
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
@@ -74,7 +73,7 @@ class TaskAgent:
         are not read yet.
         """
         await self._refresh()
-        self.publisher.publish_tasks(self.stage.ready(partitions, generation))
+        self.stage.ready(partitions, generation)
         self.publisher.publish_tasks(self.publisher.withheld_tasks.take())
         self.stage.check_budget()
         self.publisher.apply_rules_to(partitions)
@@ -161,6 +160,4 @@ class TaskAgent:
         if home != record.partition:
             group.forwarded.append(Forwarded(record, task, home))
             return
-        number = self.stage.describe(home, description, record.offset, record.timestamp)
-        if number is not None:
-            group.tasks.append(np.array([number]))
+        self.stage.describe(home, description, record.offset, record.timestamp)

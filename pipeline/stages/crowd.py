@@ -114,7 +114,7 @@ class Crowd:
         # by partition of workers and of tasks: all labels are in the answers being restored
         self.restores = np.zeros((partitions, partitions), np.bool_)
         self.taken_before = np.full(partitions, NEVER, np.int64)  # offsets of restored labels
-        self.touched: set[int] = set()  # tasks to publish although they have not moved
+        self.touched = Changes()  # tasks to publish although they have not moved
         self.changed = Changes()
 
     @property
@@ -240,7 +240,7 @@ class Crowd:
         tasks, _, answers, offsets, timestamps, sources = rows
         repeats = answers == REPEAT
         if repeats.any():
-            self.touched.update(tasks[repeats].tolist())
+            self.touched.add(tasks[repeats])
             timestamps = np.where(repeats, 0, timestamps)
         # offsets are ascending: if a task has several, numpy keeps the last
         known = self.task.sources[tasks, sources]
@@ -248,13 +248,20 @@ class Crowd:
         np.maximum.at(self.task.updated_at, tasks, timestamps)
 
     def moved(self, most: int | None = None) -> Ints:
-        """Remove and return the own tasks that moved; add all tasks that moved to `changed`."""
+        """Remove and return the own tasks to publish: those that moved or are `touched`.
+
+        With `most`, at most so many of each kind. All are added to `changed`.
+        """
         moved = self.engine.moved(most)
-        if self.touched:
-            moved = np.union1d(moved, np.array(list(self.touched), np.int64))
-            self.touched.clear()
+        if len(self.touched):
+            moved = np.union1d(moved, self.touched.take(most))
         self.changed.add(moved)
         return moved if self.is_alone else moved[self.is_own_task(moved)]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether `moved` may return anything."""
+        return self.engine.tasks_moved > 0 or len(self.touched) > 0
 
     def overview(self, tasks: Ints) -> tuple[Overview, NDArray[np.bool_]]:
         """What a policy needs to know about tasks, with labels elsewhere, and which are open."""

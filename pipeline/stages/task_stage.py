@@ -40,8 +40,6 @@ class Counted(NamedTuple):
     `new`: the indices of records with new votes.
     `timestamps`: those of labels that were new here; labels of own workers were counted when they
     were taken.
-    `tasks`: to publish even if they have not moved: posteriors may be missing for labels that were
-    known here before a recovery, or before another instance acquired their worker.
     """
 
     outcome: Restored
@@ -49,7 +47,6 @@ class Counted(NamedTuple):
     fenced: int
     new: list[int]
     timestamps: Ints
-    tasks: Ints
 
 
 class PosteriorRecords(NamedTuple):
@@ -179,7 +176,11 @@ class TaskStage:
     def count(
         self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
     ) -> Counted:
-        """Count the votes in records of a partition; with `sure` as in `restore`."""
+        """Count the votes in records of a partition; with `sure` as in `restore`.
+
+        Their tasks are published even if they have not moved: posteriors may be missing for labels
+        that were known here before a recovery, or before another instance acquired their worker.
+        """
         screening = Screening(self.judge)
         for place, value in enumerate(values):
             try:
@@ -193,10 +194,11 @@ class TaskStage:
         counted = self._put(votes, new & ~is_own)
         # another instance may have owned the tasks then
         known = new & is_own & (votes.offsets <= self.crowd.taken_before[sources])
-        tasks = np.concatenate((counted.tasks, self._put(votes, known).tasks))
+        self.crowd.touched.add(counted.tasks)
+        self.crowd.touched.add(self._put(votes, known).tasks)
         with_new = np.unique(votes.by_vote(places)[new]).tolist()
         fenced = len(new) - int(new.sum())
-        return Counted(outcome, len(new), fenced, with_new, counted.timestamps, tasks)
+        return Counted(outcome, len(new), fenced, with_new, counted.timestamps)
 
     def count_own(self, partition: int, source: int, offsets: Ints) -> None:
         """Note that votes of own workers are counted: their labels were taken here."""
@@ -204,12 +206,12 @@ class TaskStage:
 
     def describe(
         self, partition: int, description: ParsedDescription, offset: int, timestamp: int
-    ) -> int | None:
-        """Apply a record of the tasks topic; return the task, or None if it was applied before."""
+    ) -> None:
+        """Apply a record of the tasks topic, unless it was applied before."""
         i = int(self.crowd.number_tasks([description["task"]])[0])
         task = self.crowd.task
         if task.described[i] >= offset:
-            return None
+            return
         task.described[i] = offset
         task.updated_at[i] = max(task.updated_at[i], timestamp)
         if "prior" in description:
@@ -218,9 +220,8 @@ class TaskStage:
             self.crowd.engine.set_gold(i, description["gold"])
         if "status" in description:
             self._set_status(i, description["status"])
-        self.crowd.changed.add([i])
+        self.crowd.touched.add([i])
         self.unwritten.setdefault(partition, {})[i] = None
-        return i
 
     def _set_prior(self, i: int, prior: list[float] | None) -> None:
         if prior is None:
@@ -273,8 +274,8 @@ class TaskStage:
         """Apply the rules to all tasks of a partition, since the budget or the rules changed."""
         return self.apply_rules(self.crowd.tasks_of(partition))
 
-    def ready(self, partitions: Iterable[int], generation: int) -> Ints:
-        """Complete the restoration of partitions; return the tasks whose posteriors may be missing.
+    def ready(self, partitions: Iterable[int], generation: int) -> None:
+        """Complete the restoration of partitions; posteriors that may be missing are published.
 
         The epoch is the generation of the group, which has one owner of each partition. It is
         greater than that of any earlier owner, even if Kafka has deleted the group and its
@@ -302,7 +303,8 @@ class TaskStage:
         # written again, so that they are still recent if another crash prevents their publication
         for i, home in zip(late.tolist(), self.crowd.task.home[late].tolist(), strict=True):
             self.unwritten.setdefault(home, {})[i] = None
-        return np.union1d(missing, late)
+        self.crowd.touched.add(missing)
+        self.crowd.touched.add(late)
 
     def raise_epoch(self, partition: int, epoch: int) -> None:
         """Use this epoch from now on, and write it to the evidence topic."""

@@ -73,18 +73,17 @@ class LoneTasks:
         counted = self.stage.count(0, [value])
         if counted.new:
             self.evidence.append(value)
-        self.publish(*counted.tasks.tolist())
+        self.publish()
 
     def describe(self, description: Description, offset: int) -> None:
         """Heed a description."""
         parsed = parse(None, encode_task(description))
-        number = self.stage.describe(0, parsed, offset, offset)
-        self.publish(*([] if number is None else [number]))
+        self.stage.describe(0, parsed, offset, offset)
+        self.publish()
 
-    def publish(self, *tasks: int) -> None:
-        """Apply the rules to these tasks and what moved, and add the facts to the evidence."""
-        asked = np.array(tasks, np.int64)
-        self.stage.apply_rules(np.union1d(self.crowd.moved(), asked))
+    def publish(self) -> None:
+        """Apply the rules to the tasks to publish, and add the facts to the evidence."""
+        self.stage.apply_rules(self.crowd.moved())
         self.evidence += [encode_facts(facts) for _, facts in self.stage.facts()]
 
     def apply_rules_to_all(self) -> list[str]:

@@ -7,7 +7,7 @@ from pipeline.inference.engine.ledger import first_without, has_label, list_labe
 from pipeline.inference.engine.overview import write_overview
 from pipeline.inference.engine.results import Overview, StandingLabels, Sums, WorkerCounts
 from pipeline.inference.engine.settled import M, S, class_prior, crowd_accuracy
-from pipeline.inference.engine.settling import crowd_has_moved
+from pipeline.inference.engine.settling import is_at_rest
 from pipeline.inference.engine.state import (
     ALL_GIVEN,
     ALL_RIGHT,
@@ -15,8 +15,6 @@ from pipeline.inference.engine.state import (
     ALPHA,
     BELIEF,
     BETA,
-    FIRST_DUE,
-    FIRST_WORKER_DUE,
     FIRST_WORKER_MOVED,
     FIXED,
     GIVEN,
@@ -32,10 +30,8 @@ from pipeline.inference.engine.state import (
     RIGHT,
     RIGHT_ON_GOLD,
     SAID,
-    SWEEP,
     TASKS_DUE,
     TASKS_MOVED,
-    WALK,
 )
 from pipeline.inference.engine.storage import Storage
 from pipeline.inference.labels import Floats, Ints
@@ -194,8 +190,7 @@ class Queries(Storage):
     @property
     def is_at_rest(self) -> bool:
         """Whether `Engine.refresh_due` would have nothing to do."""
-        queues = self.state.whole[[FIRST_DUE, FIRST_WORKER_DUE, WALK, SWEEP]]
-        return bool((queues == NONE).all()) and not crowd_has_moved(self.state)
+        return bool(is_at_rest(self.state))
 
     @property
     def due(self) -> int:

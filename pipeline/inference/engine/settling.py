@@ -10,6 +10,7 @@ from pipeline.inference.engine.state import (
     ALL_RIGHT,
     ALL_TASKS,
     BELIEF,
+    FIRST_DUE,
     G_DUE,
     GIVEN,
     GOLD,
@@ -54,7 +55,7 @@ def refresh_due(state: State, labels: int) -> bool:
             weighed += state.task[i, LABELS]
         elif is_to_walk(state):
             state.whole[IS_WALKING] = 1
-        elif crowd_has_moved(state):
+        elif _crowd_has_moved(state):
             _remember_crowd(state)
             state.whole[SWEEP] = 0
         else:
@@ -63,7 +64,14 @@ def refresh_due(state: State, labels: int) -> bool:
 
 
 @kernel
-def crowd_has_moved(state: State) -> bool:
+def is_at_rest(state: State) -> bool:
+    """Whether no task is due or about to become due."""
+    is_due = state.whole[FIRST_DUE] != NONE
+    return not (is_due or is_to_walk(state) or _crowd_has_moved(state))
+
+
+@kernel
+def _crowd_has_moved(state: State) -> bool:
     """Whether g or π has moved by more than the tolerance since all tasks last became due."""
     if not state.whole[IS_SETTLED]:
         return False

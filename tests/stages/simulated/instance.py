@@ -92,8 +92,8 @@ class Instance(Processor):
         """Get ready as the task agent does, until all estimates are published."""
         while self.crowd.engine.is_settled and self.refresh():
             pass
-        self.group.tasks.update(self.tasks.ready(self.partitions, generation).tolist())
-        self.group.tasks.update(self.crowd.number_tasks(sorted(self.withheld)).tolist())
+        self.tasks.ready(self.partitions, generation)
+        self.crowd.touched.add(self.crowd.number_tasks(sorted(self.withheld)))
         self.withheld.clear()
         self.tasks.check_budget()
         self.apply_rules_to(self.partitions)

@@ -70,7 +70,7 @@ class OneInstance(Instance):
 
     def publish_all(self) -> None:
         """Publish the posterior of every task once more."""
-        self.group.tasks.update(range(len(self.crowd.tasks)))
+        self.crowd.touched.add(range(len(self.crowd.tasks)))
         self.flush()
 
     def number_of_task(self, task: str) -> int:

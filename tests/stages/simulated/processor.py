@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipeline.inference.engine.engine import Engine
-from pipeline.inference.labels import Ints
 from pipeline.records.bad import BadRecord
 from pipeline.records.facts import encode_facts
 from pipeline.records.tasks import task_parser
@@ -28,7 +27,6 @@ class Group:
     def __init__(self) -> None:
         self.taken: Taken[Record] = Taken()
         self.evidence: list[Write] = []
-        self.tasks: set[int] = set()
         self.tells_all = False
 
 
@@ -106,7 +104,6 @@ class Processor:
             self.group.evidence += [
                 Write("evidence", partition, values[new]) for new in counted.new
             ]
-            self.group.tasks.update(counted.tasks.tolist())
             self._reject("votes", partition, counted.outcome)
             values = values[counted.outcome.records :]
             self.ask()
@@ -128,9 +125,7 @@ class Processor:
             except BadRecord as bad:
                 self.rejected.append(("tasks", partition, bad))
                 continue
-            number = self.tasks.describe(partition, description, record.offset, record.timestamp)
-            if number is not None:
-                self.group.tasks.add(number)
+            self.tasks.describe(partition, description, record.offset, record.timestamp)
 
     def hear(self, partition: int, most: int | None = None) -> None:
         """Apply the next estimates of a partition."""
@@ -168,7 +163,7 @@ class Processor:
             else:
                 publication.outputs += votes_in([(home, value)])
         publication.changelog += group.evidence
-        tasks = self._tasks(group)
+        tasks = self.crowd.moved() if self.tasks.is_restored else np.empty(0, np.int64)
         workers = self.crowd.engine.moved_workers()
         self.tasks.apply_rules(tasks)
         for partition, facts in self.tasks.facts():
@@ -183,14 +178,6 @@ class Processor:
         if not publication.changelog:
             publication.changelog, publication.outputs = publication.outputs, publication.changelog
         return publication
-
-    def _tasks(self, group: Group) -> Ints:
-        if not self.tasks.is_restored:
-            self.crowd.touched.update(group.tasks)
-            return np.empty(0, np.int64)
-        moved = self.crowd.moved()
-        asked = np.array(sorted(group.tasks), np.int64)
-        return np.union1d(moved, asked[self.crowd.is_own_task(asked)]).astype(np.int64)
 
     def publish(self, goes_out: Callable[[Write], bool] = lambda write: True) -> None:
         """Publish the changelog of this group with the outputs of the one before.
@@ -257,7 +244,7 @@ class Processor:
     def apply_rules_to(self, partitions: Iterable[int]) -> None:
         """Apply the stop rules to all tasks of these partitions, as the publisher does."""
         for partition in partitions:
-            self.group.tasks.update(self.tasks.apply_rules_to_all(partition).tolist())
+            self.crowd.touched.add(self.tasks.apply_rules_to_all(partition))
 
 
 def votes_in(votes: Iterable[tuple[int, bytes]]) -> list[Write]:
