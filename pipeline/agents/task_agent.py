@@ -1,7 +1,5 @@
 """Votes to beliefs: counts votes, and applies the descriptions of tasks."""
 
-import asyncio
-
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 
@@ -21,7 +19,6 @@ from pipeline.settings import Settings
 from pipeline.stages.taken import Forwarded
 from pipeline.stages.task_stage import TaskStage
 
-LABELS_AT_ONCE = 100_000  # refreshed before other tasks of the loop run: some milliseconds
 RECORDS_AT_ONCE = 16  # of votes or descriptions; a record of votes has up to some thousand
 
 
@@ -72,7 +69,6 @@ class TaskAgent:
         that a stop rule closes which the last owner did not have. At last, votes are counted that
         are not read yet.
         """
-        await self._refresh()
         self.stage.ready(partitions, generation)
         self.publisher.publish_tasks(self.publisher.withheld_tasks.take())
         self.stage.check_budget()
@@ -86,14 +82,6 @@ class TaskAgent:
     async def _count_unread(self, partitions: set[int]) -> None:
         async for partition, records in unread_votes(self.settings, partitions):
             await self._count_all(partition, records, come_again=True)
-
-    async def _refresh(self) -> None:
-        """Refresh the restored tasks with the workers known so far; other tasks run meanwhile."""
-        engine = self.stage.crowd.engine
-        more = engine.is_settled
-        while more:
-            more = engine.refresh_due(LABELS_AT_ONCE)
-            await asyncio.sleep(0)
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Apply the records of each batch, and publish the posteriors in groups."""

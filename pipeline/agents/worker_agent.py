@@ -1,5 +1,6 @@
 """Labels to votes: takes batches of labels into the engine."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from pipeline.records.names import Names
 from pipeline.settings import Settings
 from pipeline.stages.rows import Rows
 from pipeline.stages.worker_stage import WorkerStage
+
+LABELS_AT_ONCE = 100_000  # refreshed before other tasks of the loop run: some milliseconds
 
 
 class LabelsListener(Protocol):
@@ -68,8 +71,12 @@ class WorkerAgent:
         return restored.records
 
     async def ready(self, partitions: set[int], _generation: int) -> None:
-        """Publish the last votes of each partition again, and its workers of the last seconds."""
+        """Refresh the restored tasks; publish the last votes of each partition again.
+
+        Its workers of the last seconds are published again, too.
+        """
         await check_continuity(self.settings, self.stage, partitions)
+        await self._refresh()
         for partition in partitions:
             self.stage.ready(partition)
         await self.listener.take_over(partitions)
@@ -86,6 +93,13 @@ class WorkerAgent:
         recent = self.stage.crowd.number_workers(Names.joined(workers))
         self.publisher.publish_workers(np.unique(recent))
         self.publisher.publish_workers(self.publisher.withheld_workers.take())
+
+    async def _refresh(self) -> None:
+        """Refresh the restored tasks with the workers known so far; other tasks run meanwhile."""
+        more = True
+        while more:
+            more = self.stage.crowd.engine.refresh_due(LABELS_AT_ONCE)
+            await asyncio.sleep(0)
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and publish the results in groups."""

@@ -2,7 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pipeline.records.columns import NOT_OURS, Columns, encode_columns, is_id, is_number
+from pipeline.records.names import NO_NAMES, Names, read_names
 from pipeline.records.posteriors import CLOSE_REASONS, CloseReason
 
 
@@ -23,21 +26,33 @@ class Fact(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Facts of one partition; `epoch` increases with every new owner."""
+    """Facts of one partition.
+
+    `epoch` increases with every new owner. `recent` are tasks whose posteriors it publishes again:
+    if it crashes before that, the next owner does.
+    """
 
     epoch: int
     rows: list[Fact]
+    recent: Names = NO_NAMES
 
 
 def encode_facts(facts: Facts) -> bytes:
     """The value of a record.
 
     >>> fact = Fact("t1", None, 1, "request", False, 7, 1700000000000)
-    >>> read_facts(Columns(encode_facts(Facts(2, [fact]))), classes=2) == (2, [fact])
+    >>> facts = Facts(2, [fact], Names.of(["t2", "t3"]))
+    >>> read_facts(Columns(encode_facts(facts)), classes=2) == facts
     True
     """
-    rows = [tuple(fact) for fact in facts.rows]
-    return encode_columns("facts", {"epoch": facts.epoch, "rows": rows}, ())
+    recent = facts.recent
+    fields = {
+        "epoch": facts.epoch,
+        "rows": [tuple(fact) for fact in facts.rows],
+        "recent": len(recent),
+        "bytes": len(recent.text),
+    }
+    return encode_columns("facts", fields, (recent.lengths.astype("<u2"), recent.text))
 
 
 def read_facts(record: Columns, classes: int) -> Facts:
@@ -47,8 +62,18 @@ def read_facts(record: Columns, classes: int) -> Facts:
         raise NOT_OURS
     if not all(_is_fact(row, classes) for row in rows):
         raise NOT_OURS
+    recent = _read_recent(record)
+    return Facts(record.number("epoch"), [Fact(*row) for row in rows], recent)
+
+
+def _read_recent(record: Columns) -> Names:
+    count, size = record.number("recent"), record.number("bytes")
+    lengths, text = record.column("<u2", count), record.column("u1", size)
     record.end()
-    return Facts(record.number("epoch"), [Fact(*row) for row in rows])
+    recent, are_ids = read_names([text.tobytes()], lengths.copy(), np.array([count]))
+    if not are_ids.all():
+        raise NOT_OURS
+    return recent
 
 
 def _is_fact(row: Any, classes: int) -> bool:

@@ -66,6 +66,9 @@ class Names:
             yield text[start:end].decode()
             start = end
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Names) and list(self) == list(other)
+
     def __repr__(self) -> str:
         return f"Names.of({list(self)})"
 
@@ -125,6 +128,8 @@ def read_names(
     >>> names, are_ids = read_names([b"t1t22", b"t3"], np.array([2, 3, 1], "<u2"), np.array([2, 1]))
     >>> list(names), are_ids.tolist()
     (['t1', 't22', 't3'], [True, False])
+    >>> read_names([b"t1"], np.array([], "<u2"), np.array([0]))[1].tolist()  # a text of no name
+    [False]
     """
     sizes = np.array([len(text) for text in texts], np.int64)
     joined = b"".join(texts)
@@ -167,7 +172,8 @@ def _find_ends(
             row += 1
         if at != end:
             are_ids[record] = False
-            ends[row - 1] = end
+            if rows[record]:
+                ends[row - 1] = end
         start = end
 
 

@@ -5,7 +5,6 @@ that do not exist, tasks and workers of another partition, numbers that no compu
 forged record that passes cannot be distinguished from a genuine one; access control prevents it.
 """
 
-from collections.abc import Sequence
 from math import log
 
 import numpy as np
@@ -121,8 +120,8 @@ class Judge:
     def check_facts(self, partition: int, facts: Facts) -> None:
         """Check facts of a partition of tasks."""
         end = int(self.ends.tasks[partition])
-        names = [fact.task for fact in facts.rows]
-        if not self._are_of(partition, names):
+        names = Names.of([fact.task for fact in facts.rows])
+        if not self._are_of(partition, Names.joined([names, facts.recent])):
             raise _not_ours(f"a task does not belong to partition {partition}")
         last = max((fact.offset for fact in facts.rows), default=-1)
         if last >= end:
@@ -147,9 +146,9 @@ class Judge:
                 "labels" if place.source else "requests", place.partition, place.offset, end
             )
 
-    def _are_of(self, partition: int, names: Sequence[str]) -> bool:
+    def _are_of(self, partition: int, names: Names) -> bool:
         """Whether all names belong to a partition; hashing them is quicker than a lookup."""
-        return bool((homes_of(Names.of(names), self.crowd.partitions) == partition).all())
+        return bool((homes_of(names, self.crowd.partitions) == partition).all())
 
 
 def _are_possible(counts: Floats) -> NDArray[np.bool_]:

@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 
 from pipeline.classes import RETRACT
 from pipeline.inference.labels import Ints
-from pipeline.records.bad import BadRecord
+from pipeline.records.bad import ID_MAX_BYTES, BadRecord
 from pipeline.records.columns import Columns
 from pipeline.records.facts import Fact, Facts, read_facts
 from pipeline.records.many_votes import ManyVotes
-from pipeline.records.names import Names
+from pipeline.records.names import NO_NAMES, Names
 from pipeline.records.posterior_columns import PosteriorColumns, encode_posteriors
 from pipeline.records.tasks import ParsedDescription
 from pipeline.stages.crowd import OPEN, REASONS, Crowd
 from pipeline.stages.judge import Judge
 from pipeline.stages.name_table import FREE
 from pipeline.stages.restored import Restored
-from pipeline.stages.rows import Rows, rows_of
+from pipeline.stages.rows import Rows, by_home, rows_of
 from pipeline.stages.screening import Screened, Screening
 from pipeline.stages.stop_rules import StopRules
 from pipeline.stages.task_partition import TaskPartition
@@ -67,7 +67,9 @@ class TaskStage:
         self.partitions: dict[int, TaskPartition] = {}
         self.priors: dict[int, list[float]] = {}
         self.unwritten: dict[int, dict[int, None]] = {}  # tasks with new facts, by partition
-        self.facts_at_once = max(1, FACTS_BYTES // (300 + 20 * len(crowd.classes)))
+        self.recent: dict[int, Names] = {}  # tasks to publish again after a recovery, the same
+        row = 300 + ID_MAX_BYTES + 20 * len(crowd.classes)
+        self.facts_at_once = max(1, FACTS_BYTES // row)
 
     @property
     def tasks(self) -> int:
@@ -90,6 +92,7 @@ class TaskStage:
         if self.partitions.pop(partition, None) is not None:
             self.crowd.close_tasks(partition)
             self.unwritten.pop(partition, None)
+            self.recent.pop(partition, None)
 
     def restore(
         self, partition: int, values: Sequence[tuple[int, bytes | None]], *, sure: bool = True
@@ -120,17 +123,19 @@ class TaskStage:
         for place, facts in found:
             if screened.has(place):
                 self._restore_facts(partition, facts)
-                names = [fact.task for fact in facts.rows]
-                state.restored.add([values[place][0]], np.array([len(names)]), Names.of(names))
+                described = Names.of([fact.task for fact in facts.rows])
+                names = Names.joined([described, facts.recent])
+                state.restored.add([values[place][0]], np.array([len(names)]), names)
         return screened.outcome
 
     def _restore_votes(self, state: TaskPartition, partition: int, screened: Screened) -> None:
         """Restore votes, except those that are all in answers being restored."""
         votes = screened.votes
         new = state.count(votes)
-        self._put(votes, new & ~votes.by_vote(self.crowd.restores[votes.sources, partition]))
+        restored = votes.by_vote(self.crowd.restores[votes.sources, partition])
+        self._put(votes, new & ~restored, defers=True)
 
-    def _put(self, votes: ManyVotes, which: NDArray[np.bool_]) -> Rows:
+    def _put(self, votes: ManyVotes, which: NDArray[np.bool_], *, defers: bool = False) -> Rows:
         """Count some of the votes; labels of own workers are known from answers."""
         if not which.any():
             return NO_ROWS
@@ -143,8 +148,9 @@ class TaskStage:
             used = is_new[has_counts]
             crowd.engine.receive_workers(rows.workers[has_counts][used], votes.counts[used])
         some = is_new & (rows.answers >= RETRACT)
+        labels = rows.only(some)
         crowd.engine.put(
-            rows.tasks[some], rows.workers[some], rows.answers[some], votes.votes[some]
+            labels.tasks, labels.workers, labels.answers, votes.votes[some], defers=defers
         )
         rows = rows.only(which)
         crowd.counted(rows)
@@ -301,8 +307,9 @@ class TaskStage:
         late = late[late != FREE]
         late = late[self.crowd.is_own_task(late)]
         # written again, so that they are still recent if another crash prevents their publication
-        for i, home in zip(late.tolist(), self.crowd.task.home[late].tolist(), strict=True):
-            self.unwritten.setdefault(home, {})[i] = None
+        for home, places in by_home(self.crowd.task.home[late]):
+            self.unwritten.setdefault(home, {})
+            self.recent[home] = self.crowd.tasks.names_of(late[places])
         self.crowd.touched.add(missing)
         self.crowd.touched.add(late)
 
@@ -316,11 +323,19 @@ class TaskStage:
         unwritten, self.unwritten = self.unwritten, {}
         for partition, tasks in unwritten.items():
             epoch = self.partitions[partition].epoch
-            numbers = list(tasks)
-            for first in range(0, max(1, len(numbers)), self.facts_at_once):
-                some = numbers[first : first + self.facts_at_once]
+            numbers, recent = list(tasks), self.recent.pop(partition, NO_NAMES)
+            for first in range(0, max(1, len(numbers), len(recent)), self.facts_at_once):
+                end = first + self.facts_at_once
+                some = numbers[first:end]
                 golds = self.crowd.engine.golds(some).tolist()
-                yield partition, Facts(epoch, list(map(self._fact, some, golds)))
+                yield (
+                    partition,
+                    Facts(
+                        epoch,
+                        list(map(self._fact, some, golds)),
+                        recent.part(min(first, len(recent)), end),
+                    ),
+                )
 
     def _fact(self, i: int, gold: int) -> Fact:
         task = self.crowd.task

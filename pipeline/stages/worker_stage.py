@@ -130,7 +130,7 @@ class WorkerStage:
             self._skip(rows.only(skips))
         labels = rows.answers >= RETRACT
         some = rows.only(labels)
-        crowd.engine.put(some.tasks, some.workers, some.answers, votes[labels])
+        crowd.engine.put(some.tasks, some.workers, some.answers, votes[labels], defers=True)
         crowd.counted(rows.only(~is_for_nobody(rows.answers)))
 
     def _skip(self, rows: Rows) -> None:

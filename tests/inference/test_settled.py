@@ -12,6 +12,7 @@ from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.storage import ClassPrior
 from pipeline.inference.engine.taking import RETRACT
 from pipeline.inference.labels import Labels
+from pipeline.inference.registry import AlgorithmName
 from pipeline.inference.settled import Settled, settled, settled_live
 from tests.examples import examples
 from tests.inference.crowds import crowd_of_classes, real_crowd
@@ -204,6 +205,26 @@ def test_a_task_of_many_workers_who_moved_is_refreshed_once_for_all_of_them() ->
     while engine.refresh_due(100):
         weighed += 100
     assert weighed < 10 * len(labels)  # 7; once for each of them it was 15
+
+
+@pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
+def test_labels_whose_tasks_are_computed_later_come_to_the_same(algorithm: AlgorithmName) -> None:
+    labels, _ = crowd_of_classes(2, tasks=300, workers=40, labels_per_task=9, seed=6)
+    at_once, later = (Engine(algorithm, tolerance=1e-9) for _ in range(2))
+    votes = at_once.take(labels.task, labels.worker, labels.answer).votes
+    later.release_workers(np.arange(labels.workers))  # their votes are known
+    later.put(labels.task, labels.worker, labels.answer, votes, defers=True)
+    later.acquire_workers(np.arange(labels.workers))
+    assert later.due == labels.tasks  # a ninth label is no power of two
+    for engine in (at_once, later):
+        while engine.refresh_due():
+            pass
+    every = np.arange(labels.tasks)
+    assert later.due == 0
+    assert set(later.moved()) == set(every)
+    assert later.beliefs(every) == pytest.approx(at_once.beliefs(every), abs=1e-6)
+    who = np.arange(labels.workers)
+    assert later.counts(who) == pytest.approx(at_once.counts(who), abs=1e-4)
 
 
 def test_what_moved_is_told_once() -> None:

@@ -72,8 +72,6 @@ def are_same(one: Any, other: Any) -> bool:
     """Whether two records have the same fields and columns."""
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(are_same, one, other))
-    if isinstance(one, Names):
-        return list(one) == list(other)
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 
@@ -101,6 +99,7 @@ FACTS = st.builds(
         ),
         max_size=3,
     ),
+    st.lists(IDS, max_size=3).map(Names.of),
 )
 
 
@@ -334,6 +333,26 @@ def test_facts_that_cannot_be_are_refused(changes: dict[str, Any]) -> None:
     parse_facts(encode_facts(Facts(1, [FACT])))
     value = encode_facts(Facts(1, [FACT._replace(**changes)]))
     assert reason_of(parse_facts, value) is Reason.NOT_OURS
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "columns"),
+    [
+        (1, 2, b"\x02\x00t"),
+        (1, 2, b"\x01\x00t1"),
+        (1, 2, b"\x03\x00t1"),
+        (0, 2, b"t1"),
+        (1, 0, b"\x00\x00"),
+        (1, 1, b"\x01\x00\xff"),
+        (1 << 61, 2, b"\x02\x00t1"),
+    ],
+)
+def test_recent_tasks_that_cannot_be_are_refused(count: int, size: int, columns: bytes) -> None:
+    value = encode_facts(Facts(1, [], Names.of(["t1"])))
+    line, _, rest = value.partition(b"\n")
+    assert rest == b"\x02\x00t1"
+    changed = line.replace(b'"recent":1,"bytes":2', b'"recent":%d,"bytes":%d' % (count, size))
+    assert reason_of(parse_facts, changed + b"\n" + columns) is Reason.NOT_OURS
 
 
 @pytest.mark.parametrize(

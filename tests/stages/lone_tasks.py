@@ -49,6 +49,8 @@ class LoneTasks:
         self.evidence = list(evidence)
         self.stage.open(0)
         self.stage.restore(0, [(0, value) for value in evidence])
+        while self.crowd.engine.refresh_due():
+            pass
         self.stage.ready([0], generation)
         self.stage.spent = spent
 

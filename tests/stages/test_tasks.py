@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.classes import Classes
 from pipeline.inference.algorithm import sigmoid
+from pipeline.records.facts import encode_facts
 from pipeline.records.tasks import Description
 from pipeline.stages.crowd import OPEN as IS_OPEN
 from pipeline.stages.stop_rules import StopRules
@@ -290,6 +291,20 @@ def test_many_facts_are_several_records() -> None:
     written = [facts for _, facts in tasks.stage.facts()]
     assert [len(facts.rows) for facts in written] == [2, 2, 1]
     assert {fact.reason for facts in written for fact in facts.rows} == {"budget"}
+
+
+def test_restarts_publish_recent_tasks_again_and_write_little_for_it() -> None:
+    first = LoneTasks()
+    for offset in range(5):
+        first.count(f"t{offset}", 0.5, offset)
+    owner, names = first, {f"t{number}" for number in range(5)}
+    for generation in range(2, 5):  # each crashes before it publishes anything
+        owner = LoneTasks(evidence=owner.evidence, generation=generation)
+        owner.stage.facts_at_once = 2
+        assert {owner.crowd.tasks.names[i] for i in owner.crowd.moved()} == names
+        written = [facts for _, facts in owner.stage.facts()]
+        assert [(facts.rows, len(facts.recent)) for facts in written] == [([], 2), ([], 2), ([], 1)]
+        owner.evidence += map(encode_facts, written)
 
 
 @pytest.mark.parametrize("classes", ["-1,1", "cat,dog,bird"])

@@ -63,16 +63,23 @@ class Engine(Queries):
         return Taken(outcomes, votes)
 
     def put(
-        self, tasks: ArrayLike, workers: ArrayLike, answers: ArrayLike, votes: ArrayLike
+        self,
+        tasks: ArrayLike,
+        workers: ArrayLike,
+        answers: ArrayLike,
+        votes: ArrayLike,
+        *,
+        defers: bool = False,
     ) -> None:
         """Restore labels that were taken earlier or by another engine; none counts twice.
 
-        `votes` are those of Fast SBIC, and are not recomputed.
+        `votes` are those of Fast SBIC, and are not recomputed. With `defers`, a task is recomputed
+        only at its 1st, 2nd, 4th, 8th label and so on, and is due otherwise: see `refresh_due`.
         """
         i, j, x = self._checked(tasks, workers, answers)
         given = np.ascontiguousarray(votes, np.float64)
         for part in self._parts(i, j):
-            taking.put(self.state, i[part], j[part], x[part], given[part])
+            taking.put(self.state, i[part], j[part], x[part], given[part], defers)
 
     def take_one(self, task: int, worker: int, answer: int) -> TakenOne:
         """Take one label, as `take` does."""

@@ -14,7 +14,7 @@ from pipeline.inference.engine.beliefs import (
     informs_prior,
     refresh,
 )
-from pipeline.inference.engine.due import has_moved
+from pipeline.inference.engine.due import has_moved, make_due
 from pipeline.inference.engine.fast_sbic import SCORE, add_up, vote_of
 from pipeline.inference.engine.ledger import answer_of, append, find, remove, worker_of
 from pipeline.inference.engine.state import (
@@ -60,7 +60,7 @@ def take(
     """Take labels in order; write the outcome of each, and its vote under Fast SBIC."""
     for t in range(len(tasks)):
         if t % AHEAD == 0:
-            _look_ahead(state, tasks[t : t + AHEAD], workers[t : t + AHEAD])
+            _look_ahead(state, tasks[t : t + AHEAD], workers[t : t + AHEAD], True)
         outcomes[t], votes[t] = _take(state, tasks[t], workers[t], answers[t], replaces, votes[t])
 
 
@@ -100,14 +100,17 @@ def _take(state: State, i: int, j: int, x: int, replaces: bool, vote: float) -> 
 
 
 @kernel
-def put(state: State, tasks: Ints, workers: Ints, answers: Ints, votes: Floats) -> None:
+def put(
+    state: State, tasks: Ints, workers: Ints, answers: Ints, votes: Floats, defers: bool
+) -> None:
     """Restore labels that were taken earlier or elsewhere; labels that stand already are skipped.
 
-    Votes of Fast SBIC are not recomputed.
+    Votes of Fast SBIC are not recomputed. With `defers`, a task becomes due instead of being
+    computed at every label; but from nothing known at all, settled would not find its way.
     """
     for t in range(len(tasks)):
         if t % AHEAD == 0:
-            _look_ahead(state, tasks[t : t + AHEAD], workers[t : t + AHEAD])
+            _look_ahead(state, tasks[t : t + AHEAD], workers[t : t + AHEAD], not defers)
         i, j, x, vote = tasks[t], workers[t], answers[t], votes[t]
         known = find(state, i, j)
         if known != NONE:
@@ -119,12 +122,16 @@ def put(state: State, tasks: Ints, workers: Ints, answers: Ints, votes: Floats) 
             if x == RETRACT:
                 refresh(state, i)
                 has_moved(state, i)
-        if x != RETRACT:
+        if x == RETRACT:
+            continue
+        if defers and state.task[i, IS_HERE] and not _is_power_of_2(state.task[i, LABELS] + 1):
+            _defer(state, i, j, x, vote)
+        else:
             _add(state, i, j, x, vote)
 
 
 @kernel
-def _look_ahead(state: State, tasks: Ints, workers: Ints) -> None:
+def _look_ahead(state: State, tasks: Ints, workers: Ints, refreshes: bool) -> None:
     """Read what the next labels will need, so that the reads from memory overlap.
 
     Otherwise every label would wait for memory several times: with millions of labels that takes
@@ -141,7 +148,7 @@ def _look_ahead(state: State, tasks: Ints, workers: Ints) -> None:
         counts += state.worker[workers[t], GIVEN]
         if len(state.vote):
             counts += state.vote[CHUNK * last]
-    for t in range(len(tasks)):
+    for t in range(len(tasks) if refreshes else 0):
         chunk, left = state.task[tasks[t], FIRST], state.task[tasks[t], LABELS]
         while left > 0:
             for place in range(min(left, CHUNK)):
@@ -160,11 +167,33 @@ def _vote_now(state: State, j: int, x: int, vote: float) -> float:
 
 
 @kernel
-def _add(state: State, i: int, j: int, x: int, vote: float) -> float:
+def _append(state: State, i: int, j: int, x: int) -> int:
     label = append(state, i, j, x)
     if state.task[i, LABELS] == 1 and informs_prior(state, i):
         add_to_prior(state, i, 1)
     count(state, i, j, x, 1)
+    return int(label)
+
+
+@kernel
+def _is_power_of_2(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+@kernel
+def _defer(state: State, i: int, j: int, x: int, vote: float) -> None:
+    """Add a label to task i, which becomes due instead of being computed now."""
+    label = _append(state, i, j, x)
+    if not state.whole[IS_SETTLED]:
+        state.vote[label] = vote
+        state.belief[i, SCORE + 1] += vote
+    make_due(state, i)
+    has_moved(state, i)
+
+
+@kernel
+def _add(state: State, i: int, j: int, x: int, vote: float) -> float:
+    label = _append(state, i, j, x)
     if state.whole[IS_SETTLED]:
         refresh(state, i)
     else:

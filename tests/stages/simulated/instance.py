@@ -78,6 +78,8 @@ class Instance(Processor):
 
     def workers_ready(self, take_over: Callable[[set[int]], None] = lambda _: None) -> None:
         """Get ready as the worker agent does; the policy agent calls `take_over` in between."""
+        while self.refresh():
+            pass
         for partition in self.partitions:
             self.workers.ready(partition)
         take_over(set(self.partitions))
@@ -90,8 +92,6 @@ class Instance(Processor):
 
     def tasks_ready(self, generation: int) -> None:
         """Get ready as the task agent does, until all estimates are published."""
-        while self.crowd.engine.is_settled and self.refresh():
-            pass
         self.tasks.ready(self.partitions, generation)
         self.crowd.touched.add(self.crowd.number_tasks(sorted(self.withheld)))
         self.withheld.clear()
