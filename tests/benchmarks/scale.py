@@ -51,9 +51,10 @@ def sample(running: Instance) -> Sample:
 
 
 def crowd(labels: int, workers: int | None = None) -> Iterator[tuple[str, bytes]]:
-    """Worker and label, 20 for each task and 100 of each worker, in a random order of tasks.
+    """Worker and label, 20 for each task and about 100 of each worker, in a random order of tasks.
 
-    With one worker every task has one label.
+    Each task has workers of its own choice: in groups that share no tasks, settled would have
+    several points of rest. With one worker every task has one label.
     """
     rng = np.random.default_rng(labels)
     per_task = LABELS_PER_TASK if workers is None else workers
@@ -61,9 +62,11 @@ def crowd(labels: int, workers: int | None = None) -> Iterator[tuple[str, bytes]
     crowd_size = workers or labels // LABELS_PER_WORKER
     knows = rng.beta(4, 3, crowd_size)
     truth = rng.integers(0, 2, tasks)
+    first = rng.integers(0, crowd_size, tasks)
+    step = rng.integers(1, max(2, crowd_size // per_task), tasks)  # no worker comes round again
     for number in range(per_task):
         order = rng.permutation(tasks)
-        who = (order * 7919 + number * (crowd_size // per_task)) % crowd_size
+        who = (first[order] + number * step[order]) % crowd_size
         right = rng.random(tasks) < knows[who]
         says = np.where(right, truth[order], 1 - truth[order]) * 2 - 1
         for i, j, x in zip(order.tolist(), who.tolist(), says.tolist(), strict=True):
