@@ -93,7 +93,7 @@ def warm_up_stages() -> None:
     judge = Judge(crowd, Ends(1))
     CountedOffsets().add(np.array([0]))
     judge.problems_of(VotesReader(len(SIGNS)).read(), *np.zeros((2, 0), np.int64))
-    tasks = crowd.number_tasks(["t1"])
+    tasks = crowd.number_tasks([f"t{number}" for number in range(20)])  # the table of names grows
     crowd.tasks.names_of(tasks).take(tasks)
     crowd.changed.add(tasks)
     crowd.overview(tasks)

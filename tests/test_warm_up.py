@@ -7,13 +7,18 @@ import pytest
 
 from pipeline.inference.compiled import IS_COMPILED
 
-FIRST_LABELS = """
+# A label, and then the life of a project: many names, gold, two instances, rebalances, recoveries.
+LIFE = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from pipeline.warm_up import warm_up_instance
+from tests.stages.desk import Desk
+from tests.stages.simulated.cluster import Cluster
+from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import Project
+from pipeline.stages.assignment_rules import Rules
 
 def loaded():
     modules = [module for name, module in sys.modules.items() if name.startswith("pipeline.")]
@@ -22,7 +27,8 @@ def loaded():
 
 warm_up_instance()
 before = loaded()
-instance = OneInstance(Log(partitions=2), Project(algorithm=sys.argv[1]))
+project = Project(algorithm=sys.argv[1])
+instance = OneInstance(Log(partitions=2), project)
 for task, worker, label in ("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1):
     instance.label(task, worker, label)
 instance.label("t1", "ann", None)
@@ -30,14 +36,32 @@ instance.count()
 instance.describe({"task": "t2", "gold": 1, "prior": 0.4})
 instance.publish_all()
 assert instance.results()["t1"]["labels"] == 1
-print(sorted(one.py_func.__name__ for one, _ in loaded() - before))
+
+log = Log(partitions=4)
+cluster = Cluster(log, project)
+first, second, third = (Instance(log, project) for _ in range(3))
+for members, owners in ([first], [0]), ([first, second], [0, 1]), ([second, third], [1, 0]):
+    cluster.rebalance(members, owners * (4 // len(owners)))
+    for number in range(60):
+        log.produce(f"t{number % 40}", f"w{number} of {len(owners)}", 1 - 2 * (number % 2))
+    log.produce("t1", "w1 of 1", None)
+    cluster.settle()
+assert sum(found["labels"] for found in log.posteriors().values()) > 100
+
+for policy in "uniform", "uncertainty":
+    desk = Desk(Rules(policy=policy, gold_rate=0.5))
+    desk.describe({"task": f"t{number}"} for number in range(40))
+    desk.describe({"task": f"gold {number}", "gold": 1} for number in range(3))
+    for number in range(30):
+        [given] = desk.ask(f"w{number % 5}")
+        desk.instance.label(given["task"], f"w{number % 5}", 1)
+    desk.successor(Rules(policy=policy, gold_rate=0.5)).ask("w1", 20)
+print(sorted({f"{one.py_func.__module__}.{one.py_func.__name__}" for one, _ in loaded() - before}))
 """
 
 
 @pytest.mark.skipif(not IS_COMPILED, reason="numba is not installed")
 @pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
-def test_the_first_labels_compile_and_load_nothing(algorithm: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_LABELS, algorithm], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+def test_labels_recoveries_and_requests_compile_and_load_nothing(algorithm: str) -> None:
+    done = subprocess.run([sys.executable, "-c", LIFE, algorithm], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

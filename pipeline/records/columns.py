@@ -70,9 +70,9 @@ class Columns:
         return cast(int, number)
 
     def column(self, kind: str, *shape: int) -> NDArray[Any]:
-        """The next column, of this type and shape."""
+        """The next column, of this type and shape; writable, or kernels would be compiled twice."""
         size = prod(shape) * np.dtype(kind).itemsize
-        part = self.rest[self._at : self._at + size]
+        part = bytearray(self.rest[self._at : self._at + size])
         if len(part) != size:
             raise NOT_OURS
         self._at += size

@@ -70,7 +70,7 @@ def _read_recent(record: Columns) -> Names:
     count, size = record.number("recent"), record.number("bytes")
     lengths, text = record.column("<u2", count), record.column("u1", size)
     record.end()
-    recent, are_ids = read_names([text.tobytes()], lengths.copy(), np.array([count]))
+    recent, are_ids = read_names([text.tobytes()], lengths, np.array([count]))
     if not are_ids.all():
         raise NOT_OURS
     return recent

@@ -67,7 +67,7 @@ class TaskStage:
         self.partitions: dict[int, TaskPartition] = {}
         self.priors: dict[int, list[float]] = {}
         self.unwritten: dict[int, dict[int, None]] = {}  # tasks with new facts, by partition
-        self.recent: dict[int, Names] = {}  # tasks to publish again after a recovery, the same
+        self.recent: dict[int, Names] = {}  # tasks to publish again after a recovery, by partition
         row = 300 + ID_MAX_BYTES + 20 * len(crowd.classes)
         self.facts_at_once = max(1, FACTS_BYTES // row)
 
@@ -226,6 +226,7 @@ class TaskStage:
             self.crowd.engine.set_gold(i, description["gold"])
         if "status" in description:
             self._set_status(i, description["status"])
+        self.crowd.changed.add([i])
         self.crowd.touched.add([i])
         self.unwritten.setdefault(partition, {})[i] = None
 
