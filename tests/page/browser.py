@@ -48,6 +48,10 @@ class Browser:
     def find(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
+    def click(self, selector: str) -> None:
+        """Click there; again if the page replaced the element just before."""
+        self.wait(lambda: self.find(selector).click())
+
     def text(self, selector: str) -> str:
         """What a person reads there; empty where nothing is."""
         return next(iter(self.texts(selector)), "")

@@ -114,7 +114,7 @@ def test_a_click_on_a_task_shows_its_labels_and_one_on_a_worker_what_is_known(
     page: Browser, show: Show
 ) -> None:
     task = page.run("return document.querySelector('#tasks tbody bdi.id').title")
-    page.find("#tasks tbody tr td.says").click()
+    page.click("#tasks tbody tr td.says")
     page.wait(lambda: "Labels that stand" in page.text("#details"))
     assert page.run("return document.querySelector('#details-title').textContent") == task
     given = {worker: label for each, worker, label in show.pets.labels if each == task}
@@ -124,10 +124,10 @@ def test_a_click_on_a_task_shows_its_labels_and_one_on_a_worker_what_is_known(
     said = page.texts(".answers tbody td:nth-child(2)")
     assert dict(zip(workers, said, strict=True)) == given
     page.screenshot("task")
-    page.find(".answers tbody th button").click()
+    page.click(".answers tbody th button")
     page.wait(lambda: "Last seen" in page.text("#details"))
     assert page.run("return document.querySelector('#details-title').textContent") == workers[0]
-    page.find("#details .back").click()
+    page.click("#details .back")
     page.wait(lambda: "Labels that stand" in page.text("#details"))
     page.press(Keys.ESCAPE)
     page.wait(lambda: not page.find("#details").is_displayed())
@@ -146,7 +146,7 @@ def test_hostile_names_do_nothing(page: Browser) -> None:
             assert page.run(WIDER) == []
             page.press(Keys.ESCAPE)
             seen.add(name)
-        page.find("#workers .pager button:last-child").click()
+        page.click("#workers .pager button:last-child")
     assert seen == set(HOSTILE)
     assert (
         page.run("return document.querySelectorAll('main img, dialog img, body script').length")
@@ -161,7 +161,7 @@ def test_hostile_tasks_do_nothing_either(page: Browser) -> None:
     for turn in range(1, TASKS // ROWS + 1):
         page.wait(lambda turn=turn: page.text("#tasks .pager span") == f"Page {turn}")  # type: ignore[misc]
         assert page.run(WIDER) == []
-        page.find("#tasks .pager button:last-child").click()
+        page.click("#tasks .pager button:last-child")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -174,7 +174,7 @@ def test_it_is_legible_and_accessible_at_every_width_in_light_and_dark(
     assert browser.run(WIDER) == []
     assert browser.audit() == []
     browser.screenshot(f"page-{width}-{theme}")
-    browser.find("#tasks tbody button").click()
+    browser.click("#tasks tbody button")
     browser.wait(lambda: "Labels that stand" in browser.text("#details"))
     assert browser.audit() == []
     assert browser.overflow() <= 0
@@ -231,7 +231,7 @@ def test_another_project_can_be_chosen_and_has_classes_without_names(
     assert "−1, 1" in page.text("#facts")
     page.wait(lambda: len(page.texts("#tasks tbody tr")) == ROWS)
     assert set(page.texts("#tasks tbody td.says")) <= {"1", "−1", "tie"}
-    page.find("#tasks tbody button").click()
+    page.click("#tasks tbody button")
     page.wait(lambda: len(page.texts("#details table:first-of-type tbody tr")) == 2)
     page.driver.refresh()
     page.wait(lambda: number(page.text("#labels")) == len(signs.labels))
