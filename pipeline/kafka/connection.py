@@ -82,12 +82,23 @@ async def stop(client: Startable) -> None:
 
 
 async def start(client: Startable, settings: Settings) -> None:
-    """Start a client; on failure raise a `ClusterError` that names the cause."""
+    """Start a client; on failure raise a `ClusterError` that names the cause.
+
+    aiokafka 0.14 leaves a connection open if it is cancelled while connecting. When this is
+    cancelled, the client therefore gets some time to connect; the caller then stops it.
+    """
+    starting = asyncio.create_task(client.start())
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            await client.start()
+            await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait([starting], timeout=STOP_SECONDS)
+        raise
     except (TimeoutError, *IMPOSTOR):
         raise await why_unreachable(settings) from None
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
 
 
 def in_our_words(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:

@@ -132,7 +132,7 @@ async def test_threads_share_a_client(way: Way) -> None:
 
 
 async def test_a_label_that_is_never_counted_is_not_waited_for_forever(way: Way) -> None:
-    async with AsyncClient(**way, timeout=1) as client:
+    async with AsyncClient(**way, timeout=5) as client:
         with pytest.raises(TimedOut, match="were not counted"):
             await client.posterior("t", counting=Place(0, 1 << 40))
 

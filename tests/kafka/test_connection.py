@@ -1,13 +1,17 @@
 """A connection error of a command is one line, and the command always ends."""
 
 import asyncio
+import gc
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from pipeline.kafka import connection
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError, NotAllowed, Refused, Unreachable
+from pipeline.kafka.options import client_options
+from pipeline.local.embedded import EmbeddedBroker
 from pipeline.settings import Settings
 
 
@@ -64,3 +68,21 @@ async def test_a_client_that_cannot_stop_because_kafka_is_gone_is_left(
     with pytest.raises(KeyError):
         async with connected(Client(stops=False), Settings()):
             raise KeyError
+
+
+async def test_a_client_that_is_cancelled_while_it_connects_leaves_no_connection_open(
+    broker: EmbeddedBroker,
+) -> None:
+    settings = Settings(broker=broker.url)
+
+    async def connect() -> None:
+        async with connected(AIOKafkaProducer(**client_options(settings)), settings):
+            await asyncio.Event().wait()
+
+    for milliseconds in range(20):
+        connecting = asyncio.create_task(connect())
+        await asyncio.sleep(milliseconds / 1000)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        gc.collect()  # a connection that is left open warns, and so fails the test
