@@ -38,7 +38,7 @@ async def create(settings: Settings, name: str, partitions: int, config: dict[st
     await admin.start()
     try:
         await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=config)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 if name in await admin.list_topics():
                     return
