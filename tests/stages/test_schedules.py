@@ -51,7 +51,7 @@ def check(project: Project, instances: int, events: Sequence[tuple[Any, ...]]) -
 REPEATS = st.sampled_from(["first", "last"])
 
 
-@examples(400)
+@examples(200)
 @given(schedules(SIGNS), st.integers(1, 3), REPEATS, st.booleans())
 def test_fast_sbic_counts_each_label_that_stands_once(
     events: list[tuple[Any, ...]], instances: int, repeats: Repeats, is_fenced: bool
@@ -60,7 +60,7 @@ def test_fast_sbic_counts_each_label_that_stands_once(
 
 
 @pytest.mark.parametrize("classes", [SIGNS, FOUR], ids=["2", "4"])
-@examples(150)
+@examples(75)
 @given(data=st.data(), instances=st.integers(1, 3), repeats=REPEATS, is_fenced=st.booleans())
 def test_settled_comes_to_rest_where_the_offline_computation_does(
     classes: Classes, data: st.DataObject, instances: int, repeats: Repeats, is_fenced: bool
