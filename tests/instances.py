@@ -107,7 +107,7 @@ def instance(broker_address: str, prefix: str, change: str = "", **env: str) -> 
         open(f"{folder}/log", "wb") as log,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, *arguments],
+            [sys.executable, "-I", "-S", "-c", LAUNCH, *arguments],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -20,11 +20,6 @@ from pipeline.warm_up import warm_up_instance
 
 log = logging.getLogger("sbic")
 
-# An instance holds many answers, and they contain no reference cycles. Python's default, which
-# looks for cycles after every 700 new objects, takes a sixth of the time of a label. With 100,000
-# a search takes 20 ms, and labels wait for it.
-GARBAGE_THRESHOLDS = 20_000, 20, 50
-
 
 class Instance(BatchedWorker):
     """Runs the app until SIGTERM, SIGINT, or a change of the project.
@@ -88,7 +83,6 @@ class Instance(BatchedWorker):
 def run(opened: Opened) -> NoReturn:
     """Run until SIGTERM or SIGINT, then exit with 0; an unexpected error exits with 70."""
     log_start(opened.settings)
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
     warm_up_instance()
     try:
         app = PipelineApp(opened.settings, opened.revision)

@@ -19,13 +19,13 @@ class Shown(NamedTuple):
     instance: Instance
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def signs(broker: EmbeddedBroker) -> Iterator[Shown]:
     """The project `sbic` of the documents."""
     yield from _shown(broker)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def named(broker: EmbeddedBroker) -> Iterator[Shown]:
     """The project `pets` of the documents."""
     yield from _shown(broker, classes="cat,dog,bird")

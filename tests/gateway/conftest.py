@@ -11,7 +11,7 @@ from tests.gateway.projects import new_project
 from tests.instances import instance
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="package")
 async def gateway(broker: EmbeddedBroker) -> AsyncIterator[Client]:
     """A gateway in this process, without a token: signs first, then pets."""
     signs = await new_project(broker, lease_seconds=1000.0)

@@ -23,14 +23,14 @@ PARTNER = "https://label.example.org"
 NO_KAFKA = Settings(broker="kafka://127.0.0.1:1")
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="module")
 async def open_one() -> AsyncIterator[Client]:
     """A gateway without a token."""
     async with running_gateway([NO_KAFKA], cors=(PARTNER,)) as client:
         yield client
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="module")
 async def closed_one() -> AsyncIterator[Client]:
     """A gateway with two tokens."""
     async with running_gateway([NO_KAFKA], tokens=(OLD, NEW), connections=20) as client:

@@ -1,4 +1,4 @@
-"""One Kafka with TLS, passwords and ACLs for the whole run; each test has a new project."""
+"""One Kafka with TLS, passwords and ACLs for all tests here; each test has a new project."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> Iterator[Cluster]:
     """A broker as of `sbic broker --secure`, with more mechanisms and a port for certificates."""
     folder = SecureFolder(Path(tmp_path_factory.mktemp("secure")), ROLES)
