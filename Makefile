@@ -35,8 +35,8 @@ pure: $(READY)
 	@$(BIN)/pytest --quiet --numprocesses 2 --dist worksteal -m "not broker and not figures and not long"
 
 # Three processes keep two cores busy: much of the time a test waits for Kafka.
-test: .venv/tools ## lint, types and all tests but those that take long
-	@$(MAKE) --no-print-directory --jobs 2 compiled lint
+test: $(READY) ## lint, types and all tests but those that take long
+	@$(MAKE) --no-print-directory --jobs 3 compiled lint .venv/tools
 	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not long"
 
 long: compiled .venv/tools ## the tests that take long: three brokers, the paper's figures, each right
