@@ -19,7 +19,8 @@ $(READY): pyproject.toml requirements.lock
 	  echo "sbic needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3 ..."; exit 1; }
 	@echo "Setting up .venv (once) ..."
 	@$(PYTHON) -m venv --clear .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # as pip would, but on all cores
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -74,7 +74,7 @@ def test_no_password_is_an_argument_while_a_secure_broker_starts(tmp_path: Path)
     seen: list[str] = []
 
     def look() -> None:
-        while not started.is_set():
+        while not started.wait(0.02):
             seen.append(command_lines())
 
     watching = Thread(target=look)
