@@ -1,7 +1,9 @@
 """The partition of a key: murmur2, as in Kafka's Java client and most others."""
 
+from functools import lru_cache
 from struct import unpack_from
 
+REMEMBERED_KEYS = 1 << 16
 SEED = 0x9747B28C
 MIX = 0x5BD1E995
 MASK = 0xFFFFFFFF
@@ -24,6 +26,7 @@ def murmur2(key: bytes) -> int:
     return h ^ h >> 15
 
 
+@lru_cache(REMEMBERED_KEYS)
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition that Kafka clients choose by default for a record with this key.
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import lru_cache
 
 from aiokafka import AIOKafkaProducer
 
@@ -16,7 +15,6 @@ from pipeline.settings import Settings
 BATCH_BYTES = 1_000_000  # a larger record gets its own batch
 PATIENCE_SECONDS = 8.0
 RETRY_SECONDS = 0.5
-REMEMBERED_KEYS = 1 << 16
 
 
 class NotAcknowledged(Exception):
@@ -38,12 +36,12 @@ class Outbox:
         self, settings: Settings, partitions: int, patience: float = PATIENCE_SECONDS
     ) -> None:
         self._settings = settings
+        self._partitions = partitions
         self._patience = patience
         self._producer: AIOKafkaProducer | None = None
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._why_none = "connecting to Kafka"
         self._failed = asyncio.Event()
-        self._home = lru_cache(REMEMBERED_KEYS)(lambda key: partition_of(key, partitions))
 
     async def run(self) -> None:
         """Keep a producer connected until cancelled."""
@@ -90,7 +88,7 @@ class Outbox:
             return []
         delivery = Delivery(len(rows))
         for index, row in enumerate(rows):
-            self._lane(topic, self._home(row.key)).put(row, delivery, index)
+            self._lane(topic, partition_of(row.key, self._partitions)).put(row, delivery, index)
         try:
             async with asyncio.timeout(self._patience):
                 error = await delivery.done

@@ -224,8 +224,8 @@ class AssignmentStage:
                 value = encode_refusal(name, Refusal(why), identity, now)
             else:
                 value = encode_lease(name, task, identity, why, now, expires_at)
-            made = Assignment(name, task, identity, expires_at, ended=False)
-            self.leases.learn(made, partition, now)
+            lease = Lease(identity, partition, expires_at)
+            self.leases.give(request, number, task, lease, now)
             given.append(Given(name, value))
             answered.outcomes[why] += 1
             answered.timestamps.append(timestamp)

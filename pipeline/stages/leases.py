@@ -94,9 +94,14 @@ class Leases:
         source, place, offset, number = place_of(name)
         request = Request(source, place, offset, worker)
         if number >= self.numbers_out(request, number + 1):
-            self._answered[source, place].add(offset, worker, Out(number + 1, task is None))
-            if task is not None:
-                self._add(worker, task, Lease(name, partition, expires_at), now)
+            self.give(request, number, task, Lease(name, partition, expires_at), now)
+
+    def give(self, request: Request, number: int, task: str | None, lease: Lease, now: int) -> None:
+        """Apply the next assignment of a request, or its refusal if there is no task."""
+        source, place, offset, worker = request
+        self._answered[source, place].add(offset, worker, Out(number + 1, task is None))
+        if task is not None:
+            self._add(worker, task, lease, now)
 
     def take_back(self, assignment: Assignment) -> None:
         """Undo an assignment of this instance that was not published; its request is open again.

@@ -13,6 +13,7 @@ from pipeline.gateway.lane import Row
 from pipeline.gateway.outbox import NotAcknowledged, Outbox
 from pipeline.local.embedded import EmbeddedBroker
 from pipeline.local.ports import free_port
+from pipeline.partitioner import partition_of
 from pipeline.settings import Settings
 from pipeline.topics import Topics
 from tests.agents.kafka import Project, until
@@ -81,7 +82,8 @@ async def test_what_was_acknowledged_is_told_when_the_rest_was_not(
     async with outbox(settings, patience=30.0) as sender:
         (first,) = await sender.send(topic, [Row(b"ann", b"0")])
         # Kafka refuses what is larger than the topic allows, and takes the other partition's
-        other = next(b"w%d" % n for n in range(99) if sender._home(b"w%d" % n) != first.partition)
+        names = (b"w%d" % number for number in range(99))
+        other = next(w for w in names if partition_of(w, settings.partitions) != first.partition)
         rows = [Row(b"ann", b"1" * (2 << 20)), Row(other, b"2")]
         with pytest.raises(NotAcknowledged) as partly:
             await sender.send(topic, rows)
