@@ -13,7 +13,6 @@ from pipeline.gateway.follower import Follower
 from pipeline.gateway.lane import Row
 from pipeline.gateway.outbox import Outbox
 from pipeline.gateway.view.project import ProjectView
-from pipeline.gateway.waiting import wait_for
 from pipeline.kafka.access.granted import check_role
 from pipeline.kafka.connection import connected
 from pipeline.kafka.errors import ClusterError
@@ -32,7 +31,6 @@ from pipeline.topics import Topics
 from pipeline.transfer.standing import Standing, compile_engine
 
 LOOK_SECONDS = 1.0
-STOP_SECONDS = 2.0
 
 
 class Session:
@@ -63,7 +61,6 @@ class Session:
         self._log = log
         self._log_place = TopicPartition(self.topics.project.name, 0)
         self._looked = False
-        self._ending = asyncio.Event()
         self._parse_label = label_parser(settings.crowd_classes)
         self._parse_task = task_parser(settings.crowd_classes)
 
@@ -86,10 +83,10 @@ class Session:
 
     async def run(self) -> None:
         """Read until the project's settings change."""
-        looking = asyncio.create_task(self._watch_group_and_settings())
-        others = [
+        tasks = [
             asyncio.create_task(work)
             for work in (
+                self._watch_group_and_settings(),
                 *(each.run() for name, each in self._followers.items() if name != "labels"),
                 self._follow_labels(),
                 self.outbox.run(),
@@ -97,16 +94,13 @@ class Session:
             )
         ]
         try:
-            done, _ = await asyncio.wait([looking, *others], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            self._ending.set()
-            # aiokafka 0.14 leaves a connection open if it is cancelled while connecting
-            await asyncio.wait([looking], timeout=STOP_SECONDS)
-            for task in (looking, *others):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(looking, *others, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow_labels(self) -> None:
         """Read labels last: only the answers of a task depend on them."""
@@ -124,7 +118,7 @@ class Session:
     async def _watch_group_and_settings(self) -> None:
         """Poll the group and the activity; returns when the project's settings have changed."""
         last = await read_on(self._log, self._log_place, None)
-        while last == self.revision and not self._ending.is_set():
+        while last == self.revision:
             try:
                 group = await self._flow.group()
                 self.view.summary.update(await self._flow.activity(group))
@@ -135,7 +129,7 @@ class Session:
             except KafkaError as error:
                 self.trouble = f"Kafka at {', '.join(self.settings.bootstrap_servers)}: {error}"
             self.view.refresh()
-            await wait_for(self._ending, LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 @asynccontextmanager
