@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+from pipeline.foreign import shown
+
 SIGN_NAMES = ("-1", "1")
 MOST_CLASSES = 1000
 NAME_MAX_BYTES = 64
@@ -46,7 +48,7 @@ class Classes:
             _check_name(name)
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise ValueError(f"the class {twice!r} is given twice")
+            raise ValueError(f"the class {shown(twice)} is given twice")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -111,14 +113,14 @@ def _check_name(name: str) -> None:
     if not name.strip():
         raise ValueError("a class has no name")
     if name != name.strip() or "," in name:
-        raise ValueError(f"the class {name!r:.40} must not contain a comma, or blanks around it")
+        raise ValueError(f"the class {shown(name)} must not contain a comma, or blanks around it")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        raise ValueError(f"the class {name!r:.40} is not text in UTF-8") from None
+        raise ValueError(f"the class {shown(name)} is not text in UTF-8") from None
     if size > NAME_MAX_BYTES:
         raise ValueError(
-            f"the class {name!r:.40} has {size} bytes in UTF-8, more than {NAME_MAX_BYTES}"
+            f"the class {shown(name)} has {size} bytes in UTF-8, more than {NAME_MAX_BYTES}"
         )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import Field, field, fields
 from typing import Any
 
+from pipeline.foreign import shown
+
 Spec = Field[Any]
 """A field of a dataclass of settings, made by `setting`; `metadata` has the rest."""
 
@@ -13,7 +15,7 @@ class BadSetting(ValueError):
 
     def __init__(self, name: str, needs: str, value: object, why: str = "") -> None:
         self.name = name
-        self.problem = f"must be {needs}, not {value!r}" + (f": {why}" if why else "")
+        self.problem = f"must be {needs}, not {shown(value)}" + (f": {why}" if why else "")
         super().__init__(f"{variable(name)} {self.problem}")
 
 

@@ -41,10 +41,10 @@ def abort(error: BaseException) -> NoReturn:
         os.environ[GOES_ON] = "true"
         restart()
     if isinstance(error, KafkaError):
-        why = f"stopped by an error of Kafka: {error!r}. {RECOVERS}"
+        why = f"stopped by an error of Kafka: {type(error).__name__}: {error}. {RECOVERS}"
     else:
         log.error("unexpected error", exc_info=error)
-        why = f"stopped by an unexpected error: {error!r}"
+        why = f"stopped by an unexpected error: {type(error).__name__}: {error}"
     end(why, SOFTWARE_ERROR)
 
 

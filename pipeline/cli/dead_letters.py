@@ -6,6 +6,7 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import given_options
+from pipeline.foreign import shown
 from pipeline.project.given import Given
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def origin_of(text: str) -> "Origin":
     try:
         return Origin.parse(text)
     except ValueError:
-        problem = f"{text!r} is not TOPIC/PARTITION/OFFSET, such as sbic.labels/3/42"
+        problem = f"{shown(text)} is not TOPIC/PARTITION/OFFSET, such as sbic.labels/3/42"
         raise BadInput(problem) from None
 
 

@@ -9,6 +9,7 @@ import click
 
 from pipeline.cli.errors import BadInput
 from pipeline.cli.options import Function, in_order
+from pipeline.foreign import shown
 from pipeline.inference.registry import ONLINE
 
 
@@ -60,7 +61,9 @@ class AlgorithmNames(click.ParamType):
         for name in names:
             if name not in self._choices:
                 known = ", ".join(self._choices)
-                self.fail(f"there is no algorithm {name!r} here; choose from {known}", param, ctx)
+                self.fail(
+                    f"there is no algorithm {shown(name)} here; choose from {known}", param, ctx
+                )
         return names
 
 

@@ -8,6 +8,7 @@ import click
 from pipeline.cli.errors import BadInput
 from pipeline.cli.reading import reading_options
 from pipeline.files.reading import Reading
+from pipeline.foreign import shown
 from pipeline.inference.registry import ALGORITHMS, STREAMED, default_algorithm
 from pipeline.setting_values import ClassPrior, class_prior_of
 
@@ -34,7 +35,7 @@ class ClassPriorType(click.ParamType):
             return class_prior_of(text)
         except ValueError as error:
             needed = "learned, uniform, or numbers that add up to 1, as in 0.2,0.3,0.5"
-            self.fail(f"must be {needed}, not {text!r}: {error}", param, ctx)
+            self.fail(f"must be {needed}, not {shown(text)}: {error}", param, ctx)
 
 
 @click.command(short_help="Estimate every task of a file of labels.")

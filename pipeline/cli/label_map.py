@@ -2,6 +2,7 @@
 
 from pipeline.classes import Classes
 from pipeline.cli.errors import BadInput
+from pipeline.foreign import shown
 
 
 def mapping_of(pair: str, classes: Classes) -> tuple[str, int | str]:
@@ -12,9 +13,11 @@ def mapping_of(pair: str, classes: Classes) -> tuple[str, int | str]:
     """
     came, equals, name = pair.rpartition("=")
     if not equals:
-        raise BadInput(f"--label-map {pair!r} is not FROM=TO, such as yes=1")
+        raise BadInput(f"--label-map {shown(pair)} is not FROM=TO, such as yes=1")
     if name in classes.names:
         return came, classes.labels[classes.names.index(name)]
     if name == "0":
         return came, 0
-    raise BadInput(f"--label-map {pair!r}: {name!r} is not one of {classes.listed()}, or 0 to skip")
+    raise BadInput(
+        f"--label-map {shown(pair)}: {shown(name)} is not one of {classes.listed()}, or 0 to skip"
+    )

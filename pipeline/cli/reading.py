@@ -11,6 +11,7 @@ import click
 from pipeline.classes import Classes
 from pipeline.cli.options import Function, in_order
 from pipeline.files.reading import Reading
+from pipeline.foreign import shown
 
 
 class Listed(click.ParamType):
@@ -27,10 +28,10 @@ class Listed(click.ParamType):
         try:
             (row,) = csv.reader([value], strict=True, skipinitialspace=True)
         except (csv.Error, ValueError):
-            self.fail(f"{value!r} is not a list of names separated by commas", param, ctx)
+            self.fail(f"{shown(value)} is not a list of names separated by commas", param, ctx)
         names = tuple(name.strip() for name in row)
         if not all(names):
-            self.fail(f"{value!r} has an empty name", param, ctx)
+            self.fail(f"{shown(value)} has an empty name", param, ctx)
         return names
 
 
@@ -51,9 +52,9 @@ class Columns(click.ParamType):
             field, _, column = (part.strip() for part in pair.partition("="))
             if field not in self.fields or not column:
                 known = ", ".join(self.fields)
-                self.fail(f"{pair!r} is not FIELD=COLUMN with a field of {known}", param, ctx)
+                self.fail(f"{shown(pair)} is not FIELD=COLUMN with a field of {known}", param, ctx)
             if field in columns:
-                self.fail(f"the field {field!r} is given twice", param, ctx)
+                self.fail(f"the field {shown(field)} is given twice", param, ctx)
             columns[field] = column
         return columns
 

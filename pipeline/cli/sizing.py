@@ -3,13 +3,14 @@
 import click
 
 from pipeline.cli.errors import BadInput
+from pipeline.foreign import shown
 
 
 def _rates(_ctx: click.Context, _param: click.Parameter, text: str) -> list[float]:
     try:
         rates = [float(part) for part in text.split(",")]
     except ValueError:
-        raise BadInput(f"--rate must be numbers separated by commas, not {text!r}") from None
+        raise BadInput(f"--rate must be numbers separated by commas, not {shown(text)}") from None
     if not all(0 < rate <= 1e8 for rate in rates):
         raise BadInput("--rate must be from 0 to 100,000,000 labels per second")
     return rates

@@ -10,6 +10,7 @@ from pipeline.client.errors import TimedOut
 from pipeline.client.http import HttpTransport
 from pipeline.client.kafka import KafkaTransport
 from pipeline.client.transport import Assignment, Label, Place, Posterior, Transport
+from pipeline.foreign import shown
 
 FIRST_WAIT_SECONDS = 0.01
 LONGEST_WAIT_SECONDS = 0.25
@@ -29,7 +30,7 @@ def transport_of(address: str, token: str | None, project: str | None, timeout: 
             raise ValueError("a token is for a gateway; leave it out for Kafka")
         return KafkaTransport(address, project or "sbic", timeout)
     problem = "the address must begin with http://, https:// or kafka://"
-    raise ValueError(f"{problem}, not {address!r:.60}")
+    raise ValueError(f"{problem}, not {shown(address)}")
 
 
 class AsyncClient:
@@ -95,7 +96,7 @@ class AsyncClient:
                     wait = min(2 * wait, LONGEST_WAIT_SECONDS)
         except TimeoutError:
             raise TimedOut(
-                f"the labels on {task!r:.60} were not counted in {self._timeout:g} seconds: "
+                f"the labels on {shown(task)} were not counted in {self._timeout:g} seconds: "
                 "is an instance running? See: sbic status"
             ) from None
 

@@ -9,6 +9,7 @@ from operator import itemgetter
 from pipeline.files.columns import Field, NumberedFields, places
 from pipeline.files.errors import BadFile
 from pipeline.files.source import Source
+from pipeline.foreign import shown
 
 DELIMITERS = ",;\t"
 QUOTED = re.compile(r'(?<![^,;\s])"(?:[^"]|"")*"')  # a quoted field
@@ -55,7 +56,7 @@ def other_width(fields: int, width: int, delimiter: str) -> str:
     "has 1 field, but the header has 3 (separated by ';')"
     """
     count = "1 field" if fields == 1 else f"{fields} fields"
-    separated = "" if delimiter == "," else f" (separated by {delimiter!r})"
+    separated = "" if delimiter == "," else f" (separated by {shown(delimiter)})"
     return f"has {count}, but the header has {width}{separated}"
 
 

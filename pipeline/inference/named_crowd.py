@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pipeline.foreign import shown
 from pipeline.inference.engine.engine import Engine
 from pipeline.inference.engine.ids import Ids
 from pipeline.inference.engine.taking import ADDED, RETRACT, RETRACTED
@@ -44,11 +45,11 @@ class NamedCrowd(Generic[Task, Worker, Class]):
         answer = self._number.get(label)
         if answer is None:
             *others, last = map(str, self.classes[::-1])
-            raise ValueError(f"a label is {', '.join(others)} or {last}, not {label!r}")
+            raise ValueError(f"a label is {', '.join(others)} or {last}, not {shown(label)}")
         i, j = self._tasks.number(task), self._workers.number(worker)
         outcome, vote = self._engine.take_one(i, j, answer)
         if outcome != ADDED:
-            raise ValueError(f"worker {worker!r} has answered task {task!r} before")
+            raise ValueError(f"worker {shown(worker)} has answered task {shown(task)} before")
         return vote
 
     def _revert(self, task: Task, worker: Worker) -> int:

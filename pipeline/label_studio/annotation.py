@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from pipeline.foreign import shown
 from pipeline.label_studio.choices import Choices, Problem
 from pipeline.records.bad import BadRecord, read_id
 
@@ -63,7 +64,7 @@ def annotation_id(value: object) -> int:
         return value
     if isinstance(value, str) and value.isdecimal() and len(value) < 20:
         return int(value)
-    raise Problem(f"an annotation has no id: {value!r:.40}")
+    raise Problem(f"an annotation has no id: {shown(value)}")
 
 
 def text_id(value: object, name: str) -> str:
@@ -75,7 +76,7 @@ def text_id(value: object, name: str) -> str:
     if isinstance(value, Mapping):
         value = value.get("id")
     if type(value) not in (int, str):
-        raise Problem(f"{name!r} must be an id, not {value!r:.40}")
+        raise Problem(f"'{name}' must be an id, not {shown(value)}")
     try:
         return read_id({name: str(value)}, name)
     except (BadRecord, UnicodeEncodeError) as error:

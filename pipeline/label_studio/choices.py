@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.classes import Classes
+from pipeline.foreign import shown
 
 SIGNS = {"1": 1, "+1": 1, "-1": -1, "0": 0}
 
@@ -35,7 +36,7 @@ class Choices:
     def label_of(self, result: object) -> int | str:
         """The label in the results of an annotation; one without the control is a skip."""
         if not isinstance(result, list):
-            raise Problem(f"'result' must be a list, not {result!r:.40}")
+            raise Problem(f"'result' must be a list, not {shown(result)}")
         found = [
             item
             for item in result
@@ -43,13 +44,13 @@ class Choices:
             and item.get("type") == "choices"
             and self.control in (None, item.get("from_name"))
         ]
-        names = sorted({str(item.get("from_name")) for item in found})
+        names = sorted({shown(item.get("from_name")) for item in found})
         if len(names) > 1:
             raise Problem(f"several controls have choices ({', '.join(names)}): name one of them")
         if not found:
             return 0
         if len(found) > 1:
-            raise Problem(f"the control {names[0]!r} has {len(found)} results, one for each region")
+            raise Problem(f"the control {names[0]} has {len(found)} results, one for each region")
         value = found[0].get("value")
         return self._label(value.get("choices") if isinstance(value, Mapping) else None)
 
@@ -65,11 +66,11 @@ class Choices:
 
     def _label(self, chosen: object) -> int | str:
         if not isinstance(chosen, list) or not all(isinstance(name, str) for name in chosen):
-            raise Problem(f"'choices' must be a list of strings, not {chosen!r:.40}")
+            raise Problem(f"'choices' must be a list of strings, not {shown(chosen)}")
         if not chosen:
             return 0
         if len(chosen) > 1:
-            raise Problem(f"{len(chosen)} choices at once: {chosen!r:.60}; a label is one class")
+            raise Problem(f"{len(chosen)} choices at once: {shown(chosen)}; a label is one class")
         name = str(chosen[0])
         if name in self.label_map:
             return self.label_map[name]
@@ -78,7 +79,7 @@ class Choices:
         if not self.classes.is_signs and name in self.classes.names:
             return name
         listed = self.classes.listed()
-        raise Problem(f"the choice {name!r:.60} is not one of the classes {listed}: map it to one")
+        raise Problem(f"the choice {shown(name)} is not one of the classes {listed}: map it to one")
 
 
 def label_map_of(text: str, classes: Classes) -> dict[str, int | str]:
@@ -91,7 +92,7 @@ def label_map_of(text: str, classes: Classes) -> dict[str, int | str]:
     for pair in text.split(","):
         choice, colon, name = (part.strip() for part in pair.rpartition(":"))
         if not colon or not choice:
-            raise Problem(f"{pair!r:.60} is not CHOICE:LABEL, such as Yes:1")
+            raise Problem(f"{shown(pair)} is not CHOICE:LABEL, such as Yes:1")
         labels[choice] = label_named(name, classes)
     return labels
 
@@ -106,4 +107,4 @@ def label_named(name: str, classes: Classes) -> int | str:
         return classes.labels[classes.names.index(name)]
     if name == "0":
         return 0
-    raise Problem(f"{name!r:.60} is not one of {classes.listed()}, or 0 to skip")
+    raise Problem(f"{shown(name)} is not one of {classes.listed()}, or 0 to skip")

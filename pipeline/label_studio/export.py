@@ -5,6 +5,7 @@ from typing import Any
 
 from pipeline.files.errors import BadFile
 from pipeline.files.json_array import elements
+from pipeline.foreign import shown
 from pipeline.label_studio.annotation import Annotation, read_annotation, read_row
 from pipeline.label_studio.choices import Choices, Problem
 
@@ -18,7 +19,7 @@ def read_export(
     """
     for number, element in enumerate(elements(path, advance), 1):
         if not isinstance(element, Mapping):
-            raise BadFile(path, f"element {number} is not a task but {element!r:.40}")
+            raise BadFile(path, f"element {number} is not a task but {shown(element)}")
         try:
             yield from _annotations(element, choices)
         except Problem as problem:

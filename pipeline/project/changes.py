@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from pipeline.classes import Classes
+from pipeline.foreign import shown
 from pipeline.inference.registry import ALGORITHMS, default_algorithm
 from pipeline.kafka.errors import ClusterError
 from pipeline.project.revision import PROJECT_SETTINGS, Revision, project_settings
@@ -44,7 +45,7 @@ def read_assignments(texts: Iterable[str]) -> dict[str, str]:
         written, equals, value = text.partition("=")
         name = written.strip().replace("-", "_").lower()
         if not equals:
-            raise BadChange(f"{text!r} is not NAME=VALUE, say alpha=3")
+            raise BadChange(f"{shown(text)} is not NAME=VALUE, say alpha=3")
         if name not in PROJECT_SETTINGS:
             raise BadChange(_no_setting(written.strip(), name))
         if name in found:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from pipeline.records.bad import parser
 from pipeline.records.columns import NOT_OURS, Columns, encode_columns, is_number
 from pipeline.records.votes import NOBODY
 
@@ -56,6 +57,7 @@ def encode_answers(answers: Answers) -> bytes:
     return encode_columns("answers", fields, ()) + b"".join(votes for _, votes in answers.votes)
 
 
+@parser
 def parse_answers(value: bytes | None) -> Answers:
     """The answers in a record's value, or `BadRecord`."""
     record = Columns(value)

@@ -12,11 +12,11 @@ An id names the request that it answers: `<partition>-<offset>-<number>` of the 
 """
 
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
-from orjson import JSONDecodeError, dumps, loads
+from orjson import dumps, loads
 
-from pipeline.records.bad import BadRecord, Reason, read_id, read_object
+from pipeline.records.bad import BadRecord, Reason, parser, read_id, read_object
 from pipeline.records.columns import is_id
 
 Ended = Literal["answered", "skipped"]
@@ -132,17 +132,15 @@ def parse_assignment(value: bytes | None) -> Assignment:
             and type(expires_at) is int
         ):
             return Assignment(worker, task, name, expires_at, ended)
-    except (JSONDecodeError, TypeError, KeyError):
+    except Exception:
         pass
-    raise _bad(value)
+    return _refuse(value)
 
 
-def _bad(value: bytes | None) -> BadRecord:
-    """The problem with a record; with none, it is not one of the three kinds."""
-    try:
-        record: dict[str, Any] = read_object(value)
-        read_id(record, "worker")
-        read_id(record, "id")
-    except BadRecord as bad:
-        return bad
-    return BadRecord(Reason.BAD_FIELD, "not an assignment, a refusal or the end of a lease")
+@parser
+def _refuse(value: bytes | None) -> NoReturn:
+    """Raise the problem of a record; with none, it is not one of the three kinds."""
+    record: dict[str, Any] = read_object(value)
+    read_id(record, "worker")
+    read_id(record, "id")
+    raise BadRecord(Reason.BAD_FIELD, "not an assignment, a refusal or the end of a lease")

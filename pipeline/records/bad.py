@@ -1,9 +1,14 @@
 """Why a record cannot be used, and checks that several kinds of records share."""
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from orjson import JSONDecodeError, loads
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ID_MAX_BYTES = 256
 ID_SURELY_SHORT = ID_MAX_BYTES // 4  # characters: none takes more than 4 bytes in UTF-8
@@ -25,6 +30,7 @@ class Reason(StrEnum):
     BAD_COUNT = "bad-count"
     BAD_FIELD = "bad-field"
     NOT_OURS = "not-ours"  # on a topic that only instances write to
+    UNREADABLE = "unreadable"  # a fault of the parser, which costs this record only
 
 
 class BadRecord(ValueError):
@@ -34,6 +40,29 @@ class BadRecord(ValueError):
         super().__init__(message)
         self.reason = reason
         self.message = message
+
+
+def parser(parse: Callable[P, R]) -> Callable[P, R]:
+    """Make every exception of a function that reads records of others a `BadRecord`.
+
+    A parser with an unknown fault costs the record that shows it, and does not stop the pipeline.
+
+    >>> parser(lambda value: value["task"])(None)
+    Traceback (most recent call last):
+    pipeline.records.bad.BadRecord: sbic failed to read it: TypeError
+    """
+
+    @wraps(parse)
+    def read(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return parse(*args, **kwargs)
+        except BadRecord:
+            raise
+        except Exception as error:
+            problem = f"sbic failed to read it: {type(error).__name__}"
+            raise BadRecord(Reason.UNREADABLE, problem) from error
+
+    return read
 
 
 def read_object(value: bytes | None, max_bytes: int | None = None) -> dict[str, Any]:
@@ -62,7 +91,7 @@ def read_field(record: dict[str, Any], name: str) -> Any:
     try:
         return record[name]
     except KeyError:
-        raise BadRecord(Reason.MISSING_FIELD, f"the field {name!r} is missing") from None
+        raise BadRecord(Reason.MISSING_FIELD, f"the field '{name}' is missing") from None
 
 
 def read_id(record: dict[str, Any], name: str) -> str:
@@ -74,12 +103,12 @@ def read_id(record: dict[str, Any], name: str) -> str:
     """
     value = read_field(record, name)
     if type(value) is not str:
-        raise BadRecord(Reason.BAD_ID, f"{name!r} must be a string, not {_kind(value)}")
+        raise BadRecord(Reason.BAD_ID, f"'{name}' must be a string, not {_kind(value)}")
     if not value:
-        raise BadRecord(Reason.BAD_ID, f"{name!r} is empty")
+        raise BadRecord(Reason.BAD_ID, f"'{name}' is empty")
     if (size := len(value.encode())) > ID_MAX_BYTES:
         raise BadRecord(
-            Reason.BAD_ID, f"{name!r} has {size} bytes in UTF-8, more than {ID_MAX_BYTES}"
+            Reason.BAD_ID, f"'{name}' has {size} bytes in UTF-8, more than {ID_MAX_BYTES}"
         )
     return value
 
@@ -88,7 +117,7 @@ def read_number(record: dict[str, Any], name: str, kind: type[int] | type[float]
     """The number in a field, of the kind (whole or floating-point) that sbic writes there."""
     value = read_field(record, name)
     if type(value) is not kind:
-        raise BadRecord(Reason.BAD_FIELD, f"{name!r} must be {KINDS[kind]}, not {_kind(value)}")
+        raise BadRecord(Reason.BAD_FIELD, f"'{name}' must be {KINDS[kind]}, not {_kind(value)}")
     return value
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from orjson import JSONDecodeError, dumps, loads
 
-from pipeline.records.bad import ID_MAX_BYTES, ID_SURELY_SHORT, BadRecord, Reason
+from pipeline.records.bad import ID_MAX_BYTES, ID_SURELY_SHORT, BadRecord, Reason, parser
 
 MOST = 1 << 62  # limit of offsets, times and epochs: the sum of two still fits into a column
 ROUNDING = 1e-6  # tolerance for sums over many labels
@@ -40,6 +40,7 @@ class Columns:
     pipeline.records.bad.BadRecord: not an sbic record
     """
 
+    @parser
     def __init__(self, value: bytes | None) -> None:
         line, _, self.rest = (value or b"").partition(b"\n")
         try:

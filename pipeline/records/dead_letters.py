@@ -36,7 +36,7 @@ def dead_letter(
         ("__connect.errors.partition", b"%d" % origin.partition),
         ("__connect.errors.offset", b"%d" % origin.offset),
         ("__connect.errors.exception.class.name", bad.reason.encode()),
-        ("__connect.errors.exception.message", bad.message.encode()),
+        ("__connect.errors.exception.message", bad.message.encode(errors="replace")),
     ]
     # a compressed record of any size fits into the labels topic, but not into this one
     if len(key or b"") + len(value or b"") > MAX_BYTES:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.inference.engine.results import Sums
 from pipeline.inference.labels import Floats
-from pipeline.records.bad import BadRecord
+from pipeline.records.bad import BadRecord, parser
 from pipeline.records.columns import NOT_OURS, Columns, are_counts, encode_columns
 
 
@@ -103,6 +103,7 @@ def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
     return encode_columns("sums", fields, (_as_column(estimates),))
 
 
+@parser
 def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
     """The epoch and the estimates in a record's value, or `BadRecord`."""
     record = Columns(value)
@@ -139,6 +140,7 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
     return epoch, estimates
 
 
+@parser
 def parse_rest(value: bytes | None) -> Rest | None:
     """The `Rest` in a record's value; None for any other record.
 

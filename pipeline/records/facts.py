@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipeline.records.bad import parser
 from pipeline.records.columns import NOT_OURS, Columns, encode_columns, is_id, is_number
 from pipeline.records.names import NO_NAMES, Names, read_names
 from pipeline.records.posteriors import CLOSE_REASONS, CloseReason
@@ -55,6 +56,7 @@ def encode_facts(facts: Facts) -> bytes:
     return encode_columns("facts", fields, (recent.lengths.astype("<u2"), recent.text))
 
 
+@parser
 def read_facts(record: Columns, classes: int) -> Facts:
     """The facts in a record, or `BadRecord`."""
     rows = record.fields.get("rows")

@@ -8,13 +8,15 @@ label whose key is not its worker is forwarded, and counts.
 from collections.abc import Callable
 from typing import Any
 
-from orjson import JSONDecodeError, dumps, loads
+from orjson import dumps, loads
 
 from pipeline.classes import RETRACT, SKIP, Classes
+from pipeline.foreign import shown
 from pipeline.records.bad import (
     ID_SURELY_SHORT,
     BadRecord,
     Reason,
+    parser,
     read_field,
     read_id,
     read_object,
@@ -60,16 +62,17 @@ not 'fish'
                 and len(value) <= MAX_BYTES  # type: ignore[arg-type]
             ):
                 return task, worker, codes[label]
-        except (JSONDecodeError, TypeError, KeyError):
+        except Exception:
             pass
         return parse_carefully(value)
 
+    @parser
     def parse_carefully(value: bytes | None) -> CodedLabel:
         """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
         task, worker, label = _read_fields(value)
         if (label is None or type(label) in (kind, int)) and label in codes:
             return task, worker, codes[label]
-        problem = f"'label' must be {needs}, 0 or null, not {label!r:.40}"
+        problem = f"'label' must be {needs}, 0 or null, not {shown(label)}"
         raise BadRecord(Reason.BAD_LABEL, problem)
 
     return parse

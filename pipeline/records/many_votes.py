@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.inference.compiled import kernel
 from pipeline.inference.labels import Floats, Ints
+from pipeline.records.bad import parser
 from pipeline.records.columns import MOST, NOT_OURS, ROUNDING, Columns
 from pipeline.records.names import Names, read_names
 from pipeline.records.votes import MOST_VOTE, NOTHING, Votes
@@ -99,6 +100,7 @@ class VotesReader:
         self.workers: list[bytes] = []
         self.columns: tuple[list[bytes], ...] = [], [], [], [], [], [], []
 
+    @parser
     def add(self, record: Columns) -> None:
         """Add the votes of a record, or raise `BadRecord` if it is malformed."""
         source, width, rows = map(record.number, ("source", "width", "rows"))

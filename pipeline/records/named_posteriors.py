@@ -4,9 +4,11 @@ from math import fsum
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from pipeline.classes import SUM_TOLERANCE
+from pipeline.foreign import shown
 from pipeline.records.bad import (
     BadRecord,
     Reason,
+    parser,
     read_field,
     read_number,
     read_object,
@@ -47,6 +49,7 @@ class NamedPosterior(TypedDict):
 AnyPosterior = Posterior | NamedPosterior
 
 
+@parser
 def parse_any_posterior(value: bytes | None) -> AnyPosterior:
     """The posterior in a record's value, with names or signs, or `BadRecord`."""
     if value is not None and b'"probabilities"' in value:
@@ -66,18 +69,18 @@ def check_named(posterior: dict[str, Any]) -> NamedPosterior:
         raise BadRecord(Reason.BAD_FIELD, problem)
     confidence = read_number(posterior, "confidence", float)
     if confidence != max(probabilities.values()):
-        problem = f"'confidence' must be the largest probability, not {confidence!r}"
+        problem = f"'confidence' must be the largest probability, not {shown(confidence)}"
         raise BadRecord(Reason.BAD_FIELD, problem)
     prediction = read_field(posterior, "prediction")
     if prediction is not None and not (
         type(prediction) is str and probabilities.get(prediction) == confidence
     ):
-        problem = f"'prediction' must be the most probable class, or null, not {prediction!r:.40}"
+        problem = f"'prediction' must be the most probable class, or null, not {shown(prediction)}"
         raise BadRecord(Reason.BAD_FIELD, problem)
     check_optional(posterior, OPTIONAL_NAMED)
     for name in ("evidence", "prior"):
         if name in posterior and posterior[name].keys() != probabilities.keys():
-            problem = f"{name!r} and 'probabilities' must have the same classes"
+            problem = f"'{name}' and 'probabilities' must have the same classes"
             raise BadRecord(Reason.BAD_FIELD, problem)
     if "gold" in posterior:
         read_field(posterior, "evidence")

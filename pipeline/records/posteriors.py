@@ -8,10 +8,12 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from orjson import JSONDecodeError, loads
 
+from pipeline.foreign import shown
 from pipeline.records.bad import (
     ID_SURELY_SHORT,
     BadRecord,
     Reason,
+    parser,
     read_field,
     read_id,
     read_number,
@@ -54,6 +56,7 @@ class Posterior(TypedDict):
     reopened: NotRequired[Literal[True]]
 
 
+@parser
 def parse_posterior(value: bytes | None) -> Posterior:
     """The posterior in a record's value, or `BadRecord`.
 
@@ -119,7 +122,7 @@ def check_optional(posterior: dict[str, Any], fields: dict[str, Callable[[Any], 
     """Check the optional fields that are present."""
     for name, is_good in fields.items():
         if name in posterior and not is_good(posterior[name]):
-            raise BadRecord(Reason.BAD_FIELD, f"{name!r} cannot be {posterior[name]!r:.40}")
+            raise BadRecord(Reason.BAD_FIELD, f"'{name}' cannot be {shown(posterior[name])}")
 
 
 USUAL_FIELDS = 8

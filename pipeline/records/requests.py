@@ -4,9 +4,10 @@
 request whose key is not its worker is forwarded to the right partition.
 """
 
-from orjson import JSONDecodeError, dumps, loads
+from orjson import dumps, loads
 
-from pipeline.records.bad import ID_SURELY_SHORT, BadRecord, Reason, read_id, read_object
+from pipeline.foreign import shown
+from pipeline.records.bad import ID_SURELY_SHORT, BadRecord, Reason, parser, read_id, read_object
 
 MAX_COUNT = 100
 MAX_BYTES = 1 << 16  # of a value: a valid request still fits when it is forwarded
@@ -36,11 +37,12 @@ def parse_request(value: bytes | None) -> Request:
             and len(value) <= MAX_BYTES  # type: ignore[arg-type]
         ):
             return worker, count
-    except (JSONDecodeError, TypeError, KeyError):
+    except Exception:
         pass
     return _parse_carefully(value)
 
 
+@parser
 def _parse_carefully(value: bytes | None) -> Request:
     """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
     record = read_object(value, MAX_BYTES)
@@ -50,7 +52,7 @@ def _parse_carefully(value: bytes | None) -> Request:
         return worker, count
     raise BadRecord(
         Reason.BAD_COUNT,
-        f"'count' must be a whole number from 1 to {MAX_COUNT}, not {count!r:.40}",
+        f"'count' must be a whole number from 1 to {MAX_COUNT}, not {shown(count)}",
     )
 
 

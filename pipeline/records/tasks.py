@@ -13,10 +13,12 @@ from typing import Any, Literal, TypedDict, cast
 from orjson import dumps
 
 from pipeline.classes import SUM_TOLERANCE, Classes
+from pipeline.foreign import shown
 from pipeline.records.bad import (
     ID_MAX_BYTES,
     BadRecord,
     Reason,
+    parser,
     read_id,
     read_object,
 )
@@ -75,6 +77,7 @@ def task_parser(classes: Classes) -> TaskParser:
         "status": _read_status,
     }
 
+    @parser
     def parse(key: bytes | None, value: bytes | None) -> ParsedDescription:
         if value is None:
             return {"task": _task_of(key), "status": "closed"}
@@ -92,7 +95,7 @@ def task_parser(classes: Classes) -> TaskParser:
 def _read_prior_of_plus(value: Any, _classes: Classes) -> list[float]:
     """The prior of -1 and 1, from that of 1."""
     if not _is_prior(value):
-        problem = f"'prior' must be a number between 0 and 1, or null, not {value!r:.40}"
+        problem = f"'prior' must be a number between 0 and 1, or null, not {shown(value)}"
         raise BadRecord(Reason.BAD_PRIOR, problem)
     return [1 - value, value]
 
@@ -101,17 +104,17 @@ def _read_priors(value: Any, classes: Classes) -> list[float]:
     """The prior of each class, from an object by name, normalised to sum to 1."""
     if type(value) is not dict:
         needs = "an object with a probability of each class, or null"
-        raise BadRecord(Reason.BAD_PRIOR, f"'prior' must be {needs}, not {value!r:.40}")
+        raise BadRecord(Reason.BAD_PRIOR, f"'prior' must be {needs}, not {shown(value)}")
     for name in value:
         if classes.number_of(name) is None:
-            problem = f"'prior' has {name!r:.40}, and the classes are {classes.listed()}"
+            problem = f"'prior' has {shown(name)}, and the classes are {classes.listed()}"
             raise BadRecord(Reason.BAD_PRIOR, problem)
     for name in classes.names:
         if name not in value:
-            raise BadRecord(Reason.BAD_PRIOR, f"'prior' has no probability of {name!r}")
+            raise BadRecord(Reason.BAD_PRIOR, f"'prior' has no probability of {shown(name)}")
         if not _is_prior(value[name]):
             needs = "a number between 0 and 1"
-            problem = f"the 'prior' of {name!r} must be {needs}, not {value[name]!r:.40}"
+            problem = f"the 'prior' of {shown(name)} must be {needs}, not {shown(value[name])}"
             raise BadRecord(Reason.BAD_PRIOR, problem)
     total = fsum(value.values())
     if abs(total - 1) > SUM_TOLERANCE:
@@ -123,13 +126,13 @@ def _read_gold(value: Any, classes: Classes) -> int:
     number = classes.number_of(value)
     if number is None:
         needs = "1 or -1" if classes.is_signs else f"one of {classes.listed()}"
-        raise BadRecord(Reason.BAD_GOLD, f"'gold' must be {needs}, or null, not {value!r:.40}")
+        raise BadRecord(Reason.BAD_GOLD, f"'gold' must be {needs}, or null, not {shown(value)}")
     return number
 
 
 def _read_status(value: Any, _classes: Classes) -> Literal["open", "closed"]:
     if not _is_status(value):
-        problem = f"'status' must be 'open' or 'closed', or null, not {value!r:.40}"
+        problem = f"'status' must be 'open' or 'closed', or null, not {shown(value)}"
         raise BadRecord(Reason.BAD_STATUS, problem)
     return cast(Literal["open", "closed"], value)
 

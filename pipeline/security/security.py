@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self, cast, get_args
 
+from pipeline.foreign import shown
 from pipeline.security.errors import BadSecurity
 from pipeline.security.secret import Secret
 from pipeline.security.tls import tls_context
@@ -144,7 +145,7 @@ def _check(given: Mapping[str, str], present: Mapping[str, str]) -> None:
 
 def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        has = f", not {value!r}" if value else ""
+        has = f", not {shown(value)}" if value else ""
         raise BadSecurity(f"{name} must be one of {', '.join(choices)}{has}")
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.classes import SKIP
+from pipeline.foreign import shown
 from pipeline.inference.compiled import kernel
 from pipeline.inference.labels import Floats, Ints
 from pipeline.records.answers import Answers
 from pipeline.records.assignments import LABEL, Assignment, place_of
-from pipeline.records.bad import BadRecord, Reason
+from pipeline.records.bad import BadRecord, Reason, parser
 from pipeline.records.columns import MOST, NOT_OURS, ROUNDING
 from pipeline.records.facts import Facts
 from pipeline.records.many_votes import ManyVotes
@@ -104,6 +105,7 @@ class Judge:
         source, last = int(votes.sources[record]), int(votes.offsets[votes.ends[record] - 1])
         return Beyond("labels", source, last, int(self.ends.labels[source]))
 
+    @parser
     def check_answers(self, partition: int, answers: Answers) -> None:
         """Check answers of a partition of workers, except for their votes."""
         if any(home >= self.crowd.partitions for home, _ in answers.votes):
@@ -112,11 +114,13 @@ class Judge:
         if answers.upto >= end:
             raise Beyond("labels", partition, answers.upto, end)
 
+    @parser
     def check_counts(self, counts: Floats) -> None:
         """Check rows of n, a and F of workers."""
         if not _are_possible(counts).all():
             raise NO_SUCH_COUNTS
 
+    @parser
     def check_facts(self, partition: int, facts: Facts) -> None:
         """Check facts of a partition of tasks."""
         end = int(self.ends.tasks[partition])
@@ -127,12 +131,13 @@ class Judge:
         if last >= end:
             raise Beyond("tasks", partition, last, end)
 
+    @parser
     def check_assignment(self, partition: int, assignment: Assignment) -> None:
         """Check a record of a partition of assignments."""
         try:
             place = place_of(assignment.id)
         except ValueError:
-            raise _not_ours(f"its id {assignment.id!r:.40} names no request") from None
+            raise _not_ours(f"its id {shown(assignment.id)} names no request") from None
         ends = {"": self.ends.requests, LABEL: self.ends.labels}.get(place.source)
         if ends is None or place.partition not in range(self.crowd.partitions):
             raise _not_ours("its id names a partition that does not exist")

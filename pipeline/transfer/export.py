@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pipeline.kafka.reading import reading
 from pipeline.progress import progress
-from pipeline.records.bad import BadRecord, Reason, read_id, read_number, read_object
+from pipeline.records.bad import BadRecord, Reason, parser, read_id, read_number, read_object
 from pipeline.records.named_posteriors import parse_any_posterior
 from pipeline.records.posteriors import MOST_LABELS
 from pipeline.settings import Settings
@@ -98,6 +98,7 @@ def _table(records: Records, columns: Sequence[Column]) -> Table:
     return Table(tuple(names), rows)
 
 
+@parser
 def read_worker(value: bytes) -> dict[str, Any]:
     """Parse a worker's record; raises `BadRecord`."""
     worker = read_object(value)

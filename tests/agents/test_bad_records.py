@@ -39,6 +39,10 @@ REJECTED: dict[str, tuple[bytes | None, str]] = {
     "a label of 2": (b'{"task": "t1", "worker": "w1", "label": 2}', "bad-label"),
     "a label of true": (b'{"task": "t1", "worker": "w1", "label": true}', "bad-label"),
     "a label in quotes": (b'{"task": "t1", "worker": "w1", "label": "1"}', "bad-label"),
+    "a label nested 1,020 deep": (
+        b'{"task": "t1", "worker": "w1", "label": %s%s}' % (b"[" * 1020, b"]" * 1020),
+        "bad-label",
+    ),
     "a label of 1.0": (b'{"task": "t1", "worker": "w1", "label": 1.0}', "bad-label"),
     "an empty task": (b'{"task": "", "worker": "w1", "label": 1}', "bad-id"),
     "an empty worker": (b'{"task": "t1", "worker": "", "label": 1}', "bad-id"),

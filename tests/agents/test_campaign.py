@@ -13,7 +13,7 @@ from pipeline.local.embedded import EmbeddedBroker
 from tests.agents.kafka import Project, project
 from tests.instances import Instance, instance
 from tests.projects import sbic
-from tests.stages.test_campaign import JSON, mutations
+from tests.stages.test_campaign import JSON, STRUCTURES, mutations
 
 PARTITIONS = 2
 WORKERS = ["ann", "bob", "eve", "fay"]
@@ -55,6 +55,7 @@ def cannot_be_ours(here: Project, records: Iterable[ConsumerRecord]) -> list[Poi
     )
     values = drawn(st.none() | st.binary(max_size=60)) + drawn(parts)
     values += drawn(JSON.map(lambda value: json.dumps(value).encode()))
+    values += [value for value in drawn(STRUCTURES) if len(value or b"") < 1_000_000]
     return [
         (name, number % partitions, value)
         for name, partitions in topics_of(here)

@@ -85,7 +85,7 @@ def test_one_control_of_several_is_chosen_by_name() -> None:
     payload = webhook("ANNOTATION_CREATED", given)
     assert read_event(payload, Choices(PETS.classes, "pet")).created[0].label == "cat"
     assert read_event(payload, Choices(PETS.classes, "colour")).created[0].label == 0
-    with pytest.raises(Problem, match=r"annotation 17: several controls .*\(pet, quality\)"):
+    with pytest.raises(Problem, match=r"annotation 17: several controls .*\('pet', 'quality'\)"):
         read_event(payload, PETS)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -11,14 +12,19 @@ from hypothesis import strategies as st
 from pipeline.classes import SIGNS, Classes
 from pipeline.records.answers import parse_answers
 from pipeline.records.assignments import parse_assignment
-from pipeline.records.bad import BadRecord
+from pipeline.records.bad import BadRecord, Reason
+from pipeline.records.columns import Columns
 from pipeline.records.estimates import parse_estimates
+from pipeline.records.facts import Facts, encode_facts, read_facts
 from pipeline.records.labels import label_parser
 from pipeline.records.many_votes import parse_votes
 from pipeline.records.named_posteriors import parse_any_posterior
+from pipeline.records.names import Names
 from pipeline.records.posteriors import parse_posterior
 from pipeline.records.requests import parse_request
 from pipeline.records.tasks import task_parser
+from pipeline.transfer.export import read_worker
+from tests.records.reasons import reason_of
 
 PETS = Classes(("t1", "task"))
 PARSERS = [
@@ -67,3 +73,68 @@ def test_no_key_of_a_task_raises_anything_else(
 ) -> None:
     with suppress(BadRecord):
         parse(key, value)
+
+
+DEEP = b"[" * 1020 + b"]" * 1020
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("parse", PARSERS)
+def test_a_deep_value_in_any_field_is_refused_like_any_other(
+    parse: Callable[[bytes | None], object], field: bytes
+) -> None:
+    fields = dict.fromkeys(FIELDS, b'"t1"') | {field: DEEP}
+    value = b"{%b}" % b",".join(b'"%b":%b' % pair for pair in fields.items())
+    reasons: list[Reason] = []
+    try:
+        parse(value)
+    except BadRecord as bad:
+        reasons.append(bad.reason)
+    assert Reason.UNREADABLE not in reasons
+
+
+def fails(*args: object) -> NoReturn:
+    raise RecursionError
+
+
+def with_classes(parse: Callable[..., object]) -> Callable[..., object]:
+    return partial(parse, classes=2)
+
+
+def parse_facts(value: bytes | None) -> object:
+    return read_facts(Columns(value), 2)
+
+
+FACTS = encode_facts(Facts(0, [], Names.of([])))
+FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
+    (label_parser(SIGNS), b"{}", "bad.loads"),
+    (
+        label_parser(SIGNS),
+        b'{"task": "t", "worker": "w", "label": []}',
+        "labels.shown",
+    ),
+    (parse_request, b"{}", "bad.loads"),
+    (parse_request, b'{"worker": "w", "count": []}', "requests.shown"),
+    (partial(task_parser(SIGNS), b"t"), b"{}", "bad.loads"),
+    (
+        partial(task_parser(SIGNS), b"t"),
+        b'{"task": "t", "gold": []}',
+        "tasks.shown",
+    ),
+    (parse_assignment, b"{}", "bad.loads"),
+    (parse_posterior, b"{}", "posteriors.read_id"),
+    (parse_any_posterior, b'{"probabilities": 1}', "named_posteriors.read_object"),
+    (read_worker, b"{}", "bad.loads"),
+    (parse_answers, b"{}", "columns.loads"),
+    (with_classes(parse_votes), b"{}", "columns.loads"),
+    (with_classes(parse_estimates), b"{}", "columns.loads"),
+    (parse_facts, FACTS, "facts._read_recent"),
+]
+
+
+@pytest.mark.parametrize(("parse", "value", "part"), FAULTS)
+def test_an_unknown_fault_of_a_parser_costs_one_record(
+    parse: Callable[..., object], value: bytes, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"pipeline.records.{part}", fails)
+    assert reason_of(parse, value) == Reason.UNREADABLE

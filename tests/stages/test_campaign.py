@@ -17,9 +17,18 @@ PARTITIONS = 2
 WORKERS = ["ann", "bob", "eve", "fay"]
 POISONED = [topic for topic in TOPICS if topic != "posteriors"]  # no instance reads these back
 NUMBERS = st.sampled_from([0, -1, 1, 7, 999, 1e308, 1 << 40, 1 << 62, 1 << 64, None, "", "t" * 300])
+MARK = "in place of this"
 JSON = st.recursive(
     NUMBERS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner)
 )
+STRUCTURES = st.one_of(
+    st.integers(900, 2000).map(lambda depth: b"[" * depth + b"]" * depth),
+    st.integers(150, 1000).map(lambda depth: b'{"a":' * depth + b"1" + b"}" * depth),
+    st.sampled_from([10, 1_000_000]).map(lambda size: b"[" + b"0," * size + b"0]"),
+    st.sampled_from([b"9" * 5000, b"-1." + b"0" * 5000 + b"1", b"1e5000"]),
+    st.sampled_from([b'"\\ud800"', b'"\\u0000"', b'"\xed\xa0\x80"', b'"\\u202e\\u001b[2J"']),
+)
+"""Values in JSON, or nearly, that are deep, long or strange."""
 
 
 @st.composite
@@ -33,6 +42,10 @@ def mutations(draw: st.DrawFn, value: bytes) -> bytes:
         field[draw(st.integers(0, len(field) - 1))] = draw(JSON)
     else:
         fields[name] = draw(JSON)
+    if draw(st.booleans()):
+        fields[name] = MARK
+        line = json.dumps(fields).encode().replace(b'"%s"' % MARK.encode(), draw(STRUCTURES))
+        return line + newline + rest
     for place in draw(st.lists(st.integers(0, max(0, len(rest) - 1)), max_size=2)):
         rest = rest[:place] + draw(st.binary(min_size=1, max_size=8)) + rest[place + 1 :]
     return json.dumps(fields).encode() + newline + rest
@@ -43,7 +56,12 @@ def poisons(draw: st.DrawFn, log: Log) -> Write:
     """Something for any partition of any topic."""
     topic = draw(st.sampled_from(POISONED))
     genuine = [record.value for part in log[draw(st.sampled_from(POISONED))] for record in part]
-    kinds = [st.none(), st.binary(max_size=40), JSON.map(lambda value: json.dumps(value).encode())]
+    kinds = [
+        st.none(),
+        st.binary(max_size=40),
+        STRUCTURES,
+        JSON.map(lambda value: json.dumps(value).encode()),
+    ]
     if genuine and genuine[0] is not None:
         some = st.sampled_from([value for value in genuine if value is not None])
         kinds += [some, some.flatmap(mutations), some.flatmap(mutations)]

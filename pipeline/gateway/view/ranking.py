@@ -35,7 +35,7 @@ class Cursor(NamedTuple):
         return cls(float(key), int(number))
 
     def __str__(self) -> str:
-        return f"{self.key!r}:{self.number}"
+        return f"{self.key}:{self.number}"
 
 
 class Page(NamedTuple):

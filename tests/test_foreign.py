@@ -1,0 +1,65 @@
+"""What others wrote appears in messages cut short, whatever it is."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.foreign import MOST, shown
+
+SOURCES = sorted((Path(__file__).parent.parent / "pipeline").rglob("*.py"))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+)
+
+
+@given(VALUES)
+def test_a_value_looks_as_python_writes_it_up_to_the_limit(value: Any) -> None:
+    text = shown(value)
+    assert len(text) <= MOST + 1
+    if not text.endswith("…"):
+        assert text == repr(value)
+    else:
+        assert repr(value).startswith(text[: MOST // 2]) or "'" in text  # quotes may differ
+
+
+def nested(depth: int, *, in_objects: bool = False) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value} if in_objects else [value]
+    return value
+
+
+STRANGE = {
+    "deep lists": nested(2000),
+    "deep objects": nested(2000, in_objects=True),
+    "very deep lists": nested(1_000_000),
+    "a long list": [0] * 1_000_000,
+    "a large object": dict.fromkeys(range(1_000_000)),
+    "many digits": 10**5000,
+    "many digits, negative": -(10**5000),
+    "many digits in a list": [10**5000],
+    "half surrogate pairs": "\ud800" * 1_000_000,
+    "bytes": b"\xff" * 1_000_000,
+    "control characters": "\x00\x1b[2J\u202e",
+    "an object of Python": object(),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_no_value_is_too_deep_too_long_or_too_strange(name: str) -> None:
+    text = shown(STRANGE[name])
+    assert len(text) <= MOST + 1
+    assert text.isprintable()
+    text.encode()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_no_message_contains_a_value_in_any_other_way(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        is_repr = isinstance(node, ast.FormattedValue) and node.conversion == ord("r")
+        assert not is_repr, f"{path.name}, line {node.lineno}: write {{shown(value)}}, not !r"
