@@ -45,7 +45,7 @@ long: compiled .venv/tools ## the tests that take long: three brokers, the paper
 
 # Compiles ahead what every process of the tests, or of the demo, would otherwise compile for itself.
 compiled: $(READY)
-	@$(BIN)/python -m pipeline.warm_up
+	@$(BIN)/python -m sbic.commands.warm_up
 
 # Some tests need kcat, Prometheus, Chromium and Kafka's console tools; where they cannot be had,
 # these tests say so and are skipped.

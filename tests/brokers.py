@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 
 needs_proc = pytest.mark.skipif(
     not os.path.exists("/proc"), reason="needs /proc to find Kafka's process"

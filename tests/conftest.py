@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.settings import Settings
-from pipeline.warm_up import warm_up
+from sbic.commands.warm_up import warm_up
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
 from tests.examples import set_examples
 from tests.projects import made, new_project
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from pipeline.local.ports import free_port
+from sbic.local.java import free_port
 
 # The process becomes `sbic run`, with the same pid, and dies with the tests, even if they are
 # killed (prctl 1 is PR_SET_PDEATHSIG; subprocess' own way, preexec_fn, is unsafe among threads).
@@ -21,8 +21,8 @@ LAUNCH = (
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
 )
 SESSION_SECONDS = "6"  # the least: partitions of an instance that was killed move the sooner
-RUN = ("-m", "pipeline", "run")
-CHANGED_RUN = "from pipeline.cli.main import main\n{change}\nmain()"
+RUN = ("-m", "sbic", "run")
+CHANGED_RUN = "from sbic.commands.main import main\n{change}\nmain()"
 
 
 class Instance:

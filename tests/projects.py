@@ -11,10 +11,10 @@ from uuid import uuid4
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.project.given import Given
-from pipeline.project.opening import open_project
-from pipeline.settings import Settings
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.opening import open_project
+from sbic.project.revision import Given
+from sbic.project.settings import Settings
 from tests.agents.follower import following
 
 PARTITIONS = 3
@@ -40,7 +40,7 @@ def sbic(
     settings: Settings, *arguments: str, stdin: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "pipeline", *arguments],
+        [sys.executable, "-m", "sbic", *arguments],
         env=environment(settings),
         input=stdin,
         capture_output=True,

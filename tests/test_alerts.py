@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.cli.main import COMMANDS
-from pipeline.settings import SPECS, variable
+from sbic.commands.main import COMMANDS
+from sbic.project.settings import SPECS, variable
 
 ROOT = Path(__file__).parent.parent
 RULES = yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())

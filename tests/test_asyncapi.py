@@ -8,11 +8,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.dead_letters import MAX_BYTES, dead_letter
-from pipeline.records.origin import Origin
-from pipeline.settings import Settings
-from pipeline.topics import Topic, Topics
+from sbic.project.settings import Settings
+from sbic.project.topics import Topic, Topics
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.dead_letters import MAX_BYTES, Origin, dead_letter
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 ASYNCAPI = yaml.safe_load((FOLDER / "asyncapi.yaml").read_text())

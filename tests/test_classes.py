@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.classes import MOST_CLASSES, RETRACT, SIGNS, SKIP, Classes
-from pipeline.inference.engine import taking
-from pipeline.inference.labels import SIGNS as SIGNS_OF_THE_ENGINE
+from sbic.classes import MOST_CLASSES, RETRACT, SIGNS, SKIP, Classes
+from sbic.engine import taking
+from sbic.engine.labels import SIGNS as SIGNS_OF_THE_ENGINE
 
 PETS = Classes(("cat", "dog", "bird"))
 

@@ -19,12 +19,10 @@ from jsonschema.validators import validator_for
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipeline.cli.main import COMMANDS, sbic
-from pipeline.local.config import Quorum, server_properties
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.java import KAFKA_VERSION
-from pipeline.local.ports import free_port
-from pipeline.settings import SPECS, Settings, read_setting, variable
+from sbic.commands.main import COMMANDS, sbic
+from sbic.local.broker import EmbeddedBroker, Quorum, server_properties
+from sbic.local.java import KAFKA_VERSION, free_port
+from sbic.project.settings import SPECS, Settings, read_setting, variable
 from tests.instances import instance
 
 ROOT = Path(__file__).parent.parent
@@ -193,7 +191,7 @@ class TestImage:
 
     def test_what_is_compiled_at_build_fits_the_machine_on_which_it_runs(self) -> None:
         build = [rest for word, rest in DOCKERFILE if word == "RUN"][-1]
-        assert build.index("pip install") < build.index("python -m pipeline.warm_up")
+        assert build.index("pip install") < build.index("python -m sbic.commands.warm_up")
         given = [rest for word, rest in DOCKERFILE if word == "ENV"]
         assert [rest for rest in given if "NUMBA_CPU_NAME=generic" in rest.split()] == given
 
@@ -247,8 +245,8 @@ class TestImage:
         program = (
             "import sys, pkgutil, importlib\n"
             f"sys.modules.update(dict.fromkeys({extras!r}))\n"  # importing these fails
-            "import pipeline.agents, pipeline.kafka\n"
-            "for package in (pipeline.agents, pipeline.kafka):\n"
+            "import sbic.runtime, sbic.kafka\n"
+            "for package in (sbic.runtime, sbic.kafka):\n"
             "    for module in pkgutil.iter_modules(package.__path__):\n"
             "        importlib.import_module(f'{package.__name__}.{module.name}')\n"
         )

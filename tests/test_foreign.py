@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.foreign import MOST, shown
+from sbic.foreign import MOST, shown
 
 SOURCES = sorted((Path(__file__).parent.parent / "pipeline").rglob("*.py"))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -61,5 +61,6 @@ def test_no_value_is_too_deep_too_long_or_too_strange(name: str) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_no_message_contains_a_value_in_any_other_way(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
-        is_repr = isinstance(node, ast.FormattedValue) and node.conversion == ord("r")
-        assert not is_repr, f"{path.name}, line {node.lineno}: write {{shown(value)}}, not !r"
+        if isinstance(node, ast.FormattedValue):
+            is_repr = node.conversion == ord("r")
+            assert not is_repr, f"{path.name}, line {node.lineno}: write {{shown(value)}}, not !r"

@@ -9,16 +9,16 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from pipeline.cli.main import sbic
-from pipeline.kafka.access.rights import ROLES
-from pipeline.settings import SPECS, Settings, read_setting, variable
-from pipeline.topics import Topics
+from sbic.commands.main import sbic
+from sbic.kafka.rights import ROLES
+from sbic.project.settings import SPECS, Settings, read_setting, variable
+from sbic.project.topics import Topics
 
 ROOT = Path(__file__).parent.parent / "deploy/kubernetes"
 FOLDERS = [path.parent for path in sorted(ROOT.rglob("kustomization.yaml"))]
 STRIMZI = ROOT / "overlays/strimzi"
 VARIABLES = {variable(name): name for name in SPECS}
-CONNECTION = {  # see pipeline.security
+CONNECTION = {  # see sbic.project.security
     "SBIC_SECURITY_PROTOCOL",
     "SBIC_SASL_MECHANISM",
     "SBIC_SASL_USERNAME",

@@ -6,13 +6,12 @@ from confluent_kafka import Message, Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kafka.admin import ensure_topics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import murmur2, partition_of
-from pipeline.records.names import Names
-from pipeline.settings import Settings
-from pipeline.stages.homes import homes_of
-from pipeline.topics import Topics
+from sbic.kafka.admin import ensure_topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.columns import Names
+from sbic.wire.partitions import homes_of, murmur2, partition_of
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Private attributes of Faust and aiokafka are used in `pipeline/batched` only.
+"""Private attributes of Faust and aiokafka are used in `sbic/runtime/faust` only.
 
 They change without notice: whoever upgrades has one package to look through.
 """
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.batched.worker import BatchedWorker
+from sbic.runtime.faust.app import BatchedWorker
 
-ROOT = Path(__file__).parent.parent / "pipeline"
+ROOT = Path(__file__).parent.parent / "pipeline/sbic"
 PUBLIC = {"_asdict", "_fields", "_make", "_replace", "_exit"}
 """The documented attributes of named tuples and of `os` that begin with an underscore."""
-OF_OTHER_LIBRARIES = {"inference/compiled.py"}
+OF_OTHER_LIBRARIES = {"engine/compiled.py"}
 """Uses private attributes of numba."""
 LIBRARIES = {"aiokafka", "faust", "mode"}
 
@@ -63,16 +63,16 @@ def named_in(cls: type) -> set[str]:
 FILES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in sorted(ROOT.rglob("*.py"))
-    if path.relative_to(ROOT).parts[0] != "batched"
+    if path.relative_to(ROOT).parts[:2] != ("runtime", "faust")
 }
-INHERITS = re.compile(r"^(from|import) (aiokafka|faust|mode|pipeline\.batched)\b", re.MULTILINE)
+INHERITS = re.compile(r"^(from|import) (aiokafka|faust|mode|sbic\.runtime\.faust)\b", re.MULTILINE)
 
 
 def classes() -> Iterator[type]:
-    """The classes outside `batched` that may inherit from a library's."""
+    """The classes outside it that may inherit from a library's."""
     for path, source in FILES.items():
         if INHERITS.search(source):
-            name = "pipeline." + path.removesuffix(".py").replace("/", ".")
+            name = "sbic." + path.removesuffix(".py").replace("/", ".")
             members = inspect.getmembers(importlib.import_module(name), inspect.isclass)
             yield from (cls for _, cls in members if cls.__module__ == name)
 

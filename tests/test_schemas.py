@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 from jsonschema import Draft202012Validator
 
-from pipeline.classes import NAME_MAX_BYTES, RETRACT, SIGNS, SKIP, Classes
-from pipeline.records.bad import ID_MAX_BYTES, BadRecord
-from pipeline.records.labels import encode_label, label_parser
-from pipeline.records.named_posteriors import parse_any_posterior
-from pipeline.records.posteriors import parse_posterior
-from pipeline.records.workers import encode_worker
+from sbic.classes import NAME_MAX_BYTES, RETRACT, SIGNS, SKIP, Classes
+from sbic.wire.bad import ID_MAX_BYTES, BadRecord
+from sbic.wire.labels import encode_label, label_parser
+from sbic.wire.posteriors import encode_worker, parse_any_posterior, parse_posterior
 from tests.records.made import by_name, encode_posterior, named_posterior_of, posterior_of
 
 FOLDER = Path(__file__).parent.parent / "schemas"

@@ -7,10 +7,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pipeline.cli.options import settings_options
-from pipeline.local.instances import environment
-from pipeline.project.given import Given
-from pipeline.settings import SPECS, BadSetting, Settings, variable
+from sbic.commands.options import settings_options
+from sbic.local.processes import environment
+from sbic.project.revision import Given
+from sbic.project.settings import SPECS, BadSetting, Settings, variable
 
 ALL = list(SPECS)
 SETTLED = {
@@ -229,6 +229,6 @@ def test_a_broker_is_an_address_or_several(broker: str, servers: list[str]) -> N
 
 
 def test_the_settings_and_the_table_of_algorithms_load_without_numpy() -> None:
-    code = "import sys, pipeline.settings; print({'numpy', 'numba'} & set(sys.modules))"
+    code = "import sys, sbic.project.settings; print({'numpy', 'numba'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"

@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from pipeline.kafka.admin import check_topics, ensure_topics
-from pipeline.kafka.errors import Mismatch, Refused, Unreachable, WrongTopics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.kafka.admin import check_topics, ensure_topics
+from sbic.kafka.errors import Mismatch, Refused, Unreachable, WrongTopics
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def create(settings: Settings, name: str, partitions: int, config: dict[st
 
 def sbic(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pipeline", *arguments],
+        [sys.executable, "-m", "sbic", *arguments],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -117,7 +117,7 @@ async def test_without_a_broker_the_address_is_named(unused_port: int) -> None:
 
 
 async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.kafka.connection.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("sbic.kafka.connect.CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(Unreachable, match=address):

@@ -5,23 +5,23 @@ import sys
 
 import pytest
 
-from pipeline.inference.compiled import IS_COMPILED
+from sbic.engine.compiled import IS_COMPILED
 
 # A label, and then the life of a project: many names, gold, two instances, rebalances, recoveries.
 LIFE = """
 import sys
 from numba.core.dispatcher import Dispatcher
-from pipeline.warm_up import warm_up_instance
+from sbic.instance.warm_up import warm_up_instance
 from tests.stages.desk import Desk
 from tests.stages.simulated.cluster import Cluster
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import Project
-from pipeline.stages.assignment_rules import Rules
+from sbic.instance.requests import Rules
 
 def loaded():
-    modules = [module for name, module in sys.modules.items() if name.startswith("pipeline.")]
+    modules = [module for name, module in sys.modules.items() if name.startswith("sbic.")]
     found = [value for module in modules for value in vars(module).values()]
     return {(one, sig) for one in found if isinstance(one, Dispatcher) for sig in one.signatures}
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from orjson import loads
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.fast_sbic import FastSBIC
-from pipeline.records.answers import parse_answers
-from pipeline.stages.taken import labels_in
+from sbic.engine.labels import Prior
+from sbic.infer.fast_sbic import FastSBIC
+from sbic.instance.taken import labels_in
+from sbic.wire.changelogs import parse_answers
 from tests.agents.kafka import Project, Triple
 
 

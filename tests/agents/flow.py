@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaProducer
 
-from pipeline.records.labels import encode_label
+from sbic.wire.labels import encode_label
 from tests.agents.kafka import Project, Triple, until
 
 PATIENCE_MS = 120_000  # longer than any broker is away

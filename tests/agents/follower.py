@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from pipeline.settings import Settings
+from sbic.project.settings import Settings
 
 
 class Follower:

@@ -12,7 +12,7 @@ from zipfile import is_zipfile
 import jgo
 from jgo.config import GlobalSettings
 
-from pipeline.local.java import KAFKA_VERSION, java_command
+from sbic.local.java import KAFKA_VERSION, java_command
 
 PROJECT = "org.apache.kafka", "kafka-tools", KAFKA_VERSION
 CLASSES = {

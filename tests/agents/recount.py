@@ -5,10 +5,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from pipeline.classes import RETRACT
-from pipeline.records.columns import Columns
-from pipeline.records.many_votes import parse_votes
-from pipeline.records.votes import REPEAT
+from sbic.classes import RETRACT
+from sbic.wire.columns import Columns
+from sbic.wire.votes import REPEAT, parse_votes
 from tests.agents.kafka import Project, Triple
 
 

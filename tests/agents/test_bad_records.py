@@ -8,14 +8,13 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from orjson import loads
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
-from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
-from pipeline.records.columns import FORMAT
-from pipeline.records.labels import encode_label
-from pipeline.records.names import Names
-from pipeline.records.posteriors import Posterior
-from pipeline.records.votes import Votes, encode_votes
+from sbic.local.broker import EmbeddedBroker
+from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
+from sbic.wire.columns import FORMAT, Names
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
+from sbic.wire.posteriors import Posterior
+from sbic.wire.votes import Votes, encode_votes
 from tests.agents.kafka import Project, labels_in, project
 from tests.instances import instance
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
 from tests.agents.crowd import crowd
 from tests.agents.flow import flowing, until_true
 from tests.agents.kafka import project
@@ -24,7 +24,7 @@ DISK_MB = 40
 pytestmark = pytest.mark.broker  # each test starts and stops its own
 
 WAITS_BEFORE_IT_ASKS_WHAT_WAS_COMMITTED = """
-import asyncio, os, pipeline.agents.continuity as continuity
+import asyncio, os, sbic.runtime.agents as continuity
 
 ask = continuity.committed_offsets
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.kafka.admin import check_topics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
-from pipeline.records.labels import encode_label
-from pipeline.settings import Settings
+from sbic.kafka.admin import check_topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
+from sbic.wire.labels import encode_label
 from tests import brokers
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, Triple, project, until

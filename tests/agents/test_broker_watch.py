@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.agents.broker_watch import BrokerWatch
-from pipeline.batched.connections import Connections
+from sbic.runtime.faust.consumer import Connections
+from sbic.runtime.readiness import BrokerWatch
 
 
 async def not_denied() -> None:

@@ -9,7 +9,7 @@ from aiokafka import ConsumerRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.agents.kafka import Project, project
 from tests.instances import Instance, instance
 from tests.projects import sbic

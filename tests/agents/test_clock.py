@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
 from tests.agents.kafka import project
 from tests.agents.recount import agree_with_a_recount

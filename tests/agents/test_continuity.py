@@ -2,7 +2,7 @@
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project
 from tests.instances import Instance, instance

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pipeline.agents.ends import EndsAsker
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.stages.judge import Ends
+from sbic.instance.judge import Ends
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.followers import EndsAsker
 from tests.agents.kafka import project
 from tests.brokers import needs_proc, paused
 

@@ -3,13 +3,12 @@
 import numpy as np
 from aiokafka import ConsumerRecord
 
-from pipeline.agents.estimates_follower import EstimatesFollower
-from pipeline.agents.own_estimates import OwnEstimates, WrittenEstimates
-from pipeline.agents.rejects import Rejects
-from pipeline.batched.producer import BatchProducer
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.stages.taken import Taken
+from sbic.instance.taken import Taken
+from sbic.runtime.faust.producer import BatchProducer
+from sbic.runtime.followers import EstimatesFollower, OwnEstimates, WrittenEstimates
+from sbic.runtime.publisher import Rejects
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
 from tests.agents.test_publisher import ANN, SETTINGS, TOPICS, Joined, record
 
 T1 = partition_of(b"t1", SETTINGS.partitions)

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.engine.labels import Prior
+from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import project
 from tests.agents.wire import agree_with_schemas

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.records.posteriors import Posterior
+from sbic.engine.labels import Prior
+from sbic.local.broker import EmbeddedBroker
+from sbic.wire.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount

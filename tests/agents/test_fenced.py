@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from orjson import loads
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.records.answers import parse_answers
-from pipeline.stages.taken import labels_in
+from sbic.instance.taken import labels_in
+from sbic.local.broker import EmbeddedBroker
+from sbic.wire.changelogs import parse_answers
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project, until
 from tests.agents.recount import agree_with_a_recount

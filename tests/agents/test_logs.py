@@ -6,11 +6,10 @@ import sys
 
 import pytest
 
-from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
-from pipeline.agents.telemetry.logs import JsonFormatter, TextFormatter, log_start
-from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.origin import Origin
-from pipeline.settings import SPECS, Settings
+from sbic.project.settings import SPECS, Settings
+from sbic.runtime.logs import DeadLetterLog, JsonFormatter, TextFormatter, log_start
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.dead_letters import Origin
 
 NOT_JSON = BadRecord(Reason.NOT_JSON, "the value is not JSON:\nforged line")
 

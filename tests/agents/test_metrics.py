@@ -6,13 +6,13 @@ import numpy as np
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.agents.telemetry.metrics import Metrics
-from pipeline.classes import SIGNS
-from pipeline.inference.engine.engine import Engine
-from pipeline.records.assignments import Assignment
-from pipeline.stages.crowd import OPEN, REASONS, Crowd
-from pipeline.stages.leases import Leases
-from pipeline.stages.survey import Survey, Surveyor
+from sbic.classes import SIGNS
+from sbic.engine.engine import Engine
+from sbic.instance.crowd import OPEN, REASONS, Crowd
+from sbic.instance.leases import Leases
+from sbic.instance.survey import Survey, Surveyor
+from sbic.runtime.metrics import Metrics
+from sbic.wire.assignments import Assignment
 
 LATENCY = "sbic_label_to_posterior_seconds"
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, Producer
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
+from sbic.local.broker import EmbeddedBroker
+from sbic.wire.partitions import partition_of
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, Triple, project
 from tests.agents.kcat import KCAT, needs_kcat

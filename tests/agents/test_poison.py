@@ -16,20 +16,18 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
-from pipeline.inference.engine.results import Sums
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
-from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
-from pipeline.records.assignments import encode_lease
-from pipeline.records.estimates import Whole, encode_estimates
-from pipeline.records.facts import Fact, Facts, encode_facts
-from pipeline.records.labels import encode_label
-from pipeline.records.names import Names
-from pipeline.records.posteriors import Posterior
-from pipeline.records.requests import encode_request
-from pipeline.records.tasks import encode_task
-from pipeline.records.votes import Votes, encode_votes
-from pipeline.transfer.export import EXPORTS, current_records
+from sbic.engine.state import Sums
+from sbic.local.broker import EmbeddedBroker
+from sbic.status.contents import EXPORTS, current_records
+from sbic.wire.assignments import encode_lease, encode_request
+from sbic.wire.changelogs import Answers, Fact, Facts, Piece, VotesFor, encode_answers, encode_facts
+from sbic.wire.columns import Names
+from sbic.wire.estimates import Whole, encode_estimates
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
+from sbic.wire.posteriors import Posterior
+from sbic.wire.tasks import encode_task
+from sbic.wire.votes import Votes, encode_votes
 from tests.agents.kafka import Project, labels_in, last_posteriors, project
 from tests.instances import Instance, instance
 

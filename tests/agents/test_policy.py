@@ -8,12 +8,12 @@ from typing import Any, Literal
 import pytest
 from orjson import loads
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.fast_sbic import FastSBIC
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.policies.answers import AnswerSet
-from pipeline.records.assignments import place_of
-from pipeline.stages.assignment_rules import policy_of
+from sbic.engine.labels import Prior
+from sbic.infer.fast_sbic import FastSBIC
+from sbic.instance.requests import policy_of
+from sbic.local.broker import EmbeddedBroker
+from sbic.policy.policy import AnswerSet
+from sbic.wire.assignments import place_of
 from tests.agents.kafka import project, until
 from tests.agents.wire import agree_with_schemas
 from tests.agents.workforce import Workforce, register, workforce

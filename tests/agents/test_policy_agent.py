@@ -5,18 +5,17 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline.agents.assignments_follower import AssignmentsFollower
-from pipeline.agents.policy_agent import PolicyAgent, RequestGroup
-from pipeline.agents.redirector import Redirector
-from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
-from pipeline.agents.telemetry.metrics import Metrics
-from pipeline.batched.producer import BatchProducer, Outbox
-from pipeline.records.assignments import encode_lease, parse_assignment
-from pipeline.records.requests import encode_request
-from pipeline.settings import Settings
-from pipeline.stages.assignment_rules import Rules
-from pipeline.stages.judge import Ends, Judge
-from pipeline.topics import Topics
+from sbic.instance.judge import Ends, Judge
+from sbic.instance.requests import Rules
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.runtime.agents import PolicyAgent, RequestGroup
+from sbic.runtime.faust.producer import BatchProducer, Outbox
+from sbic.runtime.followers import AssignmentsFollower
+from sbic.runtime.logs import DeadLetterLog
+from sbic.runtime.metrics import Metrics
+from sbic.runtime.publisher import Redirector
+from sbic.wire.assignments import encode_lease, encode_request, parse_assignment
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Record
 

@@ -16,11 +16,11 @@ from urllib.request import urlopen
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.records.requests import encode_request
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.wire.assignments import encode_request
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
 from tests.agents.crowd import crowd
 from tests.agents.dashboard import label_values, queries
 from tests.agents.kafka import project, until

@@ -4,27 +4,24 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import loads
 
-from pipeline.agents.group import Group
-from pipeline.agents.publisher import TASKS_AT_ONCE, Publisher
-from pipeline.agents.redirector import Redirector
-from pipeline.agents.telemetry.dead_letter_log import DeadLetterLog
-from pipeline.agents.telemetry.metrics import Metrics
-from pipeline.agents.telemetry.traces import NoExport
-from pipeline.batched.producer import BatchProducer, Outbox
-from pipeline.classes import SIGNS
-from pipeline.inference.engine.engine import Engine
-from pipeline.partitioner import partition_of
-from pipeline.records.columns import MOST
-from pipeline.records.labels import encode_label
-from pipeline.records.names import Names
-from pipeline.records.votes import Votes, encode_votes
-from pipeline.settings import Settings
-from pipeline.stages.crowd import Crowd
-from pipeline.stages.exchange import Exchange
-from pipeline.stages.judge import Ends, Judge
-from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import WorkerStage
-from pipeline.topics import Topics
+from sbic.classes import SIGNS
+from sbic.engine.engine import Engine
+from sbic.instance.crowd import Crowd
+from sbic.instance.estimates import Exchange
+from sbic.instance.judge import Ends, Judge
+from sbic.instance.tasks import TaskStage
+from sbic.instance.workers import WorkerStage
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.runtime.faust.producer import BatchProducer, Outbox
+from sbic.runtime.logs import DeadLetterLog
+from sbic.runtime.metrics import Metrics
+from sbic.runtime.publisher import TASKS_AT_ONCE, Group, Publisher, Redirector
+from sbic.runtime.traces import NoExport
+from sbic.wire.columns import MOST, Names
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
+from sbic.wire.votes import Votes, encode_votes
 
 SETTINGS = Settings(partitions=2)
 TOPICS = Topics(SETTINGS)

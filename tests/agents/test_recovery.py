@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project, until
 from tests.agents.recount import agree_with_a_recount
@@ -26,8 +26,8 @@ SHORT = {"SBIC_SESSION_SECONDS": str(SESSION)}
 # each record holds up the loop for a while, as records with many labels do
 SLOW = """
 from time import monotonic
-from pipeline.agents.task_agent import TaskAgent
-from pipeline.agents.worker_agent import WorkerAgent
+from sbic.runtime.agents import TaskAgent
+from sbic.runtime.agents import WorkerAgent
 
 def slowly(restore):
     def restore_slowly(self, partition, records, *, sure):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pipeline.classes import Classes
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.ids import Ids
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.classes import Classes
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Ids
+from sbic.local.broker import EmbeddedBroker
 from tests.agents.kafka import AnyTriple, Label, Project, labels_in, project, until
 from tests.agents.test_shutdown import stopped
 from tests.inference.crowds import real_crowd

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import cast
 
-from pipeline.agents.publisher import Publisher
-from pipeline.agents.settler import Settler
-from pipeline.inference.engine.engine import Engine
+from sbic.engine.engine import Engine
+from sbic.runtime.agents import Settler
+from sbic.runtime.publisher import Publisher
 
 
 async def test_a_label_makes_a_settled_instance_unsettled_at_once() -> None:

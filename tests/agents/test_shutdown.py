@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from confluent_kafka.admin import AdminClient
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
 from tests.agents.kafka import Project, project, until
 from tests.agents.recount import agree_with_a_recount
@@ -22,10 +22,10 @@ IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait be
 # `sbic run`, changed.
 CHANGED = """
 import sys
-from pipeline.agents.worker_agent import WorkerAgent
-from pipeline.batched.producer import Outbox, Row
-from pipeline.cli.main import main
-from pipeline.stages.worker_stage import WorkerStage
+from sbic.runtime.agents import WorkerAgent
+from sbic.runtime.faust.producer import Outbox, Row
+from sbic.commands.main import main
+from sbic.instance.workers import WorkerStage
 
 {change}
 

@@ -6,15 +6,14 @@ from typing import cast
 import numpy as np
 import pytest
 
-from pipeline.experiments.stopping import stopped
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.labels import Labels
-from pipeline.kafka.reading import reading
-from pipeline.kafka.sending import Label, sending
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.records.posteriors import Posterior
-from pipeline.status.watch import posteriors
-from pipeline.transfer.uncounted import Uncounted
+from sbic.commands.replay import Uncounted
+from sbic.engine.labels import Labels, Prior
+from sbic.kafka.reader import reading
+from sbic.kafka.writer import Label, sending
+from sbic.local.broker import EmbeddedBroker
+from sbic.research.stopping import stopped
+from sbic.status.watch import posteriors
+from sbic.wire.posteriors import Posterior
 from tests.agents.kafka import Project, project
 from tests.inference.crowds import random_crowd, real_crowd
 from tests.instances import instance

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pipeline.kafka.admin import ensure_topics
-from pipeline.local.cluster import EmbeddedCluster
-from pipeline.settings import Settings
+from sbic.kafka.admin import ensure_topics
+from sbic.local.broker import EmbeddedCluster
+from sbic.project.settings import Settings
 from tests.agents.crowd import crowd
 from tests.agents.flow import flowing, until_true
 from tests.agents.kafka import Project

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pipeline.agents.throttle import Throttle
+from sbic.runtime.publisher import Throttle
 
 
 async def test_the_next_publication_is_due_after_the_interval_and_is_announced() -> None:

@@ -9,15 +9,14 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from pipeline.agents.telemetry.traces import MOST_PENDING, MOST_WITH_VOTES, Traces
-from pipeline.batched.producer import Row
-from pipeline.classes import SIGNS, SKIP
-from pipeline.inference.engine.engine import Engine
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.records.labels import encode_label
-from pipeline.records.traces import traced_tasks
-from pipeline.stages.crowd import Crowd
-from pipeline.stages.rows import Rows
+from sbic.classes import SIGNS, SKIP
+from sbic.engine.engine import Engine
+from sbic.instance.crowd import Crowd, Rows
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.producer import Row
+from sbic.runtime.traces import MOST_PENDING, MOST_WITH_VOTES, Traces
+from sbic.wire.labels import encode_label
+from sbic.wire.traces import traced_tasks
 from tests.agents.kafka import project, until
 from tests.agents.test_publisher import ELSEWHERE, record
 from tests.instances import instance

@@ -2,9 +2,9 @@
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from pipeline.agents.unread_votes import unread_votes
-from pipeline.kafka.options import client_options
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.kafka.connect import client_options
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.followers import unread_votes
 from tests.agents.kafka import project
 
 

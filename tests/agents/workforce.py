@@ -8,9 +8,9 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import dumps, loads
 
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.records.requests import encode_request
+from sbic.wire.assignments import encode_request
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
 from tests.agents.kafka import Project
 
 Place = tuple[int, int]

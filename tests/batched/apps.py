@@ -12,8 +12,8 @@ import faust
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from pipeline.batched.app import BatchedApp
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.app import BatchedApp
 from tests.agents.kafka import until
 
 Take = Callable[[Any], Coroutine[Any, Any, None]]

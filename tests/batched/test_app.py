@@ -7,10 +7,10 @@ from typing import Any
 import faust
 import pytest
 
-from pipeline.batched.app import BatchedApp
-from pipeline.batched.group_publisher import GroupPublisher, Publication
-from pipeline.batched.producer import BatchProducer, Offsets, Outbox, Row
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.app import BatchedApp
+from sbic.runtime.faust.groups import GroupPublisher, Publication
+from sbic.runtime.faust.producer import BatchProducer, Offsets, Outbox, Row
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.batched.apps import place, running
 
 PARTITIONS = 4

@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pipeline.batched.fence import Fence, RemovedFromGroup, now
-from pipeline.batched.producer import BatchProducer, Outbox, Row
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.producer import BatchProducer, Fence, Outbox, RemovedFromGroup, Row, now
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place
 

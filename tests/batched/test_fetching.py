@@ -7,8 +7,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer import fetcher
 
-from pipeline.batched.fetching import MAX_WAIT_MS, WAIT_UNTIL_TAKEN, fetch_soon
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.membership import MAX_WAIT_MS, WAIT_UNTIL_TAKEN, fetch_soon
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
 from tests.batched.test_in_loop_consumer import finish_all

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from pipeline.batched.batch import Batch
-from pipeline.batched.group_publisher import GroupPublisher, Publication
-from pipeline.batched.producer import Offsets, Outbox, Row
+from sbic.runtime.faust.consumer import Batch
+from sbic.runtime.faust.groups import GroupPublisher, Publication
+from sbic.runtime.faust.producer import Offsets, Outbox, Row
 
 
 class Group:

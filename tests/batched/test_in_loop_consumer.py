@@ -7,8 +7,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
-from pipeline.batched.batch import Batch
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.consumer import Batch
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
 

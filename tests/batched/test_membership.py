@@ -10,10 +10,10 @@ import pytest
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from pipeline.batched.app import BatchedApp
-from pipeline.batched.fence import Fence, now
-from pipeline.batched.membership import Membership
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.app import BatchedApp
+from sbic.runtime.faust.membership import Membership
+from sbic.runtime.faust.producer import Fence, now
 from tests.agents.kafka import until
 from tests.batched.apps import place, running
 from tests.batched.test_in_loop_consumer import finish_all, member

@@ -6,9 +6,8 @@ from typing import Any
 import faust
 from faust.types import TP
 
-from pipeline.batched.batch import Batch
-from pipeline.batched.consumer import BatchConsumer
-from pipeline.batched.table import BatchTable
+from sbic.runtime.faust.consumer import Batch, BatchConsumer
+from sbic.runtime.faust.recovery import BatchTable
 
 HERE = TP("labels", 0)
 
@@ -31,7 +30,7 @@ def offsets(consumer: BatchConsumer, *fetched: int) -> list[int]:
 
 
 def test_the_workarounds_are_for_this_version_of_faust() -> None:
-    assert faust.__version__ == "0.15.3", "look through pipeline/batched: is all of it needed?"
+    assert faust.__version__ == "0.15.3", "look through sbic/runtime/faust: is all of it needed?"
 
 
 def test_what_follows_is_handed_out_and_what_was_before_is_not_again() -> None:

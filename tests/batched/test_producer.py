@@ -7,8 +7,8 @@ import pytest
 from aiokafka.admin import NewTopic
 from aiokafka.errors import MessageSizeTooLargeError
 
-from pipeline.batched.producer import BatchProducer, Outbox, Row
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
+from sbic.runtime.faust.producer import BatchProducer, Outbox, Row
 from tests.batched.apps import Place, place
 
 TOO_LARGE = b"x" * 10_000

@@ -12,8 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pipeline.batched.batch import batch_of
-from pipeline.batched.consumer import BatchConsumer
+from sbic.runtime.faust.consumer import BatchConsumer, batch_of
 from tests.examples import examples
 
 PARTITIONS = [TP("labels", 0), TP("labels", 1), TP("votes", 0)]

@@ -11,10 +11,9 @@ import pytest
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
 from faust.types import TP
 
-from pipeline.batched.app import BatchedApp
-from pipeline.batched.batch import Batch, batch_of, message_of
-from pipeline.batched.recovery import TURN_SECONDS, BatchRecovery, Pace
-from pipeline.batched.table import BatchTable
+from sbic.runtime.faust.app import BatchedApp
+from sbic.runtime.faust.consumer import Batch, batch_of, message_of
+from sbic.runtime.faust.recovery import TURN_SECONDS, BatchRecovery, BatchTable, Pace
 from tests.agents.kafka import until
 from tests.batched.test_group_publisher import Finished
 

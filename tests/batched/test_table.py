@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from faust.types import TP
 
-from pipeline.batched.app import BatchedApp
-from pipeline.batched.producer import Outbox, Row
-from pipeline.batched.table import FROM_THE_START, BatchTable
+from sbic.runtime.faust.app import BatchedApp
+from sbic.runtime.faust.producer import Outbox, Row
+from sbic.runtime.faust.recovery import FROM_THE_START, BatchTable
 
 
 class Kept:

@@ -15,12 +15,12 @@ from orjson import loads
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.kafka.admin import ensure_topics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.kafka.admin import ensure_topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
 from tests.benchmarks import assignments, engine, gateway
 from tests.benchmarks.latency import Place, milliseconds, summary
 from tests.benchmarks.workload import Crowd, produce, seconds_until_counted

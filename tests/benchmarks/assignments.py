@@ -13,27 +13,25 @@ from orjson import dumps, loads
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.classes import SIGNS
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.labels import Ints
-from pipeline.kafka.admin import ensure_topics
-from pipeline.kafka.options import client_options
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
-from pipeline.records.columns import MOST
-from pipeline.records.labels import encode_label
-from pipeline.records.origin import Header
-from pipeline.records.requests import encode_request
-from pipeline.settings import Settings
-from pipeline.stages.assignment_rules import Rules
-from pipeline.stages.assignment_stage import Answered, AssignmentStage
-from pipeline.stages.crowd import Crowd
-from pipeline.stages.judge import Ends, Judge
-from pipeline.stages.leases import Leases
-from pipeline.stages.taken import Taken
-from pipeline.stages.worker_stage import WorkerStage
-from pipeline.topics import Topics
+from sbic.classes import SIGNS
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Ints, Prior
+from sbic.instance.crowd import Crowd
+from sbic.instance.judge import Ends, Judge
+from sbic.instance.leases import Leases
+from sbic.instance.requests import Answered, AssignmentStage, Rules
+from sbic.instance.taken import Taken
+from sbic.instance.workers import WorkerStage
+from sbic.kafka.admin import ensure_topics
+from sbic.kafka.connect import client_options
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.assignments import encode_request
+from sbic.wire.columns import MOST
+from sbic.wire.dead_letters import Header
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
 from tests.instances import instance
 
 FEW, MANY = 1_000, 1_000_000

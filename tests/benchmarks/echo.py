@@ -9,9 +9,9 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from orjson import loads
 
-from pipeline.kafka.options import client_options
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.kafka.connect import client_options
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 from tests.benchmarks.latency import tail
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.labels import Ints
-from pipeline.inference.registry import AlgorithmName
+from sbic.engine import AlgorithmName
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Ints
 
 LABELS_PER_TASK, LABELS_PER_WORKER = 20, 100
 SIZES = (1_000_000, 10_000_000)

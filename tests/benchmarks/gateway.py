@@ -17,11 +17,11 @@ from orjson import dumps
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.kafka.admin import ensure_topics
-from pipeline.kafka.asking import asking
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
-from pipeline.settings import Settings
+from sbic.kafka.admin import ensure_topics
+from sbic.kafka.requests import asking
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
 from tests.instances import instance
 
 CLIENTS = 50
@@ -39,7 +39,7 @@ def running_gateway(settings: Settings) -> Iterator[tuple[int, int]]:
     """Port and process id of `sbic gateway`, on a core of its own where there are several."""
     port = free_port()
     env = {**os.environ, "SBIC_BROKER": settings.broker, "SBIC_PREFIX": settings.prefix}
-    command = [sys.executable, "-m", "pipeline", "gateway", "--port", str(port)]
+    command = [sys.executable, "-m", "sbic", "gateway", "--port", str(port)]
     process = subprocess.Popen([*command, "--rate", "1000000"], env=env, stderr=subprocess.DEVNULL)
     try:
         os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})

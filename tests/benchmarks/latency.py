@@ -9,9 +9,9 @@ from time import perf_counter
 import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
-from pipeline.kafka.options import client_options
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.kafka.connect import client_options
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 
 Place = tuple[str, int]
 """Labels partition and offset."""

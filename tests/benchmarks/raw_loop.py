@@ -7,9 +7,9 @@ from time import perf_counter
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import dumps, loads
 
-from pipeline.kafka.options import client_options
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.kafka.connect import client_options
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 
 
 async def raw_loop(settings: Settings, labels: int) -> float:

@@ -12,14 +12,15 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
 from rich.console import Console
 
-from pipeline.inference.registry import STREAMED, AlgorithmName
-from pipeline.kafka.admin import ensure_topics
-from pipeline.kafka.options import client_options
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
-from pipeline.progress import progress
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.engine import AlgorithmName
+from sbic.infer.registry import STREAMED
+from sbic.kafka.admin import ensure_topics
+from sbic.kafka.connect import client_options
+from sbic.local.broker import EmbeddedBroker
+from sbic.progress import progress
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.partitions import partition_of
 from tests.instances import Instance, instance
 
 LABELS_PER_TASK = 20

@@ -5,17 +5,18 @@ from time import process_time
 import numpy as np
 from rich.console import Console
 
-from pipeline.classes import SIGNS
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.registry import STREAMED, AlgorithmName
-from pipeline.records.columns import MOST
-from pipeline.records.labels import encode_label
-from pipeline.stages.crowd import Crowd
-from pipeline.stages.exchange import Exchange
-from pipeline.stages.judge import Ends, Judge
-from pipeline.stages.taken import Taken
-from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import WorkerStage
+from sbic.classes import SIGNS
+from sbic.engine import AlgorithmName
+from sbic.engine.engine import Engine
+from sbic.infer.registry import STREAMED
+from sbic.instance.crowd import Crowd
+from sbic.instance.estimates import Exchange
+from sbic.instance.judge import Ends, Judge
+from sbic.instance.taken import Taken
+from sbic.instance.tasks import TaskStage
+from sbic.instance.workers import WorkerStage
+from sbic.wire.columns import MOST
+from sbic.wire.labels import encode_label
 from tests.benchmarks.assignments import Record
 
 TASKS, WORKERS, LABELS = 20_000, 4_000, 200_000

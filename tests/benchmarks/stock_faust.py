@@ -8,8 +8,8 @@ from time import perf_counter
 
 import faust
 
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 
 settings = Settings.from_env()
 topics = Topics(settings)

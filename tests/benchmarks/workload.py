@@ -8,11 +8,11 @@ from time import sleep
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from orjson import loads
 
-from pipeline.kafka.options import client_options
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.kafka.connect import client_options
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
 from tests.instances import Instance
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pipeline.cli.main import main
+from sbic.commands.main import main
 
 LABELS = "task,worker,label\nt1,ann,1\nt1,bob,1\nt2,ann,-1\nt2,bob,-1\nt2,cy,1\nt3,cy,1\n"
 TRUTH = "task,truth\nt1,1\nt2,-1\nt3,-1\n"

@@ -7,7 +7,7 @@ import pytest
 
 def sbic(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pipeline", "bounds", *arguments], capture_output=True, text=True
+        [sys.executable, "-m", "sbic", "bounds", *arguments], capture_output=True, text=True
     )
 
 

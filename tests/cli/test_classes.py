@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.inference.registry import ALGORITHMS, default_algorithm
+from sbic.infer.registry import ALGORITHMS, default_algorithm
 from tests.cli.conftest import LABELS, Sbic
 
 PETS = "task,worker,label\nt1,ann,dog\nt1,bob,dog\nt1,cy,cat\nt2,ann,cat\nt2,bob,dog\nt3,cy,\n"

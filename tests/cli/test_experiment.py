@@ -11,12 +11,12 @@ pytestmark = pytest.mark.figures
 WITHOUT_RESEARCH_EXTRA = (
     "import sys\n"
     "sys.modules['numba'] = sys.modules['matplotlib'] = None\n"
-    "from pipeline.cli.main import main\n"
+    "from sbic.commands.main import main\n"
     "main()\n"
 )
 
 
-def sbic(*arguments: str, start: tuple[str, ...] = ("-m", "pipeline")) -> tuple[int, str, str]:
+def sbic(*arguments: str, start: tuple[str, ...] = ("-m", "sbic")) -> tuple[int, str, str]:
     ended = subprocess.run([sys.executable, *start, *arguments], capture_output=True, text=True)
     return ended.returncode, ended.stdout, ended.stderr
 

@@ -12,7 +12,7 @@ SMALL = ("--tasks", "12", "--labels-per-worker", "4", "--runs", "1", "--jobs", "
 
 
 def sbic(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "pipeline", "experiment", *arguments]
+    command = [sys.executable, "-m", "sbic", "experiment", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True)
     return ended.returncode, ended.stdout, ended.stderr
 

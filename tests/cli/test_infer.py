@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from pipeline.inference.registry import ALGORITHMS
+from sbic.infer.registry import ALGORITHMS
 from tests.cli.conftest import LABELS, Sbic
 
 
@@ -144,7 +144,7 @@ def test_every_algorithm_works_without_the_research_extra(tmp_path: Path) -> Non
     script = (
         "import sys\n"
         "sys.modules['numba'] = sys.modules['matplotlib'] = None\n"
-        "from pipeline.cli.main import main\n"
+        "from sbic.commands.main import main\n"
         "main()\n"
     )
     for name in ("fast-sbic", "sorted-sbic"):
@@ -154,7 +154,7 @@ def test_every_algorithm_works_without_the_research_extra(tmp_path: Path) -> Non
         )
         assert (plain.returncode, plain.stderr) == (0, "")
         compiled = subprocess.run(
-            [sys.executable, "-m", "pipeline", *arguments], capture_output=True, text=True
+            [sys.executable, "-m", "sbic", *arguments], capture_output=True, text=True
         )
         assert [row["prediction"] for row in rows(plain.stdout)] == [
             row["prediction"] for row in rows(compiled.stdout)
@@ -164,7 +164,7 @@ def test_every_algorithm_works_without_the_research_extra(tmp_path: Path) -> Non
 def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("task,worker,label\n" + "".join(f"task-{i},ann,1\n" for i in range(20_000)))
-    command = [sys.executable, "-m", "pipeline", "infer", str(path), "--algorithm", "majority"]
+    command = [sys.executable, "-m", "sbic", "infer", str(path), "--algorithm", "majority"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stderr

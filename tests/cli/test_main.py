@@ -1,6 +1,6 @@
 from click.testing import CliRunner
 
-from pipeline.cli.main import COMMANDS, sbic
+from sbic.commands.main import COMMANDS, sbic
 
 
 def test_worker_is_run_under_its_old_name_and_the_help_lists_run_alone() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SBIC = [sys.executable, "-m", "pipeline"]
+SBIC = [sys.executable, "-m", "sbic"]
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pipeline.client import events as module
-from pipeline.client.events import Event, events
+from sbic.client import http as module
+from sbic.client.http import Event, events
 
 STREAM = b": hello\n\nevent: a\ndata: [1]\n\nevent: b\ndata: {}\n\n: still here\n\nevent: c"
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.settings import Settings
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
 from tests.instances import Instance, instance
 from tests.projects import made, new_project
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import click
 import pytest
 
-from pipeline.cli.main import sbic
+from sbic.commands.main import sbic
 
 ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 FILES = (".csv", ".csv.gz", ".json", ".jsonl", ".parquet")

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 
-from pipeline.cli.main import sbic
+from sbic.commands.main import sbic
 from tests.docs.conftest import Shown
 from tests.docs.documents import document
 from tests.docs.shell_lines import Call, calls

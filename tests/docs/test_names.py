@@ -4,13 +4,14 @@ import re
 
 import pytest
 
-from pipeline.cli.misspelt import misspelt
-from pipeline.inference.registry import ALGORITHMS
+from sbic.commands.main import misspelt
+from sbic.infer.registry import ALGORITHMS
 from tests.docs.documents import DOCUMENTS, ROOT, Document, document
 from tests.docs.generate.metrics import families
 from tests.docs.generate.registries import gateway_registries, instance_registries
 
 by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=repr)
+SOURCES = ROOT / "pipeline"
 FOLDERS = "pipeline|tests|docs|deploy|schemas"
 
 
@@ -45,9 +46,9 @@ def test_files_exist(document: Document) -> None:
 @by_name
 def test_modules_exist(document: Document) -> None:
     for code in document.inline_code():
-        if re.fullmatch(r"pipeline(?:\.\w+)+", code):
+        if re.fullmatch(r"sbic(?:\.\w+){2,}", code):  # with one dot it is a topic
             parts = code.split(".")
-            paths = [ROOT.joinpath(*parts), ROOT.joinpath(*parts[:-1])]
+            paths = [SOURCES.joinpath(*parts), SOURCES.joinpath(*parts[:-1])]
             assert any(path.is_dir() or path.with_suffix(".py").is_file() for path in paths), code
 
 

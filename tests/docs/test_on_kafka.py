@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.client import Client
+from sbic.client import Client
 from tests.agents import kafka_tools
 from tests.agents.kcat import KCAT, needs_kcat
 from tests.docs.conftest import Shown

@@ -2,8 +2,8 @@
 
 import re
 
-from pipeline.project import revision
-from pipeline.records import columns
+from sbic.project import revision
+from sbic.wire import columns
 from tests.docs.documents import document
 
 

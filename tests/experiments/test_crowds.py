@@ -8,10 +8,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from pipeline.experiments.crowds import Cell, all_cases, as_text, crowds, error_texts
-from pipeline.experiments.outcome import Outcome, save_csv, save_png
-from pipeline.files.errors import BadFile
-from pipeline.inference.registry import ALGORITHMS
+from sbic.files.tables import BadFile
+from sbic.infer.registry import ALGORITHMS
+from sbic.research.outcome import Outcome, save_csv, save_png
+from sbic.research.real_crowds import Cell, all_cases, as_text, crowds, error_texts
 
 SIGNS = ("-1", "1")
 NAMES = ("majority", "em", "fast-sbic", "dawid-skene")

@@ -9,15 +9,22 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from pipeline.experiments.crowd import ARRIVALS
-from pipeline.experiments.figure1 import cases_of, figure1, measure, measured_at
-from pipeline.experiments.figure1_picture import bound
-from pipeline.experiments.figure1_table import Point, Setting, reference
-from pipeline.experiments.intervals import agresti_coull
-from pipeline.experiments.outcome import Outcome, save_csv, save_png
-from pipeline.experiments.runner import generator
-from pipeline.inference.evaluation import standard_error
-from pipeline.inference.registry import ONLINE
+from sbic.engine.labels import standard_error
+from sbic.infer.intervals import agresti_coull
+from sbic.infer.registry import ONLINE
+from sbic.research.figure1 import (
+    Point,
+    Setting,
+    bound,
+    cases_of,
+    figure1,
+    measure,
+    measured_at,
+    reference,
+)
+from sbic.research.outcome import Outcome, save_csv, save_png
+from sbic.research.running import generator
+from sbic.research.simulated import ARRIVALS
 
 POLICIES = ("uniform", "uncertainty")
 SETTINGS = [Setting(policy, arrival, 20, 4, 12) for policy in POLICIES for arrival in ARRIVALS]

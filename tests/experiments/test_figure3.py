@@ -5,17 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.experiments.figure3 import (
-    LABELS_PER_TASK,
-    TIMED,
-    figure3,
-    measure,
-    summary,
-)
-from pipeline.experiments.journal import Case
-from pipeline.experiments.outcome import Outcome, save_csv, save_png
-from pipeline.experiments.runner import generator
-from pipeline.inference.registry import ONLINE
+from sbic.infer.registry import ONLINE
+from sbic.research.figure3 import LABELS_PER_TASK, TIMED, figure3, measure, summary
+from sbic.research.outcome import Outcome, save_csv, save_png
+from sbic.research.running import Case, generator
 
 
 def small(out: Path, runs: int = 2) -> Outcome:

@@ -11,9 +11,8 @@ from time import monotonic
 import numpy as np
 import pytest
 
-from pipeline.experiments.journal import Case, Journal, Result
-from pipeline.experiments.runner import generator, run
-from pipeline.files.errors import BadFile
+from sbic.files.tables import BadFile
+from sbic.research.running import Case, Journal, Result, generator, run
 
 CASES: list[Case] = [{"name": "draw", "run": number} for number in range(6)]
 
@@ -122,7 +121,7 @@ def test_a_killed_run_leaves_no_process_behind_and_can_go_on(tmp_path: Path) -> 
     path = tmp_path / "j"
     script = (
         "from pathlib import Path\n"
-        "from pipeline.experiments.runner import run\n"
+        "from sbic.research.running import run\n"
         "from tests.experiments.test_runner import draw_in_process\n"
         "if __name__ == '__main__':\n"
         "    cases = [{'run': number} for number in range(100_000)]\n"

@@ -5,14 +5,19 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from pipeline.experiments.crowd import ARRIVALS, PRIOR, draw_crowd
-from pipeline.experiments.figure1_table import majority_error
-from pipeline.experiments.simulation import Simulation, uncertainty_run, uniform_run
-from pipeline.inference.evaluation import standard_error
-from pipeline.inference.fast_sbic import fast_sbic
-from pipeline.inference.labels import Labels
-from pipeline.inference.majority import majority
-from pipeline.inference.registry import ONLINE
+from sbic.engine.labels import Labels, standard_error
+from sbic.infer.dawid_skene import majority
+from sbic.infer.fast_sbic import fast_sbic
+from sbic.infer.registry import ONLINE
+from sbic.research.figure1 import majority_error
+from sbic.research.simulated import (
+    ARRIVALS,
+    PRIOR,
+    Simulation,
+    draw_crowd,
+    uncertainty_run,
+    uniform_run,
+)
 
 
 def rng(seed: int = 1) -> np.random.Generator:

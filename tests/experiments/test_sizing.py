@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from click.testing import CliRunner
 
-from pipeline.cli.main import sbic
-from pipeline.experiments.sizing import Costs, simulate, size, smallest
+from sbic.commands.main import sbic
+from sbic.research.sizing import Costs, simulate, size, smallest
 
 COSTS = Costs(label=10.0, vote=2.0, told=1.0, tell=0.5, hear=1.0)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
-from pipeline.cli.main import sbic
-from pipeline.experiments.journal import Case
-from pipeline.experiments.stopping import evenly, measure, stopped
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.fast_sbic import fast_sbic
+from sbic.commands.main import sbic
+from sbic.engine.labels import Prior
+from sbic.infer.fast_sbic import fast_sbic
+from sbic.research.running import Case
+from sbic.research.stopping import evenly, measure, stopped
 from tests.inference.crowds import random_crowd, real_crowds
 
 

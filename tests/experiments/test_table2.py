@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.experiments.outcome import MissingExtra, save_csv, save_png
-from pipeline.experiments.real_crowds import measure
-from pipeline.experiments.runner import generator
-from pipeline.experiments.table2 import Cell, all_cases, summary, table2
-from pipeline.files.errors import BadFile
-from pipeline.inference.registry import IN_PAPER
+from sbic.files.tables import BadFile
+from sbic.infer.registry import IN_PAPER
+from sbic.research.outcome import MissingExtra, save_csv, save_png
+from sbic.research.real_crowds import measure
+from sbic.research.running import generator
+from sbic.research.table2 import Cell, all_cases, summary, table2
 from tests.inference.crowds import real_crowds
 
 

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files.labels import read_labels
-from pipeline.files.meaning import MAX_CLASSES
-from pipeline.files.reading import Reading
-from pipeline.files.truth import read_truth, truth_of
-from pipeline.inference.labels import SIGNS, Labels
+from sbic.engine.labels import SIGNS, Labels
+from sbic.files.labels import MAX_CLASSES, Reading, read_labels, read_truth, truth_of
 from tests.files.test_forms import labels_from, problem_of
 from tests.inference.crowds import real_crowds
 

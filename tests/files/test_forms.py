@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files.errors import BadFile
-from pipeline.files.labels import read_labels
-from pipeline.files.reading import DEFAULT, Reading
-from pipeline.inference.labels import Labels
+from sbic.engine.labels import Labels
+from sbic.files.labels import DEFAULT, Reading, read_labels
+from sbic.files.tables import BadFile
 
 PLAIN = "task,worker,label\nt 1,ann,1\nt2,bob,-1\n"
 

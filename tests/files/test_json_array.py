@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pipeline.files import json_array
-from pipeline.files.errors import BadFile
-from pipeline.files.json_array import elements
+from sbic.files import json_array
+from sbic.files.json_array import elements
+from sbic.files.tables import BadFile
 
 values = some.recursive(
     some.none() | some.booleans() | some.integers() | some.text(),

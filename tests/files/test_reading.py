@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files.errors import BadFile
-from pipeline.files.labels import read_labels
-from pipeline.inference.labels import Labels
+from sbic.engine.labels import Labels
+from sbic.files.labels import read_labels
+from sbic.files.tables import BadFile
 
 HEADER = "task,worker,label\n"
 

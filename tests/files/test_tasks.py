@@ -2,11 +2,10 @@
 
 import pytest
 
-from pipeline.files.errors import BadFile
-from pipeline.files.reading import DEFAULT, Reading
-from pipeline.files.source import Source
-from pipeline.files.tasks import TaskRow, task_table
-from pipeline.inference.labels import SIGNS
+from sbic.engine.labels import SIGNS
+from sbic.files.labels import DEFAULT, Reading
+from sbic.files.tables import BadFile, Source
+from sbic.files.tasks import TaskRow, task_table
 
 PETS = ("cat", "dog", "bird")
 

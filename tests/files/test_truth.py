@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files.errors import BadFile
-from pipeline.files.reading import DEFAULT, Reading
-from pipeline.files.truth import read_truth, truth_of
-from pipeline.inference.labels import SIGNS, Labels
+from sbic.engine.labels import SIGNS, Labels
+from sbic.files.labels import DEFAULT, Reading, read_truth, truth_of
+from sbic.files.tables import BadFile
 
 PETS = ("cat", "dog")
 

@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.files.atomic import write_atomically, write_parts_atomically
-from pipeline.files.errors import BadFile
-from pipeline.files.estimates import estimate_csv
-from pipeline.inference.algorithm import Estimate
-from pipeline.inference.labels import Labels
+from sbic.engine.labels import Estimate, Labels
+from sbic.files.tables import BadFile
+from sbic.files.writing import estimate_csv, write_atomically, write_parts_atomically
 
 
 def test_the_content_replaces_the_old_one_and_nothing_else_is_left(tmp_path: Path) -> None:

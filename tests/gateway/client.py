@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from aiohttp import ClientSession
 from orjson import dumps, loads
 
-from pipeline.gateway.config import GatewayConfig
-from pipeline.gateway.server import serving
-from pipeline.local.ports import free_port
-from pipeline.project.given import Given
-from pipeline.settings import Settings
+from sbic.gateway.config import GatewayConfig
+from sbic.gateway.server import serving
+from sbic.local.java import free_port
+from sbic.project.revision import Given
+from sbic.project.settings import Settings
 from tests.gateway.contract import Contract
 
 TOKEN = "a-token-for-the-tests"
@@ -95,7 +95,7 @@ def sbic_gateway(
     """`sbic gateway` in a separate process, with these settings only."""
     port = free_port()
     inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
-    command = [sys.executable, "-m", "pipeline", "gateway", "--port", str(port), *options]
+    command = [sys.executable, "-m", "sbic", "gateway", "--port", str(port), *options]
     env = {**inherited, **environment}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
         try:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.gateway.client import Client, running_gateway
 from tests.gateway.projects import new_project
 from tests.instances import instance

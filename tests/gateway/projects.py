@@ -3,10 +3,10 @@
 from typing import Any
 from uuid import uuid4
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.project.given import Given
-from pipeline.project.opening import open_project
-from pipeline.settings import Settings
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.opening import open_project
+from sbic.project.revision import Given
+from sbic.project.settings import Settings
 
 
 async def new_project(broker: EmbeddedBroker, **settings: Any) -> Settings:

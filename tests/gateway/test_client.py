@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.client import (
+from sbic.client import (
     AsyncClient,
     BadLabels,
     Client,
@@ -17,10 +17,10 @@ from pipeline.client import (
     TimedOut,
     Unreachable,
 )
-from pipeline.gateway.config import GatewayConfig
-from pipeline.gateway.server import serving
-from pipeline.local.ports import free_port
-from pipeline.project.given import Given
+from sbic.gateway.config import GatewayConfig
+from sbic.gateway.server import serving
+from sbic.local.java import free_port
+from sbic.project.revision import Given
 from tests.gateway import client as gateways
 
 Way = dict[str, Any]

@@ -7,11 +7,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from pipeline.cli.misspelt import misspelt
-from pipeline.cli.options import spec_options
-from pipeline.gateway.config import GATEWAY_SPECS, TOKEN, TOKEN_FILE, VARIABLES, tokens_in
-from pipeline.gateway.errors import CannotStart
-from pipeline.spec import variable
+from sbic.commands.main import misspelt
+from sbic.commands.options import spec_options
+from sbic.gateway.config import GATEWAY_SPECS, TOKEN, TOKEN_FILE, VARIABLES, CannotStart, tokens_in
+from sbic.project.settings import variable
 
 GOOD = {
     "host": "::1",

@@ -9,13 +9,12 @@ from uuid import uuid4
 import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from pipeline.gateway.lane import Row
-from pipeline.gateway.outbox import NotAcknowledged, Outbox
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
-from pipeline.partitioner import partition_of
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.gateway.outbox import NotAcknowledged, Outbox, Row
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.partitions import partition_of
 from tests.agents.kafka import Project, until
 from tests.brokers import needs_proc, paused
 from tests.gateway.client import running_gateway, sbic_gateway

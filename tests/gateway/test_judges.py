@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.gateway.client import running_gateway
 from tests.gateway.curl import needs_curl
 from tests.gateway.projects import new_project

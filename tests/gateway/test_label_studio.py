@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from orjson import dumps
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.settings import Settings
-from pipeline.transfer.standing import standing_labels
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
+from sbic.status.contents import standing_labels
 from tests.agents.kafka import until
 from tests.gateway.client import Answer, Client, running_gateway
 from tests.gateway.projects import new_project

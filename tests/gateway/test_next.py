@@ -3,7 +3,7 @@
 import asyncio
 from uuid import uuid4
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.gateway.client import Client, running_gateway
 from tests.gateway.projects import new_project
 

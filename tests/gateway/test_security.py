@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from pipeline.gateway.config import GatewayConfig
-from pipeline.gateway.errors import CannotStart
-from pipeline.local.ports import free_port
-from pipeline.settings import Settings
+from sbic.gateway.config import CannotStart, GatewayConfig
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
 from tests.gateway.client import Client, running_gateway
 
 OLD, NEW = "the-token-of-yesterday", "the-token-of-tomorrow"
@@ -170,7 +169,7 @@ def test_a_short_token_is_refused_without_telling_it() -> None:
 def run(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
     inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
     return subprocess.run(
-        [sys.executable, "-m", "pipeline", "gateway", *arguments],
+        [sys.executable, "-m", "sbic", "gateway", *arguments],
         env=inherited | env,
         capture_output=True,
         text=True,
@@ -192,7 +191,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
 async def test_a_body_that_does_not_come_is_not_waited_for(
     gateway: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.gateway.body.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("sbic.gateway.body.BODY_SECONDS", 0.2)
     host, port = gateway.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     head = f"POST /labels HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"

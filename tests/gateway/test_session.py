@@ -1,11 +1,11 @@
 import asyncio
 
-from pipeline.gateway.session import session
-from pipeline.kafka.admin import ensure_topics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.project.given import Given
-from pipeline.project.opening import open_project
-from pipeline.settings import Settings
+from sbic.gateway.session import session
+from sbic.kafka.admin import ensure_topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.opening import open_project
+from sbic.project.revision import Given
+from sbic.project.settings import Settings
 from tests.projects import new_project
 
 

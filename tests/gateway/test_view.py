@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from orjson import dumps, loads
 
-from pipeline.gateway.lane import Delivery, Lane, Place, Producer, Row
-from pipeline.gateway.view.ranking import LiveRanking
-from pipeline.gateway.view.tasks import TaskView
-from pipeline.status.tasks import TaskTally
+from sbic.gateway.outbox import Delivery, Lane, Place, Producer, Row
+from sbic.gateway.view import LiveRanking, TaskView
+from sbic.status.tallies import TaskTally
 from tests.records.made import encode_posterior, posterior_of
 
 

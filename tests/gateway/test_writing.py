@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 from orjson import dumps
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
-from pipeline.topics import Topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.topics import Topics
+from sbic.wire.partitions import partition_of
 from tests.agents.kafka import Project
 from tests.gateway.client import Client, running_gateway
 from tests.gateway.projects import new_project

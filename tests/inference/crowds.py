@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.labels import Ints, Labels
+from sbic.engine.labels import Ints, Labels, Prior
 from tests.inference.paper import Triple
 
 positive = st.floats(0.05, 20)

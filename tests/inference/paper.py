@@ -6,7 +6,7 @@ In line 5 of Algorithm 1 and line 6 of Algorithm 2, M_j^t is without the label b
 from collections.abc import Sequence
 from math import exp, log
 
-from pipeline.inference.algorithm import Prior
+from sbic.engine.labels import Prior
 
 Triple = tuple[int, int, int]
 Answers = dict[int, dict[int, int]]

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.algorithm import Estimate, Prior
-from pipeline.inference.labels import Labels
-from pipeline.inference.registry import ALGORITHMS
+from sbic.engine.labels import Estimate, Labels, Prior
+from sbic.infer.registry import ALGORITHMS
 
 TRIPLES = st.lists(
     st.tuples(st.sampled_from("abcdef"), st.sampled_from("vwxyz"), st.sampled_from([1, -1, 0])),

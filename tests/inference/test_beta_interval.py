@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.beta_interval import beta_interval
+from sbic.infer.intervals import beta_interval
 
 
 def fraction(a: float, b: float, x: float) -> float:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.bounds import bounds
+from sbic.engine.labels import Prior
+from sbic.research.bounds import bounds
 
 
 def log_beta(a: float, b: float) -> float:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import pipeline
+import sbic
 
 SCRIPT = """
-from pipeline.inference import compiled
+from sbic.engine import compiled
 compiled.NOTICE_AFTER_SECONDS = compiled._notice._seconds_left = 0.2
-from pipeline.inference.engine import taking
-from pipeline.inference.engine.engine import Engine
+from sbic.engine import taking
+from sbic.engine.engine import Engine
 engine = Engine("settled")
 engine.take([0, 0, 0], [0, 1, 2], [1, 1, 0])
 print(round(float(engine.beliefs([0])[0, 1]), 6), sum(taking.take.stats.cache_hits.values()))
@@ -32,9 +32,9 @@ os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy of the package, as it would be installed, with nothing compiled yet."""
-    source = Path(pipeline.__file__).parent
-    skipped = shutil.ignore_patterns("__pycache__", "agents", "cli", "tools", "broker")
-    shutil.copytree(source, tmp_path / "pipeline", ignore=skipped)
+    source = Path(sbic.__file__).parent
+    skipped = shutil.ignore_patterns("__pycache__", "runtime", "commands", "gateway")
+    shutil.copytree(source, tmp_path / "sbic", ignore=skipped)
     return tmp_path
 
 
@@ -84,7 +84,7 @@ def test_the_first_use_compiles_and_says_so_and_a_change_of_any_file_counts(
     assert printed == "0.631895 1", "what was compiled before is used where nothing can be written"
     assert said == ""
 
-    constants = package / "pipeline/inference/engine/settled.py"
+    constants = package / "sbic/engine/formulas.py"
     constants.write_text(constants.read_text().replace("C = 100.0 ", "C = 1.0 "))
     printed, said = run(package, tmp_path)
     assert (

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.algorithm import AnyEstimate, ClassEstimate, Estimate, Prior
-from pipeline.inference.dawid_skene import ITERATIONS, dawid_skene
-from pipeline.inference.labels import Labels
+from sbic.engine.labels import AnyEstimate, ClassEstimate, Estimate, Labels, Prior
+from sbic.infer.dawid_skene import ITERATIONS, dawid_skene
 from tests.inference.crowds import real_crowd
 
 Answer = tuple[int, int, int]

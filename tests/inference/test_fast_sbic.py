@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.fast_sbic import FastSBIC, fast_sbic
-from pipeline.inference.labels import Floats, Labels
+from sbic.engine.labels import Floats, Labels, Prior
+from sbic.infer.fast_sbic import FastSBIC, fast_sbic
 from tests.inference.crowds import as_labels, as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_1, expit
 
@@ -149,7 +148,7 @@ def test_what_was_not_answered_cannot_be_taken_back() -> None:
 LINES_OF_A_LABEL = """
 import json, sys
 sys.modules["numba"] = None  # a compiled line cannot be counted
-from pipeline.inference.engine.engine import Engine
+from sbic.engine.engine import Engine
 def lines(algorithm, before):
     engine = Engine(algorithm)
     engine.make_room(before + 1, 1, 2 * before)

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.kos import kos
-from pipeline.inference.labels import Floats, Labels
+from sbic.engine.labels import Floats, Labels, Prior
+from sbic.research.baselines import kos
 
 
 def crowd(seed: int) -> tuple[Labels, Floats]:

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from pipeline.inference.algorithm import TIE, ClassEstimate, Estimate, Prior
-from pipeline.inference.labels import Labels
-from pipeline.inference.majority import majority
+from sbic.engine.labels import TIE, ClassEstimate, Estimate, Labels, Prior
+from sbic.infer.dawid_skene import majority
 
 
 def test_the_score_is_the_balance_of_the_votes_and_a_tie_is_a_tie() -> None:

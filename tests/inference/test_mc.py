@@ -4,9 +4,8 @@ from math import lgamma
 import numpy as np
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.labels import Floats, Labels
-from pipeline.inference.mc import mc
+from sbic.engine.labels import Floats, Labels, Prior
+from sbic.research.baselines import mc
 
 
 def exact(labels: Labels, prior: Prior) -> Floats:

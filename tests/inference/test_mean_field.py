@@ -5,10 +5,8 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.amf import amf
-from pipeline.inference.em import em
-from pipeline.inference.labels import Labels
+from sbic.engine.labels import Labels, Prior
+from sbic.research.baselines import amf, em
 
 
 def sparse_crowd(seed: int) -> list[tuple[str, str, int]]:

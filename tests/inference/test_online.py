@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pipeline.inference.algorithm import Algorithm, Prior, sigmoid
-from pipeline.inference.amf import amf
-from pipeline.inference.em import em
-from pipeline.inference.kos import kos
-from pipeline.inference.labels import Floats, Labels
-from pipeline.inference.majority import majority
-from pipeline.inference.online.engine import EngineOnline
-from pipeline.inference.online.mean_field import MeanFieldOnline
-from pipeline.inference.online.online import CrowdSize, Online
-from pipeline.inference.registry import ALGORITHMS, ONLINE
+from sbic.engine.labels import Algorithm, Floats, Labels, Prior, sigmoid
+from sbic.infer.dawid_skene import majority
+from sbic.infer.registry import ALGORITHMS, ONLINE
+from sbic.research.baselines import amf, em, kos
+from sbic.research.online import CrowdSize, EngineOnline, MeanFieldOnline, Online
 from tests.examples import examples
 from tests.inference.crowds import as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_1
@@ -142,11 +137,11 @@ SCRIPT = """
 import json, sys
 sys.modules["numba"] = None  # as if it were not installed
 import numpy as np
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.compiled import IS_COMPILED
-from pipeline.inference.online.online import CrowdSize
-from pipeline.inference.registry import ALGORITHMS, ONLINE
-from pipeline.policies.scan import Scan
+from sbic.engine.labels import Prior
+from sbic.engine.compiled import IS_COMPILED
+from sbic.research.online import CrowdSize
+from sbic.infer.registry import ALGORITHMS, ONLINE
+from sbic.research.simulated import Scan
 assert not IS_COMPILED
 labels = json.load(sys.stdin)
 scores = []

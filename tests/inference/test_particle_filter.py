@@ -6,9 +6,8 @@ from math import lgamma
 import numpy as np
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.labels import Floats
-from pipeline.inference.online.particle_filter import ParticleFilter
+from sbic.engine.labels import Floats, Prior
+from sbic.research.particle_filter import ParticleFilter
 from tests.inference.paper import Triple
 
 TASKS, WORKERS = 4, 5

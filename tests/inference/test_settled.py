@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.algorithm import AnyEstimate, Prior
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.storage import ClassPrior
-from pipeline.inference.engine.taking import RETRACT
-from pipeline.inference.labels import Labels
-from pipeline.inference.registry import AlgorithmName
-from pipeline.inference.settled import Settled, settled, settled_live
+from sbic.engine import AlgorithmName
+from sbic.engine.engine import ClassPrior, Engine
+from sbic.engine.labels import AnyEstimate, Labels, Prior
+from sbic.engine.taking import RETRACT
+from sbic.infer.settled import Settled, settled, settled_live
 from tests.examples import examples
 from tests.inference.crowds import crowd_of_classes, real_crowd
 from tests.inference.settled_transcription import Transcription

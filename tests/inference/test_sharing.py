@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.taking import REPEATED
-from pipeline.inference.labels import Ints, Labels
-from pipeline.inference.registry import AlgorithmName
+from sbic.engine import AlgorithmName
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Ints, Labels
+from sbic.engine.taking import REPEATED
 from tests.inference.crowds import crowd_of_classes, random_crowd
 
 TASKS, WORKERS = 60, 20

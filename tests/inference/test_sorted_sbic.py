@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.labels import Labels
-from pipeline.inference.sorted_sbic import sorted_sbic
+from sbic.engine.labels import Labels, Prior
+from sbic.research.sorted_sbic import sorted_sbic
 from tests.inference.crowds import as_labels, as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, shared_views
 

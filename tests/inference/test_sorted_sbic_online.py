@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.online.sorted_sbic import SortedSBIC
+from sbic.engine.labels import Prior
+from sbic.research.sorted_online import SortedSBIC
 from tests.inference.crowds import as_labels, as_triples, priors, random_crowd, triples
 from tests.inference.paper import Triple, algorithm_2
 

@@ -3,9 +3,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.labels import Floats, Labels
-from pipeline.inference.te import reliabilities, te
+from sbic.engine.labels import Floats, Labels, Prior
+from sbic.research.triangular import reliabilities, te
 
 
 def literal(matrix: Floats) -> Floats:

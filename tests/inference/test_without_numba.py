@@ -7,24 +7,24 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.fast_sbic import fast_sbic
-from pipeline.inference.online.sorted_sbic import SortedSBIC
-from pipeline.inference.settled import settled
-from pipeline.inference.sorted_sbic import sorted_sbic
+from sbic.engine.labels import Prior
+from sbic.infer.fast_sbic import fast_sbic
+from sbic.infer.settled import settled
+from sbic.research.sorted_online import SortedSBIC
+from sbic.research.sorted_sbic import sorted_sbic
 from tests.inference.crowds import as_triples, random_crowd
 
 SCRIPT = """
 import json, sys
 sys.modules["numba"] = None  # as if it were not installed
 import numpy as np
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.compiled import IS_COMPILED
-from pipeline.inference.fast_sbic import fast_sbic
-from pipeline.inference.labels import Labels
-from pipeline.inference.settled import settled
-from pipeline.inference.sorted_sbic import sorted_sbic
-from pipeline.inference.online.sorted_sbic import SortedSBIC
+from sbic.engine.labels import Prior
+from sbic.engine.compiled import IS_COMPILED
+from sbic.infer.fast_sbic import fast_sbic
+from sbic.engine.labels import Labels
+from sbic.infer.settled import settled
+from sbic.research.sorted_sbic import sorted_sbic
+from sbic.research.sorted_online import SortedSBIC
 assert not IS_COMPILED
 labels = Labels.of((str(i), str(j), x) for i, j, x in json.load(sys.stdin))
 online = SortedSBIC(labels.tasks, labels.workers, labels.tasks)

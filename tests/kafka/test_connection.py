@@ -7,12 +7,11 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
-from pipeline.kafka import connection
-from pipeline.kafka.connection import connected
-from pipeline.kafka.errors import ClusterError, NotAllowed, Refused, Unreachable
-from pipeline.kafka.options import client_options
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.settings import Settings
+from sbic.kafka import connect as connection
+from sbic.kafka.connect import client_options, connected
+from sbic.kafka.errors import ClusterError, NotAllowed, Refused, Unreachable
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
 
 
 class Client:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.kafka.options import client_options
-from pipeline.settings import Settings
+from sbic.kafka.connect import client_options
+from sbic.project.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENTS = {"AIOKafkaConsumer", "AIOKafkaProducer", "AIOKafkaAdminClient", "AIOKafkaClient"}
-# its options come through its constructor: those of `client_options`, as `agents.app` has them
-TAKES_OPTIONS = ROOT / "pipeline" / "batched" / "producer.py"
+# its options come through its constructor: those of `client_options`, as `runtime.app` has them
+TAKES_OPTIONS = ROOT / "pipeline/sbic/runtime/faust/producer.py"
 FOLDERS = ("pipeline", "tests/soak", "tests/benchmarks")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 

@@ -2,7 +2,7 @@
 
 from time import monotonic
 
-from pipeline.kafka.pace import PORTION, paced
+from sbic.kafka.writer import PORTION, paced
 
 
 async def test_without_a_rate_all_come_in_order_in_portions() -> None:

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pipeline.label_studio.annotation import Annotation, Slot
-from pipeline.label_studio.annotations import Annotations
-from pipeline.label_studio.record import Record, encode_record, read_record
+from sbic.integrations.label_studio import (
+    Annotation,
+    Annotations,
+    Record,
+    Slot,
+    encode_record,
+    read_record,
+)
 from tests.examples import examples
 
 Repeats = Literal["first", "last"]

@@ -4,10 +4,17 @@ from typing import Any
 
 import pytest
 
-from pipeline.classes import Classes
-from pipeline.label_studio.annotation import Annotation, Slot, microseconds
-from pipeline.label_studio.choices import Choices, Problem, label_map_of
-from pipeline.label_studio.events import Event, read_event
+from sbic.classes import Classes
+from sbic.integrations.label_studio import (
+    Annotation,
+    Choices,
+    Event,
+    Problem,
+    Slot,
+    label_map_of,
+    microseconds,
+    read_event,
+)
 from tests.label_studio.payloads import annotation, choice, deletion, skipped, webhook
 
 PETS = Choices(Classes.parse("cat,dog"))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.settings import Settings
-from pipeline.topics import Topics
-from pipeline.transfer.standing import standing_labels
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.status.contents import standing_labels
 from tests.label_studio.payloads import annotation, skipped
 from tests.projects import Row, made, new_project, records_of, sbic
 

@@ -12,21 +12,18 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from pipeline.kafka.admin import ensure_topics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.errors import BadChoice, CannotStart
-from pipeline.local.folder import VERSION_FILE, DataFolder
-from pipeline.local.java import KAFKA_VERSION
-from pipeline.local.ports import free_port, is_free, kafka_answers
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.kafka.admin import ensure_topics
+from sbic.local.broker import VERSION_FILE, DataFolder, EmbeddedBroker
+from sbic.local.java import KAFKA_VERSION, BadChoice, CannotStart, free_port, is_free, kafka_answers
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 from tests.local.waiting import wait_until
 
 
 @contextmanager
 def sbic_broker(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "broker", *arguments],
+        [sys.executable, "-m", "sbic", "broker", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

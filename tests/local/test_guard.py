@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local import guard
+from sbic.local import guard
 from tests.local.waiting import is_running, wait_until
 
 SLEEPER = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"

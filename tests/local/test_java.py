@@ -6,8 +6,7 @@ from zipfile import ZipFile
 import pytest
 from rich.console import Console
 
-from pipeline.local.errors import CannotStart
-from pipeline.local.java import _download, cache_folder, java_command
+from sbic.local.java import CannotStart, _download, cache_folder, java_command
 
 
 @pytest.fixture

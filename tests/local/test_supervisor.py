@@ -7,9 +7,8 @@ from itertools import islice
 
 import pytest
 
-from pipeline.local import supervisor
-from pipeline.local.instances import running
-from pipeline.local.supervisor import Command, delays, keep_running
+from sbic.local import processes as supervisor
+from sbic.local.processes import Command, delays, keep_running, running
 
 
 class Heard:

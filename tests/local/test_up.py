@@ -13,8 +13,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from pipeline.local.ports import free_port
-from pipeline.settings import Settings
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
 from tests.local.waiting import wait_until
 from tests.projects import environment, sbic
 
@@ -32,7 +32,7 @@ class Up:
         ports += ["--gateway-port", self.page.rpartition(":")[2].rstrip("/")]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline", "up", *ports, *arguments],
+                [sys.executable, "-m", "sbic", "up", *ports, *arguments],
                 env={**environment(self.settings), "BROWSER": str(browser(folder, self.opened))},
                 stdout=log,
                 stderr=log,
@@ -94,7 +94,7 @@ def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Up]:
 def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -> None:
     up.wait_for("INFO sbic: ready", times=2)
     started = processes_below(up.process.pid)
-    instances = [pid for pid, command in started.items() if command.endswith("-P -m pipeline run")]
+    instances = [pid for pid, command in started.items() if command.endswith("-P -m sbic run")]
     direct = [pid for pid in instances if "guard.py" not in started[pid]]
     assert len(direct) == 2
     os.kill(direct[0], signal.SIGTERM)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.page.browser import Browser, chromium
 from tests.page.show import Show, running_show
 

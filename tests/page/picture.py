@@ -15,11 +15,11 @@ from random import Random
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from pipeline.client import Client
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.client import Client
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 from tests.instances import LAUNCH, instance
 from tests.page.browser import chromium
 from tests.page.show import BAD_LABELS
@@ -57,7 +57,7 @@ def gateway(broker: str, port: int) -> Iterator[str]:
     """A gateway for the project; the address of its page."""
     env = {"SBIC_BROKER": broker, "SBIC_PREFIX": "pets", "SBIC_GATEWAY_PORT": str(port), **RULES}
     running = subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, "-m", "pipeline", "gateway"], env=os.environ | env
+        [sys.executable, "-c", LAUNCH, "-m", "sbic", "gateway"], env=os.environ | env
     )
     try:
         url = f"http://127.0.0.1:{port}/"

@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from orjson import loads
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
-from pipeline.records.labels import encode_label
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.labels import encode_label
 from tests.instances import LAUNCH, instance
 from tests.page.crowd import Label, labels
 from tests.projects import records_of, write
@@ -92,7 +92,7 @@ class Show:
             "SBIC_GATEWAY_TOKEN": self.token,
         }
         self._gateway = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, "-m", "pipeline", "gateway"],
+            [sys.executable, "-c", LAUNCH, "-m", "sbic", "gateway"],
             env=inherited | own,
             stdin=subprocess.DEVNULL,
             stdout=self._log,

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.policies import layout
-from pipeline.policies.answers import AnswerSet
-from pipeline.policies.policy import Policy
-from pipeline.policies.uncertainty import Uncertainty
-from pipeline.policies.uniform import Uniform
+from sbic.policy import order as layout
+from sbic.policy.policy import AnswerSet, Policy, Uncertainty, Uniform
 
 EXPECTED_WEIGHT = 0.7
 State = tuple[int, float, int]  # labels, lead, in_flight
@@ -230,9 +227,9 @@ CHOICES_OF_A_PROCESS = """
 import sys
 if sys.argv[1] == "plain":
     sys.modules["numba"] = None  # as if it were not installed
-from pipeline.inference.compiled import IS_COMPILED
-from pipeline.policies.answers import AnswerSet
-from pipeline.policies.uncertainty import Uncertainty
+from sbic.engine.compiled import IS_COMPILED
+from sbic.policy.policy import AnswerSet
+from sbic.policy.policy import Uncertainty
 assert IS_COMPILED == (sys.argv[1] != "plain")
 names = [f"t{i}" for i in range(300)]
 names.sort(reverse=sys.argv[1] == "reversed")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.labels import Ints
-from pipeline.policies import layout, progress
-from pipeline.policies.answers import AnswerSet
-from pipeline.policies.uncertainty import Uncertainty
+from sbic.engine.labels import Ints
+from sbic.policy import order as layout
+from sbic.policy import policy as progress
+from sbic.policy.policy import AnswerSet, Uncertainty
 
 TASKS = 200
 ANSWERED = 120  # by each worker, at first

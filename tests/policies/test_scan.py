@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.policies.scan import Scan
+from sbic.research.simulated import Scan
 
 scores = st.lists(st.sampled_from([-2.0, -1.0, 0.0, 1.0, 2.5]), min_size=1, max_size=8)
 

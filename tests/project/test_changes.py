@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.project.changes import BadChange, change, read_assignments
-from pipeline.project.revision import FIRST, Revision, project_settings
-from pipeline.settings import BadSetting, Settings
+from sbic.project.changes import BadChange, change, read_assignments
+from sbic.project.revision import FIRST, Revision, project_settings
+from sbic.project.settings import BadSetting, Settings
 
 PETS = Revision(4, project_settings(Settings(classes="cat,dog")), {})
 

@@ -8,13 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.project.given import Given
-from pipeline.project.log import append, read_project
-from pipeline.project.opening import open_project, settings_in_project
-from pipeline.project.revision import FIRST, encode_revision
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.opening import append, open_project, read_project, settings_in_project
+from sbic.project.revision import FIRST, Given, encode_revision
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 from tests.instances import Instance, instance
 from tests.projects import new_project, sbic, write
 
@@ -109,7 +107,7 @@ def test_a_file_of_other_classes_is_refused_until_the_empty_project_has_these(
 )
 def test_a_misspelt_variable_is_told_of_by_every_command(variable: str, hint: str | None) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pipeline", "bounds", "--help"],
+        [sys.executable, "-m", "sbic", "bounds", "--help"],
         env={name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
         | {variable: "1"},
         capture_output=True,

@@ -11,13 +11,13 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from orjson import dumps
 
-from pipeline.inference.algorithm import Prior
-from pipeline.kafka.admin import delete_topics, ensure_topics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.project.log import read_project
-from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
-from pipeline.records.names import Names
-from pipeline.records.votes import Votes, encode_votes
+from sbic.engine.labels import Prior
+from sbic.kafka.admin import delete_topics, ensure_topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.opening import read_project
+from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
+from sbic.wire.columns import Names
+from sbic.wire.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
@@ -161,7 +161,7 @@ async def started(running: Instance, times: int) -> bool:
 STEPS = ("until_group_is_empty", "delete_topics", "ensure_topics", "commit_zero", "append")
 KILLED = """
 import os, sys
-import pipeline.cli.main, pipeline.project.recreation as recreation
+import sbic.commands.main, sbic.project.changes as recreation
 recreation.EMPTY_SECONDS = 0.2
 async def die(*arguments):
     os._exit(9)
@@ -170,7 +170,7 @@ async def second(*arguments, write=recreation.append):
         os._exit(9)
     await write(*arguments)
 recreation.{step} = second if "{step}" == "append" else die
-pipeline.cli.main.main()
+sbic.commands.main.main()
 """
 
 

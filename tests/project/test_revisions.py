@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.project.revision import (
+from sbic.project.revision import (
     FIRST,
     PROJECT_SETTINGS,
     Revision,
@@ -17,7 +17,7 @@ from pipeline.project.revision import (
     parse_revision,
     project_settings,
 )
-from pipeline.settings import Settings
+from sbic.project.settings import Settings
 
 TOPICS = {"sbic.labels": "one", "sbic.answers": "two"}
 

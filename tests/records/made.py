@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from orjson import dumps
 
-from pipeline.classes import Classes
-from pipeline.inference.algorithm import sigmoid
-from pipeline.records.named_posteriors import NamedPosterior
-from pipeline.records.posteriors import Posterior
+from sbic.classes import Classes
+from sbic.engine.labels import sigmoid
+from sbic.wire.posteriors import NamedPosterior, Posterior
 
 
 def posterior_of(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.records.bad import BadRecord, Reason
+from sbic.wire.bad import BadRecord, Reason
 
 
 def reason_of(parse: Callable[..., object], *record: bytes | None) -> Reason:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from pipeline.records.assignments import (
+from sbic.wire.assignments import (
     Assignment,
     Refusal,
     encode_end,
@@ -18,7 +18,7 @@ from pipeline.records.assignments import (
     parse_assignment,
     place_of,
 )
-from pipeline.records.bad import BadRecord
+from sbic.wire.bad import BadRecord
 
 SCHEMAS = Path(__file__).parent.parent.parent / "schemas"
 SCHEMA = Draft202012Validator(json.loads((SCHEMAS / "assignment.schema.json").read_text()))

@@ -9,21 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.classes import SIGNS, Classes
-from pipeline.records.answers import parse_answers
-from pipeline.records.assignments import parse_assignment
-from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.columns import Columns
-from pipeline.records.estimates import parse_estimates
-from pipeline.records.facts import Facts, encode_facts, read_facts
-from pipeline.records.labels import label_parser
-from pipeline.records.many_votes import parse_votes
-from pipeline.records.named_posteriors import parse_any_posterior
-from pipeline.records.names import Names
-from pipeline.records.posteriors import parse_posterior
-from pipeline.records.requests import parse_request
-from pipeline.records.tasks import task_parser
-from pipeline.transfer.export import read_worker
+from sbic.classes import SIGNS, Classes
+from sbic.status.contents import read_worker
+from sbic.wire.assignments import parse_assignment, parse_request
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.changelogs import Facts, encode_facts, parse_answers, read_facts
+from sbic.wire.columns import Columns, Names
+from sbic.wire.estimates import parse_estimates
+from sbic.wire.labels import label_parser
+from sbic.wire.posteriors import parse_any_posterior, parse_posterior
+from sbic.wire.tasks import task_parser
+from sbic.wire.votes import parse_votes
 from tests.records.reasons import reason_of
 
 PETS = Classes(("t1", "task"))
@@ -114,7 +110,7 @@ FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
         "labels.shown",
     ),
     (parse_request, b"{}", "bad.loads"),
-    (parse_request, b'{"worker": "w", "count": []}', "requests.shown"),
+    (parse_request, b'{"worker": "w", "count": []}', "assignments.shown"),
     (partial(task_parser(SIGNS), b"t"), b"{}", "bad.loads"),
     (
         partial(task_parser(SIGNS), b"t"),
@@ -123,12 +119,12 @@ FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
     ),
     (parse_assignment, b"{}", "bad.loads"),
     (parse_posterior, b"{}", "posteriors.read_id"),
-    (parse_any_posterior, b'{"probabilities": 1}', "named_posteriors.read_object"),
+    (parse_any_posterior, b'{"probabilities": 1}', "posteriors.read_object"),
     (read_worker, b"{}", "bad.loads"),
     (parse_answers, b"{}", "columns.loads"),
     (with_classes(parse_votes), b"{}", "columns.loads"),
     (with_classes(parse_estimates), b"{}", "columns.loads"),
-    (parse_facts, FACTS, "facts._read_recent"),
+    (parse_facts, FACTS, "changelogs._read_recent"),
 ]
 
 
@@ -136,5 +132,5 @@ FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
 def test_an_unknown_fault_of_a_parser_costs_one_record(
     parse: Callable[..., object], value: bytes, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"pipeline.records.{part}", fails)
+    monkeypatch.setattr(f"sbic.wire.{part}", fails)
     assert reason_of(parse, value) == Reason.UNREADABLE

@@ -11,11 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.engine.results import Sums
-from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers, parse_answers
-from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.columns import FORMAT, Columns
-from pipeline.records.estimates import (
+from sbic.engine.state import Sums
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.changelogs import (
+    Answers,
+    Fact,
+    Facts,
+    Piece,
+    VotesFor,
+    encode_answers,
+    encode_facts,
+    parse_answers,
+    read_facts,
+)
+from sbic.wire.columns import FORMAT, Columns, Names
+from sbic.wire.estimates import (
     Beliefs,
     Counts,
     Estimates,
@@ -24,11 +34,8 @@ from pipeline.records.estimates import (
     encode_estimates,
     parse_estimates,
 )
-from pipeline.records.facts import Fact, Facts, encode_facts, read_facts
-from pipeline.records.many_votes import parse_votes
-from pipeline.records.names import Names
-from pipeline.records.posteriors import CLOSE_REASONS
-from pipeline.records.votes import NOBODY, REPEAT, Votes, encode_votes
+from sbic.wire.posteriors import CLOSE_REASONS
+from sbic.wire.votes import NOBODY, REPEAT, Votes, encode_votes, parse_votes
 from tests.records.reasons import reason_of
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record

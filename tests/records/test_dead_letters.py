@@ -2,9 +2,8 @@
 
 import pytest
 
-from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.dead_letters import MAX_BYTES, dead_letter
-from pipeline.records.origin import Origin
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.dead_letters import MAX_BYTES, Origin, dead_letter
 
 BAD = BadRecord(Reason.NOT_JSON, "the value is not JSON")
 

@@ -4,14 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.classes import RETRACT, SIGNS, SKIP, Classes
-from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.labels import (
-    MAX_BYTES,
-    CodedLabel,
-    encode_label,
-    label_parser,
-)
+from sbic.classes import RETRACT, SIGNS, SKIP, Classes
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.labels import MAX_BYTES, CodedLabel, encode_label, label_parser
 from tests.records.reasons import reason_of
 
 PETS = Classes(("cat", "dog", "bird"))

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orjson import dumps
 
-from pipeline.classes import Classes
-from pipeline.records.bad import Reason
-from pipeline.records.named_posteriors import parse_any_posterior
-from pipeline.records.posteriors import parse_posterior
+from sbic.classes import Classes
+from sbic.wire.bad import Reason
+from sbic.wire.posteriors import parse_any_posterior, parse_posterior
 from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 from tests.records.reasons import reason_of
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.records.names import Names, read_names
+from sbic.wire.columns import Names, read_names
 
 LISTS = st.lists(st.text(min_size=1, max_size=6))
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from orjson import loads
 
-from pipeline.classes import SIGNS, Classes
-from pipeline.records.named_posteriors import parse_any_posterior
-from pipeline.records.posterior_columns import PosteriorColumns, encode_posteriors
-from pipeline.records.posteriors import CERTAIN, CLOSE_REASONS, parse_posterior
+from sbic.classes import SIGNS, Classes
+from sbic.wire.posterior_json import PosteriorColumns, encode_posteriors
+from sbic.wire.posteriors import CERTAIN, CLOSE_REASONS, parse_any_posterior, parse_posterior
 from tests.records.made import named_posterior_of, posterior_of
 from tests.test_schemas import schema
 

@@ -4,8 +4,8 @@ from math import isclose
 
 import pytest
 
-from pipeline.records.bad import Reason
-from pipeline.records.posteriors import parse_posterior
+from sbic.wire.bad import Reason
+from sbic.wire.posteriors import parse_posterior
 from tests.records.made import encode_posterior, posterior_of
 from tests.records.reasons import reason_of
 

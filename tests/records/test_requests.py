@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from pipeline.records.bad import ID_MAX_BYTES, BadRecord, Reason
-from pipeline.records.requests import MAX_BYTES, encode_request, parse_request
+from sbic.wire.assignments import MAX_BYTES, encode_request, parse_request
+from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
 from tests.records.reasons import reason_of
 
 SCHEMAS = Path(__file__).parent.parent.parent / "schemas"

@@ -10,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from pipeline.classes import SIGNS, Classes
-from pipeline.records.bad import ID_MAX_BYTES, BadRecord, Reason
-from pipeline.records.tasks import (
-    MAX_BYTES,
-    Description,
-    NamedDescription,
-    encode_task,
-    task_parser,
-)
-from pipeline.stages.stop_rules import StopRules
+from sbic.classes import SIGNS, Classes
+from sbic.instance.tasks import StopRules
+from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
+from sbic.wire.tasks import MAX_BYTES, Description, NamedDescription, encode_task, task_parser
 from tests.records.reasons import reason_of
 from tests.stages.lone_tasks import Event, LoneTasks
 from tests.stages.test_tasks import EVENTS, RULES

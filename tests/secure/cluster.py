@@ -25,11 +25,11 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from pipeline.cli.main import sbic
-from pipeline.kafka.access.rights import ROLES, Right
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.secure import ADMIN, SecureFolder
-from pipeline.settings import Settings
+from sbic.commands.main import sbic
+from sbic.kafka.rights import ROLES, Right
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.secure import ADMIN, SecureFolder
+from sbic.project.settings import Settings
 
 
 class Cluster:

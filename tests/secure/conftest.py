@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from pipeline.kafka.access.rights import ROLES
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import HOST, free_port
-from pipeline.local.secure import PROTOCOL, SecureFolder
+from sbic.kafka.rights import ROLES
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import HOST, free_port
+from sbic.local.secure import PROTOCOL, SecureFolder
 from tests.secure.cluster import Cluster, Crew
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from orjson import dumps
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.secure.cluster import SHA_256, Cluster, Crew, run_sbic
 
 PASSWORD = "SBIC_SASL_PASSWORD"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.kafka.access.acl_lines import acl_lines, table_row
-from pipeline.kafka.access.rights import ROLES
-from pipeline.security.security import VARIABLES
+from sbic.kafka.rights import ROLES, acl_lines, table_row
+from sbic.project.security import VARIABLES
 from tests.agents import kafka_tools
 from tests.secure.cluster import Cluster, binding
 

@@ -8,11 +8,11 @@ from threading import Event, Thread
 
 import pytest
 
-from pipeline.cli.main import COMMANDS
-from pipeline.kafka.options import client_options
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.secure import SecureFolder
-from pipeline.security.secret import Secret
+from sbic.commands.main import COMMANDS
+from sbic.kafka.connect import client_options
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.secure import SecureFolder
+from sbic.project.security import Secret
 from tests.instances import instance
 from tests.secure.cluster import SHA_512, Crew, run_sbic
 
@@ -94,7 +94,7 @@ def test_no_password_is_an_argument_while_a_secure_broker_starts(tmp_path: Path)
 
 def test_a_traceback_does_not_show_a_secret(crew: Crew) -> None:
     code = (
-        "from pipeline.settings import Settings\n"
+        "from sbic.project.settings import Settings\n"
         "settings = Settings.from_env()\n"
         "raise ValueError(f'{settings!r} {settings} {settings.security.password}')\n"
     )

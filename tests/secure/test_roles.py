@@ -9,11 +9,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from pipeline.agents.waiting import opened_when_ready
-from pipeline.client import Client
-from pipeline.kafka.access.rights import FOR_READING, ROLES, Operation, Right
-from pipeline.kafka.errors import NotAllowed
-from pipeline.project.given import Given
+from sbic.client import Client
+from sbic.kafka.errors import NotAllowed
+from sbic.kafka.rights import FOR_READING, ROLES, Operation, Right
+from sbic.project.revision import Given
+from sbic.runtime.process import opened_when_ready
 from tests.gateway.client import sbic_gateway
 from tests.instances import instance
 from tests.secure.cluster import Crew, wait_for

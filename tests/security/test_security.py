@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from pipeline.local.instances import environment
-from pipeline.project.given import Given
-from pipeline.security.errors import BadSecurity
-from pipeline.security.security import Security
+from sbic.local.processes import environment
+from sbic.project.revision import Given
+from sbic.project.security import BadSecurity, Security
 from tests.secure.cluster import run_sbic
 
 PROTOCOL = "SBIC_SECURITY_PROTOCOL"

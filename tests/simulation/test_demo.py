@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipeline.inference.fast_sbic import fast_sbic
-from pipeline.inference.labels import Labels
-from pipeline.inference.majority import majority
-from pipeline.kafka.sending import Label, Sent
-from pipeline.local.ports import free_port
-from pipeline.settings import Settings
-from pipeline.simulation.crowd_at_work import Plan
-from pipeline.simulation.demo import Stage, Standing
-from pipeline.simulation.demo_screen import Screen
-from pipeline.simulation.rush import rush
-from pipeline.simulation.scoreboard import Scoreboard
-from pipeline.simulation.workers import Habits
+from sbic.commands.crowd import Habits, Plan, rush
+from sbic.commands.demo import Screen
+from sbic.commands.demo_run import Scoreboard, Stage, Standing
+from sbic.engine.labels import Labels
+from sbic.infer.dawid_skene import majority
+from sbic.infer.fast_sbic import fast_sbic
+from sbic.kafka.writer import Label, Sent
+from sbic.local.java import free_port
+from sbic.project.settings import Settings
 from tests.projects import sbic
 from tests.records.made import posterior_of
 

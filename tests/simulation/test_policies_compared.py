@@ -8,21 +8,16 @@ from statistics import mean, stdev
 import pytest
 from orjson import loads
 
-from pipeline.inference.fast_sbic import FastSBIC
-from pipeline.kafka.admin import ensure_topics
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.instances import environment
-from pipeline.local.ports import free_port
-from pipeline.policies.answers import AnswerSet
-from pipeline.policies.policy import Policy
-from pipeline.policies.uncertainty import Uncertainty
-from pipeline.policies.uniform import Uniform
-from pipeline.progress import progress
-from pipeline.project.given import Given
-from pipeline.simulation.crowd_at_work import Plan
-from pipeline.simulation.policies_compared import project_of, simulate_policies
-from pipeline.simulation.simulate import TasksOfOthers
-from pipeline.simulation.workers import Turns
+from sbic.commands.crowd import Plan, Turns
+from sbic.commands.simulate import TasksOfOthers, project_of, simulate_policies
+from sbic.infer.fast_sbic import FastSBIC
+from sbic.kafka.admin import ensure_topics
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.local.processes import environment
+from sbic.policy.policy import AnswerSet, Policy, Uncertainty, Uniform
+from sbic.progress import progress
+from sbic.project.revision import Given
 from tests.agents.kafka import Project
 from tests.instances import instance
 from tests.projects import new_project

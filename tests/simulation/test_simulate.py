@@ -13,15 +13,14 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from orjson import loads
 
-from pipeline.kafka import asking
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.progress import progress
-from pipeline.settings import Settings
-from pipeline.simulation import simulate
-from pipeline.simulation.crowd_at_work import Plan
-from pipeline.simulation.policies_compared import project_of
-from pipeline.simulation.workers import Habits
-from pipeline.topics import Topics
+from sbic.commands import simulate
+from sbic.commands.crowd import Habits, Plan
+from sbic.commands.simulate import project_of
+from sbic.kafka import requests as asking
+from sbic.local.broker import EmbeddedBroker
+from sbic.progress import progress
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 from tests.instances import instance
 from tests.projects import PARTITIONS, environment, new_project, records_of, sbic, write
 
@@ -199,7 +198,7 @@ async def test_an_algorithm_and_classes_have_instances_and_prefixes_of_their_own
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 async def test_stopping_it_leaves_no_open_task(project: Settings, stop: signal.Signals) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pipeline", "simulate", *SMALL),
+        *(sys.executable, "-m", "sbic", "simulate", *SMALL),
         env=environment(project),
         stderr=asyncio.subprocess.PIPE,
     )

@@ -7,11 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.classes import Classes
-from pipeline.inference.algorithm import Estimate, Prior
-from pipeline.simulation.crowd_at_work import Plan
-from pipeline.simulation.error_curve import ErrorCurve
-from pipeline.simulation.workers import Habits, Response, SimulatedWorker, Turns
+from sbic.classes import Classes
+from sbic.commands.crowd import ErrorCurve, Habits, Plan, Response, SimulatedWorker, Turns
+from sbic.engine.labels import Estimate, Prior
 from tests.records.made import posterior_of
 
 PETS = Classes.parse("cat,dog,bird")

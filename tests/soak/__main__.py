@@ -11,7 +11,7 @@ import os
 import random
 import sys
 
-from pipeline.warm_up import warm_up
+from sbic.commands.warm_up import warm_up
 from tests.soak.run import soak
 
 MOST_SHOWN = 20

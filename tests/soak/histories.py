@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from orjson import JSONDecodeError, loads
 
-from pipeline.records.bad import BadRecord
-from pipeline.records.many_votes import parse_votes
+from sbic.wire.bad import BadRecord
+from sbic.wire.votes import parse_votes
 from tests.agents.kafka import Project
 
 MOST_TASKS = 10

@@ -8,10 +8,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from orjson import dumps, loads
 
-from pipeline.kafka.options import client_options
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.records.requests import encode_request
+from sbic.kafka.connect import client_options
+from sbic.wire.assignments import encode_request
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
 from tests.agents.kafka import Project
 
 TASKS = 600

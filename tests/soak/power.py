@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from pipeline.local.embedded import EmbeddedBroker
+from sbic.local.broker import EmbeddedBroker
 from tests.brokers import kill
 
 

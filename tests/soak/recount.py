@@ -14,14 +14,14 @@ import numpy as np
 from aiokafka import ConsumerRecord
 from orjson import JSONDecodeError, loads
 
-from pipeline.classes import SIGNS
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.ids import Ids
-from pipeline.partitioner import partition_of
-from pipeline.records.columns import Columns
-from pipeline.records.dead_letter_headers import read_headers
-from pipeline.records.many_votes import parse_votes
-from pipeline.records.tasks import task_parser
+from sbic.classes import SIGNS
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Ids
+from sbic.wire.columns import Columns
+from sbic.wire.dead_letters import read_headers
+from sbic.wire.partitions import partition_of
+from sbic.wire.tasks import task_parser
+from sbic.wire.votes import parse_votes
 from tests.agents.kafka import Project
 from tests.soak.histories import MOST_TASKS, Histories
 from tests.soak.workers import WorkerRecords

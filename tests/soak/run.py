@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.ports import free_port
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
 from tests.agents.kafka import Project, project
 from tests.soak.fleet import Fleet
 from tests.soak.load import Load

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.inference.beta_interval import beta_interval
-from pipeline.inference.engine.engine import Engine
-from pipeline.inference.engine.ids import Ids
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Ids
+from sbic.infer.intervals import beta_interval
 
 EXACT = 1e-9
 AT_REST = 1e-3  # for each label: where instances stop telling each other

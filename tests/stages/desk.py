@@ -5,15 +5,13 @@ from typing import Any
 
 from orjson import loads
 
-from pipeline.partitioner import partition_of
-from pipeline.records.assignments import parse_assignment
-from pipeline.records.origin import Header
-from pipeline.records.requests import encode_request
-from pipeline.records.tasks import Description
-from pipeline.stages.assignment_rules import Rules
-from pipeline.stages.assignment_stage import Answered, AssignmentStage
-from pipeline.stages.leases import Leases
-from pipeline.stages.taken import labels_in
+from sbic.instance.leases import Leases
+from sbic.instance.requests import Answered, AssignmentStage, Rules
+from sbic.instance.taken import labels_in
+from sbic.wire.assignments import encode_request, parse_assignment
+from sbic.wire.dead_letters import Header
+from sbic.wire.partitions import partition_of
+from sbic.wire.tasks import Description
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import PRIOR

@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 from orjson import loads
 
-from pipeline.classes import SIGNS
-from pipeline.inference.engine.engine import Engine
-from pipeline.records.columns import MOST
-from pipeline.records.facts import encode_facts
-from pipeline.records.names import Names
-from pipeline.records.tasks import Description, encode_task, task_parser
-from pipeline.records.votes import Votes, encode_votes
-from pipeline.stages.crowd import Crowd
-from pipeline.stages.judge import Ends, Judge
-from pipeline.stages.stop_rules import StopRules
-from pipeline.stages.task_stage import NO_RULES, TaskStage
+from sbic.classes import SIGNS
+from sbic.engine.engine import Engine
+from sbic.instance.crowd import Crowd
+from sbic.instance.judge import Ends, Judge
+from sbic.instance.tasks import NO_RULES, StopRules, TaskStage
+from sbic.wire.changelogs import encode_facts
+from sbic.wire.columns import MOST, Names
+from sbic.wire.tasks import Description, encode_task, task_parser
+from sbic.wire.votes import Votes, encode_votes
 from tests.stages.simulated.project import PRIOR
 
 Event = float | Description

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.classes import RETRACT, SKIP, Classes
-from pipeline.inference.engine.engine import Engine
-from pipeline.records.columns import Columns
-from pipeline.records.labels import label_parser
-from pipeline.records.many_votes import parse_votes
-from pipeline.records.tasks import ParsedDescription, task_parser
+from sbic.classes import RETRACT, SKIP, Classes
+from sbic.engine.engine import Engine
+from sbic.wire.columns import Columns
+from sbic.wire.labels import label_parser
+from sbic.wire.tasks import ParsedDescription, task_parser
+from sbic.wire.votes import parse_votes
 from tests.stages.schedules import GOOD_CROWD, WORKERS
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log

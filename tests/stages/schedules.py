@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from pipeline.classes import Classes
-from pipeline.inference.algorithm import Prior
+from sbic.classes import Classes
+from sbic.engine.labels import Prior
 from tests.stages.simulated.cluster import Cluster
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Write

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.fast_sbic import FastSBIC
-from pipeline.partitioner import partition_of
-from pipeline.policies.answers import AnswerSet
-from pipeline.records.requests import encode_request
-from pipeline.stages.assignment_rules import Rules, policy_of
-from pipeline.stages.assignment_stage import AssignmentStage
+from sbic.infer.fast_sbic import FastSBIC
+from sbic.instance.requests import AssignmentStage, Rules, policy_of
+from sbic.policy.policy import AnswerSet
+from sbic.wire.assignments import encode_request
+from sbic.wire.partitions import partition_of
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Record
 from tests.stages.simulated.project import PRIOR

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.stages.changes import Changes
+from sbic.instance.crowd import Changes
 
 numbers = st.lists(st.integers(0, 200), max_size=40)
 steps = st.lists(st.one_of(numbers, st.none() | st.integers(0, 50)), max_size=30)

@@ -1,9 +1,9 @@
 """A label that is forwarded twice counts once; a forged origin affects no other label."""
 
-from pipeline.records.labels import encode_label
-from pipeline.records.origin import Header, Origin
-from pipeline.stages.assignment_rules import Rules
-from pipeline.stages.taken import Outcome
+from sbic.instance.requests import Rules
+from sbic.instance.taken import Outcome
+from sbic.wire.dead_letters import Header, Origin
+from sbic.wire.labels import encode_label
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.records.assignments import Assignment, id_of
-from pipeline.stages.answered_requests import AnsweredRequests, Out
-from pipeline.stages.gold_rate import GoldRate
-from pipeline.stages.leases import Leases, Request
+from sbic.instance.leases import AnsweredRequests, Leases, Out, Request
+from sbic.instance.requests import GoldRate
+from sbic.wire.assignments import Assignment, id_of
 
 WORKERS = ["ann", "bob", "cas"]
 TASKS = ["t1", "t2", "t3", "t4"]

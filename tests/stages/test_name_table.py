@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.compiled import uncompiled
-from pipeline.records.names import Names
-from pipeline.stages import name_table
-from pipeline.stages.name_table import FREE, NameTable
+from sbic.engine.compiled import uncompiled
+from sbic.instance import names as name_table
+from sbic.instance.names import FREE, NameTable
+from sbic.wire.columns import Names
 
 NAMES = st.lists(st.text(min_size=1, max_size=9) | st.sampled_from(["t1", "t2", "é" * 128]))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.partitioner import partition_of
+from sbic.wire.partitions import partition_of
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.project import Project

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.classes import RETRACT, SIGNS, SKIP, Classes
-from pipeline.inference.fast_sbic import FastSBIC
-from pipeline.records.labels import label_parser
+from sbic.classes import RETRACT, SIGNS, SKIP, Classes
+from sbic.infer.fast_sbic import FastSBIC
+from sbic.wire.labels import label_parser
 from tests.examples import examples
 from tests.stages.published import Expected, check_agreement, check_facts, check_rest, check_votes
 from tests.stages.schedules import (

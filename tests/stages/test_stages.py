@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inference.fast_sbic import FastSBIC
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.records.names import Names
-from pipeline.records.votes import Votes, encode_votes
-from pipeline.stages.taken import Outcome
+from sbic.infer.fast_sbic import FastSBIC
+from sbic.instance.taken import Outcome
+from sbic.wire.columns import Names
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
+from sbic.wire.votes import Votes, encode_votes
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance

@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.records.answers import Answers, Piece, VotesFor, encode_answers
-from pipeline.records.names import Names
-from pipeline.records.tasks import Description
-from pipeline.records.votes import Votes, encode_votes
-from pipeline.stages.stop_rules import StopRules
+from sbic.instance.tasks import StopRules
+from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
+from sbic.wire.columns import Names
+from sbic.wire.tasks import Description
+from sbic.wire.votes import Votes, encode_votes
 from tests.stages.lone_tasks import LoneTasks, vote_on
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.classes import Classes
-from pipeline.inference.algorithm import sigmoid
-from pipeline.records.facts import encode_facts
-from pipeline.records.tasks import Description
-from pipeline.stages.crowd import OPEN as IS_OPEN
-from pipeline.stages.stop_rules import StopRules
+from sbic.classes import Classes
+from sbic.engine.labels import sigmoid
+from sbic.instance.crowd import OPEN as IS_OPEN
+from sbic.instance.tasks import StopRules
+from sbic.wire.changelogs import encode_facts
+from sbic.wire.tasks import Description
 from tests.stages.lone_tasks import Event, LoneTasks
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance

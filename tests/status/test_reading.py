@@ -9,13 +9,11 @@ from jsonschema import Draft202012Validator
 from orjson import loads
 from rich.console import Console
 
-from pipeline.records.dead_letter_headers import LetterHeaders
-from pipeline.records.origin import Origin
-from pipeline.settings import Settings
-from pipeline.status.report import Activity, Flow, Member, Summary
-from pipeline.status.rest import Settledness
-from pipeline.status.screen import StatusScreen
-from pipeline.transfer.dead_letters import Letter
+from sbic.commands.status import StatusScreen
+from sbic.project.settings import Settings
+from sbic.status.contents import Letter
+from sbic.status.report import Activity, Flow, Member, Settledness, Summary
+from sbic.wire.dead_letters import LetterHeaders, Origin
 from tests.instances import instance
 from tests.projects import PARTITIONS, sbic
 from tests.records.made import posterior_of

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from pipeline.classes import Classes
-from pipeline.records.named_posteriors import AnyPosterior
-from pipeline.status.tasks import TaskTally
+from sbic.classes import Classes
+from sbic.status.tallies import TaskTally
+from sbic.wire.posteriors import AnyPosterior
 from tests.records.made import named_posterior_of, posterior_of
 
 

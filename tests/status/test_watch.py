@@ -15,16 +15,15 @@ import time
 import pytest
 from rich.console import Console
 
-from pipeline.classes import Classes
-from pipeline.records.named_posteriors import AnyPosterior, NamedPosterior
-from pipeline.records.posteriors import Posterior
-from pipeline.settings import Settings
-from pipeline.status.watch import Board
-from pipeline.topics import Topics
+from sbic.classes import Classes
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.status.watch import Board
+from sbic.wire.posteriors import AnyPosterior, NamedPosterior, Posterior
 from tests.projects import environment, write
 from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 
-WATCH = [sys.executable, "-m", "pipeline", "watch"]
+WATCH = [sys.executable, "-m", "sbic", "watch"]
 
 
 def posterior(task: str, log_odds: float, labels: int = 1) -> Posterior:

@@ -3,12 +3,11 @@
 from aiokafka import AIOKafkaProducer
 from orjson import loads
 
-from pipeline.records.bad import BadRecord, Reason
-from pipeline.records.dead_letters import dead_letter
-from pipeline.records.labels import encode_label
-from pipeline.records.origin import Origin
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.dead_letters import Origin, dead_letter
+from sbic.wire.labels import encode_label
 from tests.projects import records_of, sbic
 
 

@@ -9,18 +9,17 @@ from arro3.io import read_parquet
 from click.testing import CliRunner
 from orjson import dumps, loads
 
-from pipeline.classes import Classes
-from pipeline.cli.main import sbic as command
-from pipeline.files.atomic import write_parts_atomically
-from pipeline.files.parquet import parquet_parts
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.partitioner import partition_of
-from pipeline.project.given import Given
-from pipeline.project.opening import open_project
-from pipeline.records.labels import encode_label
-from pipeline.records.workers import encode_worker
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.classes import Classes
+from sbic.commands.main import sbic as command
+from sbic.files.writing import parquet_parts, write_parts_atomically
+from sbic.local.broker import EmbeddedBroker
+from sbic.project.opening import open_project
+from sbic.project.revision import Given
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
+from sbic.wire.posteriors import encode_worker
 from tests.instances import instance
 from tests.projects import PARTITIONS, new_project, sbic, write
 from tests.records.made import encode_posterior, named_posterior_of, posterior_of
@@ -271,7 +270,7 @@ def test_a_long_table_is_in_row_groups(tmp_path: Path) -> None:
 def test_without_the_extra_one_line_says_how_to_get_it(
     project: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.files.parquet.find_spec", lambda _: None)
+    monkeypatch.setattr("sbic.files.writing.find_spec", lambda _: None)
     arguments = ["export", "workers", "--format", "parquet", "--prefix", project.prefix]
     ended = CliRunner().invoke(command, [*arguments, "--broker", project.broker])
     assert ended.exit_code == 2

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from orjson import loads
 
-from pipeline.kafka.sending import Label
-from pipeline.local.embedded import EmbeddedBroker
-from pipeline.local.instances import are_settled
-from pipeline.local.ports import free_port
-from pipeline.partitioner import partition_of
-from pipeline.settings import Settings
-from pipeline.topics import Topics
-from pipeline.transfer import replay as replay_module
-from pipeline.transfer.replay import GaveUp, Replayed, replay
+from sbic.commands import replay as replay_module
+from sbic.commands.replay import GaveUp, Replayed, replay
+from sbic.kafka.writer import Label
+from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
+from sbic.local.processes import are_settled
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.partitions import partition_of
 from tests.instances import instance
 from tests.projects import (
     PARTITIONS,
@@ -146,7 +146,7 @@ async def test_a_person_who_waits_in_vain_is_told_what_to_do(
 def test_ctrl_c_says_what_is_unsent_and_how_to_go_on(project: Settings, tmp_path: Path) -> None:
     path = str(write_labels(tmp_path / "labels.csv", some_labels(1000)))
     with subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "replay", path, "--rate", "100"],
+        [sys.executable, "-m", "sbic", "replay", path, "--rate", "100"],
         env=environment(project),
         stderr=subprocess.PIPE,
         text=True,

@@ -6,13 +6,13 @@ from time import monotonic
 import pytest
 from orjson import loads
 
-from pipeline.classes import SIGNS, Classes
-from pipeline.cli.tasks import descriptions_of
-from pipeline.files.errors import BadFile
-from pipeline.files.reading import Reading
-from pipeline.partitioner import partition_of
-from pipeline.settings import Settings
-from pipeline.topics import Topics
+from sbic.classes import SIGNS, Classes
+from sbic.commands.tasks import descriptions_of
+from sbic.files.labels import Reading
+from sbic.files.tables import BadFile
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.wire.partitions import partition_of
 from tests.instances import instance
 from tests.projects import PARTITIONS, records_of, sbic, write
 from tests.records.made import encode_posterior, posterior_of

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from pipeline.cli.main import sbic
+from sbic.commands.main import sbic
 from tests.docs.generate.markdown import code, fenced, page, shown_value, table
 
 INTRODUCTION = """\

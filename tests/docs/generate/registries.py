@@ -6,11 +6,11 @@ record or request gets one here.
 
 from prometheus_client import CollectorRegistry
 
-from pipeline.agents.app import PipelineApp
-from pipeline.agents.telemetry.collectors import Lag, LagCollector
-from pipeline.gateway.metrics import Metrics as GatewayMetrics
-from pipeline.project.revision import FIRST
-from pipeline.settings import Settings
+from sbic.gateway.access import Metrics as GatewayMetrics
+from sbic.project.revision import FIRST
+from sbic.project.settings import Settings
+from sbic.runtime.app import PipelineApp
+from sbic.runtime.metrics import Lag, LagCollector
 
 
 def instance_registries() -> list[CollectorRegistry]:

@@ -1,11 +1,10 @@
 """docs/reference/settings.md, from the tables of settings in the code."""
 
-from pipeline.gateway.config import GATEWAY_SPECS, TOKEN, TOKEN_FILE
-from pipeline.project.changes import FIXED, OF_THE_PAST
-from pipeline.project.revision import PROJECT_SETTINGS
-from pipeline.security.security import VARIABLES
-from pipeline.settings import SPECS
-from pipeline.spec import Spec, full_name, variable
+from sbic.gateway.config import GATEWAY_SPECS, TOKEN, TOKEN_FILE
+from sbic.project.changes import FIXED, OF_THE_PAST
+from sbic.project.revision import PROJECT_SETTINGS
+from sbic.project.security import VARIABLES
+from sbic.project.settings import SPECS, Spec, full_name, variable
 from tests.docs.generate.markdown import code, page, shown_value, table
 
 INTRODUCTION = """\

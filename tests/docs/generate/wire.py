@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 from orjson import dumps, loads
 
-from pipeline.kafka.access.rights import READ, ROLES, WRITE, Operation
-from pipeline.settings import Settings
-from pipeline.topics import Topic, Topics
+from sbic.kafka.rights import READ, ROLES, WRITE, Operation
+from sbic.project.settings import Settings
+from sbic.project.topics import Topic, Topics
 from tests.docs.generate.fields import Schema, fields, variants
 from tests.docs.generate.markdown import code, fenced, page, table
 
@@ -119,7 +119,7 @@ def _name(topic: Topic) -> str:
 
 
 def _description(topic: Topic) -> str:
-    """The docstring of the topic in `pipeline.topics`."""
+    """The docstring of the topic in `sbic.project.topics`."""
     text = getattr(Topics, _name(topic).replace("-", "_")).__doc__
     return " ".join(text.split())
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from orjson import loads
 
-from pipeline.partitioner import partition_of
-from pipeline.records.labels import encode_label
-from pipeline.records.origin import Header
-from pipeline.records.tasks import Description, NamedDescription, encode_task
+from sbic.wire.dead_letters import Header
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import partition_of
+from sbic.wire.tasks import Description, NamedDescription, encode_task
 
 
 @dataclass

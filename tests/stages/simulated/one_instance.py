@@ -5,9 +5,9 @@ from typing import Any
 
 from orjson import loads
 
-from pipeline.records.tasks import Description, NamedDescription
-from pipeline.stages.taken import Taken
-from pipeline.stages.worker_records import encode_workers
+from sbic.instance.taken import Taken
+from sbic.instance.workers import encode_workers
+from sbic.wire.tasks import Description, NamedDescription
 from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.project import Project

@@ -5,18 +5,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipeline.inference.engine.engine import Engine
-from pipeline.records.bad import BadRecord
-from pipeline.records.facts import encode_facts
-from pipeline.records.tasks import task_parser
-from pipeline.records.votes import NOBODY
-from pipeline.stages.crowd import Crowd
-from pipeline.stages.exchange import EstimateRecords, Exchange
-from pipeline.stages.judge import Ends, Judge
-from pipeline.stages.restored import Restored
-from pipeline.stages.taken import Taken
-from pipeline.stages.task_stage import TaskStage
-from pipeline.stages.worker_stage import WorkerStage
+from sbic.engine.engine import Engine
+from sbic.instance.crowd import Crowd
+from sbic.instance.estimates import EstimateRecords, Exchange
+from sbic.instance.judge import Ends, Judge, Restored
+from sbic.instance.taken import Taken
+from sbic.instance.tasks import TaskStage
+from sbic.instance.workers import WorkerStage
+from sbic.wire.bad import BadRecord
+from sbic.wire.changelogs import encode_facts
+from sbic.wire.tasks import task_parser
+from sbic.wire.votes import NOBODY
 from tests.stages.simulated.log import CHANGELOGS, Log, Record, Write
 from tests.stages.simulated.project import Project
 

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.classes import SIGNS, Classes
-from pipeline.inference.algorithm import Prior
-from pipeline.inference.registry import AlgorithmName
-from pipeline.stages.stop_rules import StopRules
-from pipeline.stages.task_stage import NO_RULES
+from sbic.classes import SIGNS, Classes
+from sbic.engine import AlgorithmName
+from sbic.engine.labels import Prior
+from sbic.instance.tasks import NO_RULES, StopRules
 
 PRIOR = Prior(alpha=2.0, beta=1.5, q=0.3)
 

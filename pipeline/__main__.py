@@ -1,5 +1,0 @@
-"""`python -m pipeline` is `sbic`."""
-
-from pipeline.cli.main import main
-
-main()

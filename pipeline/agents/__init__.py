@@ -1,1 +1,0 @@
-"""The Faust app: agents that read batches, pass them to the stages, and publish the results."""

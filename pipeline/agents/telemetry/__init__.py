@@ -1,1 +1,0 @@
-"""What an instance reports: metrics, logs, traces and its web pages."""

@@ -1,1 +1,0 @@
-"""The algorithms one label at a time, behind one interface."""

@@ -1,1 +1,0 @@
-"""Clients of Kafka: connecting, administration, reading, sending labels and requesting tasks."""

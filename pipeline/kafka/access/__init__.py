@@ -1,1 +1,0 @@
-"""ACLs: the rights that each role needs, checking them and granting them."""

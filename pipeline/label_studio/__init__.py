@@ -1,1 +1,0 @@
-"""Label Studio: converts its webhooks and exports to labels, and imports exports."""

@@ -1,1 +1,0 @@
-"""The wire formats: one file per kind of record, independent of Kafka."""

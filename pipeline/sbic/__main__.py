@@ -1,0 +1,5 @@
+"""`python -m sbic` is `sbic`."""
+
+from sbic.commands.main import main
+
+main()

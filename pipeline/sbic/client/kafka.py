@@ -1,0 +1,276 @@
+"""The transport directly on Kafka, without a gateway."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar, cast
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import RecordMetadata
+from orjson import dumps
+
+from sbic.client.transport import (
+    Assignment,
+    BadLabels,
+    Label,
+    LabelProblem,
+    NotAllowed,
+    Place,
+    Posterior,
+    TimedOut,
+    Unreachable,
+)
+from sbic.kafka import errors
+from sbic.kafka.admin import partitions_of
+from sbic.kafka.connect import client_options, connected
+from sbic.kafka.reader import Reader, reading
+from sbic.kafka.requests import Asker, NoAnswer, asking
+from sbic.kafka.rights import Operation
+from sbic.kafka.writer import LabelSender, sending
+from sbic.project.opening import Refusal, settings_in_project
+from sbic.project.revision import Given
+from sbic.project.security import Security
+from sbic.project.settings import BadSetting, Settings
+from sbic.project.topics import Topics
+from sbic.status.watch import posteriors
+from sbic.wire.bad import BadRecord
+from sbic.wire.labels import CodedLabel, label_parser
+from sbic.wire.partitions import partition_of
+from sbic.wire.posteriors import parse_any_posterior
+
+
+class PartitionPosteriors:
+    """The last record of each task of a partition, cached between calls."""
+
+    def __init__(self, reader: Reader, asking: AIOKafkaConsumer) -> None:
+        self._reader = reader
+        self._asking = asking
+        self._last: dict[bytes, bytes] = {}
+        self._reading = asyncio.Lock()
+
+    async def find(self, task: str) -> Posterior | None:
+        """The posterior of a task, including all records published before this call."""
+        async with self._reading:
+            await self._reader.move_end(self._asking)
+            async for records in self._reader.to_the_end():
+                for record in records:
+                    if record.value is None:
+                        self._last.pop(record.key, None)
+                    else:
+                        self._last[record.key] = record.value
+        try:
+            value = self._last.get(task.encode())
+            return None if value is None else dict(parse_any_posterior(value))
+        except BadRecord:
+            return None  # not an sbic record: ignore
+
+
+# Connections to Kafka, each opened on first use, and closed together.
+
+
+T = TypeVar("T")
+
+
+class Checked(NamedTuple):
+    """The worker of a valid label, and its value as JSON."""
+
+    worker: str
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Checks labels and publishes them."""
+
+    sender: LabelSender
+    parse: Callable[[bytes], CodedLabel]
+
+    async def send(self, label: Checked) -> "asyncio.Future[RecordMetadata]":
+        """Send a label; the result is Kafka's acknowledgement."""
+        key = label.worker.encode()
+        partition = partition_of(key, self.sender.partitions)
+        sent = await self.sender.producer.send(
+            self.sender.topic, label.value, key=key, partition=partition
+        )
+        return cast("asyncio.Future[RecordMetadata]", sent)
+
+
+class Connections:
+    """The connections of a client; one that failed to open is retried on the next use."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._opened: dict[object, object] = {}
+
+    async def settings(self) -> Settings:
+        """The settings of the project."""
+        return await self._once("settings", lambda: settings_in_project(self._given))
+
+    async def partitions(self) -> int:
+        """The number of partitions of every topic of the project."""
+        settings = await self.settings()
+        topic = Topics(settings).posteriors.name
+        return await self._once(
+            "partitions", lambda: partitions_of(settings, topic, Operation.READ)
+        )
+
+    async def sending(self) -> Sending:
+        """A producer of labels."""
+        settings = await self.settings()
+
+        async def opened() -> Sending:
+            sender = await self._stack.enter_async_context(sending(settings))
+            return Sending(sender, label_parser(settings.crowd_classes))
+
+        return await self._once("sending", opened)
+
+    async def asker(self) -> Asker:
+        """A client that requests tasks, with its assignments followed."""
+        settings = await self.settings()
+
+        async def opened() -> Asker:
+            asker = await self._stack.enter_async_context(asking(settings))
+            following = asyncio.create_task(asker.follow())
+            self._stack.push_async_callback(_ended, following)
+            return asker
+
+        return await self._once("asker", opened)
+
+    async def posteriors(self, partition: int) -> PartitionPosteriors:
+        """The posteriors of one partition."""
+        settings = await self.settings()
+
+        async def opened() -> PartitionPosteriors:
+            topic = Topics(settings).posteriors.name
+            asker = AIOKafkaConsumer(**client_options(settings))
+            await self._stack.enter_async_context(connected(asker, settings))
+            reader = await self._stack.enter_async_context(
+                reading(settings, topic, from_start=True)
+            )
+            reader.read_only([partition])
+            return PartitionPosteriors(reader, asker)
+
+        return await self._once(partition, opened)
+
+    async def close(self) -> None:
+        """Close everything."""
+        await self._stack.aclose()
+
+    async def _once(self, name: object, open_it: Callable[[], Awaitable[T]]) -> T:
+        async with self._opening:
+            if name not in self._opened:
+                self._opened[name] = await open_it()
+            return cast(T, self._opened[name])
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+# The transport directly on Kafka, without a gateway.
+
+
+LABELS_AT_ONCE = 5000
+
+
+class KafkaTransport:
+    """Opens connections to Kafka as needed: to send labels, to request tasks, to read."""
+
+    def __init__(self, address: str, prefix: str, timeout: float) -> None:
+        try:
+            given = Given({"broker": address, "prefix": prefix}, Security.from_env())
+            self._address = ", ".join(given.settings.bootstrap_servers)
+        except BadSetting as bad:
+            raise ValueError(str(bad)) from None
+        self._timeout = timeout
+        self._connections = Connections(given)
+
+    async def send(self, labels: Sequence[Label]) -> list[Place]:
+        """Check labels as the pipeline does, and publish them in portions."""
+        places: list[Place] = []
+        with self._translated():
+            sending = await self._connections.sending()
+            for start in range(0, len(labels), LABELS_AT_ONCE):
+                portion = checked(sending, labels[start : start + LABELS_AT_ONCE], start)
+                places += await self._acknowledged(sending, portion)
+        return places
+
+    async def _acknowledged(self, sending: Sending, portion: Sequence[Checked]) -> list[Place]:
+        try:
+            async with asyncio.timeout(self._timeout):
+                in_flight = [await sending.send(each) for each in portion]
+                acknowledged = await asyncio.gather(*in_flight)
+        except TimeoutError:
+            raise Unreachable(
+                f"Kafka at {self._address} has not acknowledged the labels in {self._timeout:g} "
+                "seconds; it is safe to send them again"
+            ) from None
+        return [Place(sent.partition, sent.offset) for sent in acknowledged]
+
+    async def next_task(self, worker: str) -> Assignment:
+        """Publish a request and wait for the assignment."""
+        with self._translated():
+            asker = await self._connections.asker()
+            async with asyncio.timeout(self._timeout):
+                answer = await asker.ask(worker)
+        return Assignment(answer.task, answer.reason, answer.id, answer.expires_at)
+
+    async def posterior(self, task: str) -> Posterior | None:
+        """The last posterior of the task; the first call reads the whole partition."""
+        with self._translated():
+            partition = partition_of(task.encode(), await self._connections.partitions())
+            return await (await self._connections.posteriors(partition)).find(task)
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[AsyncIterator[Posterior]]:
+        """Follow the topic from its end."""
+        with self._translated():
+            settings = await self._connections.settings()
+            topic = Topics(settings).posteriors.name
+            async with reading(settings, topic, from_start=False) as reader:
+                yield _changes(reader)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connections.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (errors.Denied, errors.NotAllowed) as error:
+            raise NotAllowed(str(error)) from None
+        except (errors.ClusterError, Refusal) as error:
+            raise Unreachable(str(error)) from None
+        except KafkaError as error:
+            raise Unreachable(f"Kafka at {self._address}: {error}") from None
+        except (NoAnswer, TimeoutError):
+            raise TimedOut(
+                f"no answer in {self._timeout:g} seconds: is an instance running? See: sbic status"
+            ) from None
+
+
+def checked(sending: Sending, labels: Sequence[Label], start: int) -> list[Checked]:
+    """Check and encode labels; raises `BadLabels`; `start` is the index of the first."""
+    good, bad = [], []
+    for index, label in enumerate(labels, start):
+        try:
+            value = dumps(dict(label))
+            good.append(Checked(sending.parse(value)[1], value))
+        except (BadRecord, TypeError) as problem:
+            bad.append(LabelProblem(index, str(problem)))
+    if bad:
+        raise BadLabels(bad)
+    return good
+
+
+async def _changes(reader: Reader) -> AsyncIterator[Posterior]:
+    while True:
+        for posterior in posteriors(await reader.next(seconds=1)):
+            yield dict(posterior)

@@ -1,0 +1,1 @@
+"""The `sbic` command: a file per subcommand."""

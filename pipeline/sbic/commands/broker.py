@@ -1,0 +1,197 @@
+"""`sbic broker`: a real Apache Kafka on this machine, without Java or Docker."""
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import click
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.admin import CreateAclsRequest
+
+from sbic.commands.options import BadInput, Function, in_order, settings_options
+from sbic.kafka.connect import client_options, connected
+from sbic.kafka.errors import Refused
+from sbic.kafka.rights import ROLES, Resource, Right
+from sbic.project.settings import Settings
+
+if TYPE_CHECKING:
+    from sbic.local.broker import EmbeddedBroker
+    from sbic.local.secure import SecureFolder
+
+
+def broker_options(function: Function) -> Function:
+    """The options of the broker: its port, and its data folder."""
+    return in_order(
+        click.option(
+            "--port",
+            type=click.IntRange(1, 65535),
+            default=9092,
+            show_default=True,
+            help="Port of the broker.",
+        ),
+        click.option(
+            "--data-dir",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Folder for Kafka's data, kept between runs.  [default: a per-user data folder]",
+        ),
+        click.option("--ephemeral", is_flag=True, help="Keep nothing: a temporary folder."),
+    )(function)
+
+
+def folder_for(data_dir: Path | None, ephemeral: bool) -> Path | None:
+    """The folder for Kafka's data; None if nothing is kept."""
+    from sbic.local.broker import default_folder
+
+    if ephemeral and data_dir:
+        raise BadInput("--ephemeral keeps nothing: leave out --data-dir")
+    return None if ephemeral else data_dir or default_folder()
+
+
+def what_is_kept(folder: Path | None) -> str:
+    """What is kept, in words."""
+    return f"data in {folder}" if folder else "nothing is kept"
+
+
+@contextmanager
+def own_broker(
+    port: int = 0, folder: Path | None = None, secure: "SecureFolder | None" = None
+) -> "Iterator[EmbeddedBroker]":
+    """A broker while the block runs; Ctrl-C, SIGTERM and SIGHUP stop both gracefully."""
+    from sbic.local.broker import EmbeddedBroker
+    from sbic.local.java import BadChoice, CannotStart
+
+    for terminal_gone_or_stop in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(terminal_gone_or_stop, signal.default_int_handler)
+    try:
+        with EmbeddedBroker(port, folder, secure=secure) as broker:
+            yield broker
+    except BadChoice as error:
+        raise BadInput(str(error)) from None
+    except CannotStart as error:
+        if error.log:
+            click.echo(error.log, err=True)
+        raise click.ClickException(str(error)) from None
+
+
+# Grants roles to users, as `kafka-acls` does, on the embedded broker.
+
+
+RESOURCE_TYPES: Mapping[Resource, int] = {"topic": 2, "group": 3}
+LITERAL, PREFIXED = 3, 4
+ALLOW = 3
+ANY_HOST = "*"
+
+
+async def grant_roles(settings: Settings, users: Mapping[str, str]) -> None:
+    """Grant each role to a user on the topics of this prefix; existing grants stay."""
+    async with connected(Granting(settings), settings) as granting:
+        for role, user in users.items():
+            for right in ROLES[role]:
+                await granting.grant(right, user)
+
+
+class Granting:
+    """A client for CreateAcls, which aiokafka 0.14 defines but its admin client does not send."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.prefix = settings.prefix
+        self.client = AIOKafkaClient(**client_options(settings))
+
+    async def start(self) -> None:
+        """Connect."""
+        await self.client.bootstrap()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self.client.close()
+
+    async def grant(self, right: Right, user: str) -> None:
+        """Grant a right to a user."""
+        request = CreateAclsRequest(
+            RESOURCE_TYPES[right.resource],
+            right.target(self.prefix),
+            PREFIXED if right.is_prefixed else LITERAL,
+            f"User:{user}",
+            ANY_HOST,
+            right.operation,
+            ALLOW,
+        )
+        answer = await self.client.send(self.client.get_random_node(), request)
+        ((error_code, message),) = answer.creation_responses
+        if error_code:
+            raise Refused(f"Kafka does not grant {right.acl_options(self.prefix)}: {message}")
+
+
+# `sbic broker`: a real Apache Kafka on this machine, without Java or Docker.
+
+
+@click.command("broker")
+@broker_options
+@click.option(
+    "--secure",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Require TLS, passwords and ACLs; certificates, users and data are in this folder.",
+)
+@settings_options("prefix")
+def command(
+    settings: Settings, port: int, data_dir: Path | None, ephemeral: bool, secure: Path | None
+) -> None:
+    """Run a real Apache Kafka on this machine, for development, until Ctrl-C.
+
+    It listens on loopback only. The first run downloads Kafka, 45 MB, from Maven Central; later
+    runs need no network. Kafka stops when this command ends, even if it is killed.
+
+    With --secure clients need TLS, a password and ACLs, as on most clusters: DIR gets a CA, and for
+    each role (operator, pipeline, producer, reader, gateway) a user with exactly the rights that it
+    needs on the topics of --prefix, and a file NAME.env to source. See docs/security.md.
+
+    \b
+    Examples:
+      sbic broker
+      sbic broker --port 19092 --ephemeral
+      sbic broker --secure ~/secure-kafka
+      . ~/secure-kafka/operator.env && sbic topics
+    """
+    from sbic.local.java import KAFKA_VERSION
+    from sbic.project.settings import command_line
+
+    if secure and data_dir:
+        raise BadInput("--secure keeps Kafka's data in its own folder: leave out --data-dir")
+    folder = folder_for(secure / "kafka" if secure and not ephemeral else data_dir, ephemeral)
+    secured = secure_folder(secure) if secure else None
+    with suppress(KeyboardInterrupt), own_broker(port, folder, secured) as broker:
+        kept = what_is_kept(folder)
+        click.echo(f"Kafka {KAFKA_VERSION} is ready at {broker.url} ({kept}); Ctrl-C stops it.")
+        if secured:
+            grant(secured, broker, settings.prefix)
+            shown = quote(str(secured.environment_file("operator")))
+            click.echo(f"It requires TLS and a password; the users and their files: {secured.path}")
+            click.echo(f"Next, in another terminal: . {shown} && sbic topics")
+        else:
+            topics = command_line(Settings(broker=broker.url), "topics")
+            click.echo(f"Next, in another terminal: {topics}")
+        status = broker.wait()
+        click.echo(broker.end_of_log(), err=True)
+        raise click.ClickException(f"Kafka stopped with status {status}")
+
+
+def secure_folder(path: Path) -> "SecureFolder":
+    """The folder of a broker with a user for each role."""
+    from sbic.kafka.rights import ROLES
+    from sbic.local.secure import SecureFolder
+
+    return SecureFolder(path, ROLES)
+
+
+def grant(secured: "SecureFolder", broker: "EmbeddedBroker", prefix: str) -> None:
+    """Grant each user the rights of its role."""
+    from sbic.commands.options import run_connected
+    from sbic.kafka.rights import ROLES
+    from sbic.local.secure import ADMIN
+
+    environ = secured.environment(ADMIN, broker.url) | {"SBIC_PREFIX": prefix}
+    run_connected(grant_roles(Settings.from_env(environ), {role: role for role in ROLES}))

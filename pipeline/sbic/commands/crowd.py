@@ -1,0 +1,372 @@
+"""Simulated workers: most try, others answer at random, drop out, skip or answer twice."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
+
+from sbic.classes import SIGNS, Classes
+from sbic.engine.labels import Prior
+from sbic.kafka.requests import Asker
+from sbic.kafka.writer import Label, Sent
+from sbic.wire.posteriors import AnyPosterior
+
+FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they give any class
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What the workers of a crowd are like; shares are from 0 to 1.
+
+    `spammers`, `habitual` and `drop_outs` are shares of the workers: those who answer at random,
+    those who favour one class when they do not know the answer, and those who leave with a task
+    unanswered. `skips` and `repeats` are shares of the assigned tasks: those that are skipped, and
+    those that are answered twice.
+    """
+
+    accuracy: Prior = field(default_factory=lambda: Prior(alpha=4, beta=3))
+    think_seconds: float = 0.0
+    spammers: float = 0.0
+    drop_outs: float = 0.0
+    skips: float = 0.0
+    repeats: float = 0.0
+    habitual: float = 0.0
+
+
+class Response(NamedTuple):
+    """What a worker does with a task: thinks, then gives labels; without any they have left.
+
+    A label of 0 is a skip.
+    """
+
+    seconds: float
+    labels: tuple[int | str, ...]
+
+
+class SimulatedWorker:
+    """One worker with a separate random generator, independent of the other workers.
+
+    >>> truth = {"t1": 1, "t2": -1}
+    >>> expert = SimulatedWorker("ann", Habits(accuracy=Prior(1e9, 1e-9)), 5, Random(0))
+    >>> [expert.respond(truth[task]).labels for task in ("t1", "t2")]
+    [(1,), (-1,)]
+
+    `favourite` is the class that a worker with a habit favours. They too are right with the
+    probability `accuracy` if all classes are equally frequent, but not less often than by chance.
+    """
+
+    def __init__(
+        self, name: str, habits: Habits, visits: int, rng: Random, classes: Classes = SIGNS
+    ) -> None:
+        """`visits` is how many tasks they are expected to get; drop-outs leave before that."""
+        self.name = name
+        self._habits = habits
+        self._rng = rng
+        self._labels = classes.labels
+        accuracy = rng.betavariate(habits.accuracy.alpha, habits.accuracy.beta)
+        self.accuracy = 1 / len(classes) if rng.random() < habits.spammers else accuracy
+        drops_out = rng.random() < habits.drop_outs
+        last = rng.randrange(max(1, visits))
+        self._visits_left = last if drops_out else None
+        self.favourite: int | str | None = None
+        if habits.habitual and rng.random() < habits.habitual:
+            self.favourite = rng.choice(self._labels)
+
+    def respond(self, truth: int | str) -> Response:
+        """The response to a task of this truth."""
+        habits, rng = self._habits, self._rng
+        if self._visits_left == 0:
+            return Response(0.0, ())
+        if self._visits_left is not None:
+            self._visits_left -= 1
+        mean = habits.think_seconds
+        seconds = rng.expovariate(1 / mean) if mean else 0.0
+        if rng.random() < habits.skips:
+            return Response(seconds, (0,))
+        times = 2 if rng.random() < habits.repeats else 1
+        return Response(seconds, tuple(self.answer(truth, rng) for _ in range(times)))
+
+    def answer(self, truth: int | str, rng: Random) -> int | str:
+        """The label for a task of this truth."""
+        if self.favourite is None:
+            if rng.random() < self.accuracy:
+                return truth
+            wrong = [label for label in self._labels if label != truth]
+            return wrong[0] if len(wrong) == 1 else rng.choice(wrong)
+        by_chance = 1 / len(self._labels)
+        if rng.random() < (self.accuracy - by_chance) / (1 - by_chance):
+            return truth
+        return self.favourite if rng.random() < FAVOUR else rng.choice(self._labels)
+
+
+class Turns:
+    """The order of workers: all once in a random order, then all once in another, and so on.
+
+    A worker who is still at work at their turn takes it as soon as they are done.
+
+    >>> turns = Turns({"ann": 1, "bob": 2}, Random(0))
+    >>> first, second = turns.next(), turns.next()
+    >>> sorted([first, second]), turns.next()
+    (['ann', 'bob'], None)
+    >>> turns.done("ann"), turns.next()
+    (None, 'ann')
+    """
+
+    def __init__(self, names: Mapping[str, object], rng: Random) -> None:
+        self._present = dict.fromkeys(names)
+        self._at_work: set[str] = set()
+        self._coming: deque[str] = deque()
+        self._rng = rng
+
+    def next(self) -> str | None:
+        """The next worker, who is then at work; None if all that are left are at work."""
+        if len(self._at_work) == len(self._present):
+            return None
+        while True:
+            for _ in range(len(self._coming)):
+                name = self._coming.popleft()
+                if name in self._at_work:
+                    self._coming.append(name)
+                elif name in self._present:
+                    self._at_work.add(name)
+                    return name
+            everyone = list(self._present)
+            self._rng.shuffle(everyone)
+            self._coming.extend(everyone)
+
+    def done(self, name: str) -> None:
+        """The worker is free again."""
+        self._at_work.remove(name)
+
+    def leave(self, name: str) -> None:
+        """The worker is done, and does not return."""
+        self._at_work.remove(name)
+        del self._present[name]
+
+
+# Simulated workers in a closed loop: request a task, think, answer, and let the next one in.
+
+
+ALL_DONE = frozenset({"no-open-task", "budget-spent"})  # other reasons concern one worker only
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The size of a crowd and of its work; `at_once` workers work at the same time.
+
+    `class_prior` has the frequency of each class, in order; without it, all are equally frequent.
+    """
+
+    tasks: int = 1000
+    workers: int = 2000
+    labels_per_task: int = 20
+    at_once: int = 20
+    habits: Habits = field(default_factory=Habits)
+    seed: int = 0
+    classes: Classes = SIGNS
+    class_prior: tuple[float, ...] | None = None
+
+    @property
+    def labels(self) -> int:
+        """The total number of labels."""
+        return self.tasks * self.labels_per_task
+
+    def draw_truth(self, name: str) -> dict[str, int | str]:
+        """The truth of each task, as it is on the wire."""
+        rng = Random(f"{self.seed}/tasks")
+        labels = self.classes.labels
+        if self.class_prior is None:
+            truths = [rng.choice(labels) for _ in range(self.tasks)]
+        else:
+            truths = rng.choices(labels, self.class_prior, k=self.tasks)
+        return {f"{name}-task-{number:05}": truth for number, truth in enumerate(truths)}
+
+    def draw_workers(self, name: str) -> dict[str, SimulatedWorker]:
+        """The workers; the same seed gives the same workers, whatever the name of the run."""
+        visits = self.labels // self.workers
+        workers = {}
+        for number in range(self.workers):
+            worker = f"{name}-worker-{number:05}"
+            rng = Random(f"{self.seed}/workers/{number}")
+            workers[worker] = SimulatedWorker(worker, self.habits, visits, rng, self.classes)
+        return workers
+
+
+class CrowdAtWork:
+    """Works until the labels of the plan are given, or no worker or no task is left.
+
+    `came_to` counts the outcomes: labels, skips, repeats, drop-outs, and each reason for getting no
+    task. `given` is called with every acknowledged label, except skips and repeats.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        truth: Mapping[str, int | str],
+        workers: Mapping[str, SimulatedWorker],
+        asker: Asker,
+        given: Callable[[Sent], None],
+    ) -> None:
+        self.came_to: Counter[str] = Counter()
+        self.waits: list[float] = []
+        self.policy: str | None = None
+        self._truth = truth
+        self._workers = workers
+        self._asker = asker
+        self._given = given
+        self._at_once = plan.at_once
+        self._to_give = plan.labels
+        self._turns = Turns(workers, Random(f"{plan.seed}/turns"))
+
+    async def work(self) -> None:
+        """Run the plan."""
+        try:
+            async with asyncio.TaskGroup() as seats:
+                for _ in range(self._at_once):
+                    seats.create_task(self._seat())
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None  # the others failed for the same reason
+
+    async def _seat(self) -> None:
+        """Let one worker after the other answer one task."""
+        while self._to_give > 0 and (name := self._turns.next()) is not None:
+            self._to_give -= 1
+            if not await self._visit(self._workers[name]):
+                self._to_give += 1
+            if self.came_to.keys() & ALL_DONE:
+                return
+
+    async def _visit(self, worker: SimulatedWorker) -> bool:
+        """Request a task, think and answer; returns whether a label was given."""
+        answer = await self._asker.ask(worker.name)
+        self.waits.append(answer.seconds)
+        if answer.task is None:
+            return self._leave(worker, str(answer.reason))
+        self.policy = answer.policy
+        truth = self._truth.get(answer.task)
+        # a task that was registered by someone else is skipped
+        response = Response(0.0, (0,)) if truth is None else worker.respond(truth)
+        if not response.labels:
+            return self._leave(worker, "drop-outs")
+        await asyncio.sleep(response.seconds)
+        return await self._answer(worker, answer.task, response.labels)
+
+    def _leave(self, worker: SimulatedWorker, why: str) -> bool:
+        self.came_to[why] += 1
+        self._turns.leave(worker.name)
+        return False
+
+    async def _answer(
+        self, worker: SimulatedWorker, task: str, labels: tuple[int | str, ...]
+    ) -> bool:
+        first, *again = labels
+        at = monotonic()
+        place = await self._asker.answer(worker.name, task, first)
+        for label in again:
+            await self._asker.answer(worker.name, task, label)
+        self._turns.done(worker.name)
+        if first == 0:
+            self.came_to["skips"] += 1
+            return False
+        self.came_to["labels"] += 1
+        if again:
+            self.came_to["repeats"] += 1
+        self._given(Sent(at, place.partition, place.offset, [Label(task, worker.name, first)]))
+        return True
+
+
+# Labels given all at once, without requests: on random tasks that are new to each worker.
+
+
+def rush(
+    count: int,
+    truth: Mapping[str, int | str],
+    workers: Mapping[str, SimulatedWorker],
+    answered: Set[tuple[str, str]],
+    seed: int,
+) -> list[Label]:
+    """Draw `count` labels, none twice, and none by a worker on a task that they have `answered`.
+
+    >>> from sbic.commands.crowd import Habits
+    >>> ann = SimulatedWorker("ann", Habits(), 1, Random(0))
+    >>> ((task, worker, _),) = rush(1, {"t1": 1, "t2": 1}, {"ann": ann}, {("t1", "ann")}, seed=0)
+    >>> task, worker
+    ('t2', 'ann')
+    """
+    pairs, rng = np.random.default_rng(seed), Random(seed)
+    tasks, names = list(truth), list(workers)
+    labels: list[Label] = []
+    for pair in pairs.permutation(len(tasks) * len(names)).tolist():
+        task, name = tasks[pair // len(names)], names[pair % len(names)]
+        if len(labels) == count:
+            break
+        if (task, name) not in answered:
+            labels.append(Label(task, name, workers[name].answer(truth[task], rng)))
+    return labels
+
+
+# The error as labels arrive, for a crowd whose truth is known.
+
+
+class ErrorCurve:
+    """The share of wrong predictions at 1, 2, ... labels per task on average.
+
+    A missing prediction (0, or `null` if classes have names) counts as a class drawn at random.
+
+    >>> curve = ErrorCurve({"t1": 1, "t2": -1})
+    >>> curve.error
+    0.5
+    >>> curve.learn({"task": "t1", "prediction": 1, "labels": 1})
+    >>> curve.learn({"task": "t2", "prediction": 1, "labels": 1})
+    >>> curve.learn({"task": "t2", "prediction": -1, "labels": 3})
+    >>> curve.labels, curve.points
+    (4, [0.5, 0.0])
+
+    >>> pets = ErrorCurve({"t1": "cat"}, classes=4)
+    >>> pets.error
+    0.75
+    >>> pets.learn({"task": "t1", "prediction": "cat", "labels": 1})
+    >>> pets.error
+    0.0
+    """
+
+    def __init__(self, truth: Mapping[str, int | str], classes: int = 2) -> None:
+        self._truth = truth
+        self._classes = classes
+        self._unknown = set(truth)  # without a prediction
+        self._wrong: set[str] = set()
+        self._labels: dict[str, int] = {}
+        self.labels = 0
+        self.points: list[float] = []
+
+    def learn(self, posterior: AnyPosterior) -> None:
+        """Process a newer posterior of a task; tasks without a known truth are ignored."""
+        task, prediction = posterior["task"], posterior["prediction"]
+        if task not in self._truth:
+            return
+        self._unknown.discard(task)
+        self._wrong.discard(task)
+        if not prediction:
+            self._unknown.add(task)
+        elif prediction != self._truth[task]:
+            self._wrong.add(task)
+        self.labels += posterior["labels"] - self._labels.get(task, 0)
+        self._labels[task] = posterior["labels"]
+        while self.labels >= (len(self.points) + 1) * len(self._truth):
+            self.points.append(self.error)
+
+    @property
+    def tasks(self) -> int:
+        """How many of the tasks have a posterior."""
+        return len(self._labels)
+
+    @property
+    def error(self) -> float:
+        """The share of wrong predictions now."""
+        drawn = len(self._unknown) * (1 - 1 / self._classes)
+        return (len(self._wrong) + drawn) / len(self._truth)

@@ -1,0 +1,350 @@
+"""`sbic experiment`: reproduces the tables and figures of the paper, and others like them."""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sbic.commands.options import BadInput, Function, in_order
+from sbic.foreign import shown
+from sbic.infer.registry import ALGORITHMS, ONLINE
+
+if TYPE_CHECKING:
+    from sbic.research.outcome import Outcome
+
+
+def run_options(jobs: int | None = None) -> Callable[[Function], Function]:
+    """The options of all experiments: --out, --seed and --jobs (by default all cores)."""
+    return in_order(
+        click.option(
+            "--out",
+            type=click.Path(file_okay=False, path_type=Path),
+            default=Path("results"),
+            show_default=True,
+            help="Folder for the CSV, the PNG and the results so far.",
+        ),
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+        click.option(
+            "--jobs",
+            type=click.IntRange(min=1),
+            default=jobs or os.cpu_count() or 1,
+            show_default=True if jobs else "one for each core",
+            help="Processes to run in.",
+        ),
+    )
+
+
+def data_option(files: str) -> Callable[[Function], Function]:
+    """The folder of the real crowds: --data."""
+    return click.option(
+        "--data",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        envvar="SBIC_DATA",
+        required=True,
+        help=f"Folder with {files}.  [env: SBIC_DATA]",
+    )
+
+
+class AlgorithmNames(click.ParamType):
+    """Names from `choices`, separated by commas."""
+
+    name = "names"
+
+    def __init__(self, choices: Iterable[str]) -> None:
+        self._choices = tuple(choices)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names in the order given, or a usage error."""
+        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
+        for name in names:
+            if name not in self._choices:
+                known = ", ".join(self._choices)
+                self.fail(
+                    f"there is no algorithm {shown(name)} here; choose from {known}", param, ctx
+                )
+        return names
+
+
+def crowd_options(function: Function) -> Function:
+    """The options of the simulated crowds: --algorithms, --tasks and --labels-per-worker."""
+    return in_order(
+        click.option(
+            "--algorithms",
+            type=AlgorithmNames(ONLINE),
+            help=f"Comma-separated, of {', '.join(ONLINE)}; settled is at rest, settled-live is as "
+            "labels arrive.",
+        ),
+        click.option("--tasks", type=click.IntRange(min=1), default=1000, show_default=True),
+        click.option(
+            "--labels-per-worker", type=click.IntRange(min=1), default=10, show_default=True
+        ),
+    )(function)
+
+
+def check_crowd(tasks: int, labels_per_worker: int) -> None:
+    """Refuse a crowd with more labels per worker than tasks."""
+    if labels_per_worker > tasks:
+        raise BadInput(
+            f"--labels-per-worker {labels_per_worker} is more than --tasks {tasks}: "
+            "a worker answers each task at most once"
+        )
+
+
+# `sbic experiment`: reproduces the tables and figures of the paper, and others like them.
+
+
+@click.group()
+def command() -> None:
+    """Reproduce a table or a figure of the paper, or compare the algorithms on other crowds.
+
+    Each experiment writes a CSV and a PNG to --out and prints the numbers, beside the paper's if it
+    has any. Intermediate results are saved: the same command continues a run that was
+    stopped. The same --seed gives the same result, independent of --jobs.
+    """
+
+
+def present(make: Callable[[], "Outcome"], out: Path) -> None:
+    """Run an experiment, print its table and save its files."""
+    from sbic.engine.compiled import IS_COMPILED
+    from sbic.files.tables import BadFile
+    from sbic.research.outcome import MissingExtra, save_csv, save_png
+
+    if not IS_COMPILED:
+        click.echo("numba is not installed, so SBIC is slow: pip install numba", err=True)
+    try:
+        outcome = make()
+        saved = [save_csv(outcome, out)]
+        click.echo(outcome.text)
+        saved.append(save_png(outcome, out))
+    except BadFile as error:
+        raise BadInput(str(error)) from error
+    except MissingExtra as error:
+        click.echo(str(error), err=True)
+    click.echo(f"\nSaved {' and '.join(map(str, saved))}", err=True)
+
+
+@command.command(short_help="The error of the paper's algorithms on its real crowds.")
+@data_option(
+    "NAME.labels.csv and NAME.truth.csv for birds, ducks, rte, temp, trec (those it has are used)"
+)
+@click.option(
+    "--shuffles",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Random orders for Fast and Sorted SBIC, seeds for MC.",
+)
+@run_options()
+def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
+    """Table 2: the error of the paper's algorithms on its real crowds.
+
+    \b
+    Example:
+      sbic experiment table2 --data crowds --out results
+    """
+
+    def make() -> "Outcome":
+        from sbic.research.table2 import table2
+
+        return table2(data, out, seed=seed, jobs=jobs, shuffles=shuffles)
+
+    present(make, out)
+
+
+@command.command(short_help="The error of every algorithm on all crowds of a folder.")
+@data_option("NAME.labels.csv and NAME.truth.csv, of any names")
+@click.option(
+    "--algorithms",
+    type=AlgorithmNames(ALGORITHMS),
+    help="Comma-separated; `sbic infer --help` lists them.  [default: all]",
+)
+@click.option(
+    "--shuffles",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Random orders for Fast and Sorted SBIC, seeds for MC.",
+)
+@run_options()
+def crowds(
+    data: Path,
+    algorithms: tuple[str, ...] | None,
+    shuffles: int,
+    out: Path,
+    seed: int,
+    jobs: int,
+) -> None:
+    """The error of every algorithm on all crowds of a folder.
+
+    The crowds may have any classes; algorithms that need -1 and 1 are left out for other classes.
+
+    \b
+    Examples:
+      sbic experiment crowds --data crowds
+      sbic experiment crowds --data crowds --algorithms majority,dawid-skene
+    """
+
+    def make() -> "Outcome":
+        from sbic.research.real_crowds import crowds
+
+        names = algorithms or tuple(ALGORITHMS)
+        return crowds(data, out, algorithms=names, seed=seed, jobs=jobs, shuffles=shuffles)
+
+    present(make, out)
+
+
+@command.command(short_help="The error on simulated crowds as labels arrive.")
+@click.option(
+    "--policy",
+    type=click.Choice(["uniform", "uncertainty"]),
+    required=True,
+    help="The same number of labels for every task, or the next label for the least certain.",
+)
+@click.option(
+    "--arrival",
+    type=click.Choice(["blocks", "interleaved"]),
+    default="blocks",
+    show_default=True,
+    help="All labels of a worker in a row, or the workers in turns.",
+)
+@crowd_options
+@click.option(
+    "--max-labels",
+    type=click.IntRange(min=1),
+    default=80,
+    show_default=True,
+    help="Labels per task at the end.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    help="Crowds for each algorithm.  [default: as many as take a few minutes, from 200 for "
+    "the quickest to 1 for the slowest]",
+)
+@run_options()
+def figure1(
+    policy: str,
+    arrival: str,
+    algorithms: tuple[str, ...] | None,
+    tasks: int,
+    labels_per_worker: int,
+    max_labels: int,
+    runs: int | None,
+    out: Path,
+    seed: int,
+    jobs: int,
+) -> None:
+    """Figure 1: the error of every algorithm on simulated crowds.
+
+    With the defaults it takes about five minutes on two cores; with uncertainty most of that is
+    spent on em, amf, kos and mc.
+
+    \b
+    Examples:
+      sbic experiment figure1 --policy uniform
+      sbic experiment figure1 --policy uncertainty --arrival interleaved
+      sbic experiment figure1 --policy uncertainty --algorithms majority,fast-sbic --runs 1000
+    """
+    check_crowd(tasks, labels_per_worker)
+
+    def make() -> "Outcome":
+        from sbic.research.figure1 import Setting, figure1
+
+        setting = Setting(policy, arrival, tasks, labels_per_worker, max_labels)
+        names = algorithms or ONLINE
+        return figure1(setting, out, algorithms=names, runs=runs, seed=seed, jobs=jobs)
+
+    present(make, out)
+
+
+@command.command(short_help="The time of a run under the uncertainty policy.")
+@crowd_options
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per algorithm."
+)
+@run_options(jobs=1)
+def figure3(
+    algorithms: tuple[str, ...] | None,
+    tasks: int,
+    labels_per_worker: int,
+    runs: int,
+    out: Path,
+    seed: int,
+    jobs: int,
+) -> None:
+    """Figure 3: the time of a run under the uncertainty policy, and its ratio to MAJ's.
+
+    EM is left out unless given, since it is the same code as AMF. Several --jobs are faster, but
+    disturb each other's times: the default is 1. With the defaults it takes about three minutes.
+
+    \b
+    Example:
+      sbic experiment figure3 --out results
+    """
+    check_crowd(tasks, labels_per_worker)
+
+    def make() -> "Outcome":
+        from sbic.research.figure3 import TIMED, figure3
+
+        return figure3(
+            out,
+            algorithms=algorithms or TIMED,
+            tasks=tasks,
+            labels_per_worker=labels_per_worker,
+            runs=runs,
+            seed=seed,
+            jobs=jobs,
+        )
+
+    present(make, out)
+
+
+@command.command(short_help="How many labels a stop rule saves on a real crowd.")
+@data_option("NAME.labels.csv and NAME.truth.csv")
+@click.option("--set", "name", metavar="NAME", default="rte", show_default=True)
+@click.option(
+    "--confidence",
+    "confidences",
+    type=click.FloatRange(0.5, 1, min_open=True, max_open=True),
+    multiple=True,
+    default=(0.9, 0.95, 0.99, 0.999),
+    show_default=True,
+    help="The confidence that closes a task; can be repeated.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Random orders of the labels.",
+)
+@run_options()
+def stopping(
+    data: Path,
+    name: str,
+    confidences: tuple[float, ...],
+    runs: int,
+    out: Path,
+    seed: int,
+    jobs: int,
+) -> None:
+    """How many labels a stop rule saves on a real crowd, and what it costs.
+
+    The labels arrive in random order, and closed tasks get no more, as with SBIC_STOP_CONFIDENCE.
+    For comparison, majority vote at the same cost: as many labels, evenly spread.
+
+    \b
+    Example:
+      sbic experiment stopping --data crowds --confidence 0.99
+    """
+
+    def make() -> "Outcome":
+        from sbic.research.stopping import stopping
+
+        return stopping(data, name, out, confidences=confidences, runs=runs, seed=seed, jobs=jobs)
+
+    present(make, out)

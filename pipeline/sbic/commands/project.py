@@ -1,0 +1,296 @@
+"""`sbic project`: shows the settings of projects, changes them, recounts and deletes."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sbic.commands.options import given_options
+from sbic.project.revision import Given
+from sbic.project.settings import Settings
+
+if TYPE_CHECKING:
+    from sbic.project.revision import Revision
+
+
+EXPECTED_SECONDS = 15.0  # for running instances, which restart
+NOT_EXPECTED_SECONDS = 5.0
+
+
+@click.command(short_help="Recompute everything from labels and tasks.")
+@click.option("--yes", is_flag=True, help="Do not ask if labels have expired.")
+@given_options("broker", "prefix")
+def recount(given: Given, yes: bool) -> None:
+    """Delete everything but labels, tasks, requests and assignments, and recompute it.
+
+    Votes, posteriors, workers and dead letters are computed from the labels; this repairs them.
+    Instances may be running: they leave the group, and restart once the topics exist. If this
+    command is interrupted, run it again to complete it.
+
+    Labels that Kafka no longer keeps cannot be counted again: if there are any, the command says
+    how many and asks first.
+
+    \b
+    Examples:
+      sbic project recount
+      sbic project recount --prefix birds
+    """
+    from sbic.commands.options import run_connected
+    from sbic.project.changes import begin
+
+    ask_if_expired(given.place, yes)
+    run_connected(begin(given.place, "recounting"))
+    complete(given.place)
+
+
+@click.command(short_help="Delete all labels of a project.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@given_options("broker", "prefix")
+def reset(given: Given, yes: bool) -> None:
+    """Delete all labels of a project and everything computed from them; settings and tasks stay.
+
+    Tasks keep their priors and gold, and stay open or closed as set by hand. Requests and
+    assignments are deleted as well. Instances may be running. If this command is interrupted, run
+    it again to complete it.
+
+    \b
+    Examples:
+      sbic project reset --prefix birds
+      sbic project reset --prefix birds --yes
+    """
+    from sbic.commands.options import run_connected
+    from sbic.project.changes import begin, existing_project
+
+    place = given.place
+    run_connected(existing_project(place))
+    ask(f"Delete the {labels_in(place):,} labels of {place.prefix}?", yes)
+    run_connected(begin(place, "resetting"))
+    complete(place)
+
+
+@click.command(short_help="Delete a project.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@given_options("broker", "prefix")
+def delete(given: Given, yes: bool) -> None:
+    """Delete a project: its consumer group and all its topics, including labels and tasks.
+
+    Running instances stop; one that is started again would recreate the project.
+
+    \b
+    Examples:
+      sbic project delete --prefix birds
+      sbic project delete --prefix birds --yes
+    """
+    from sbic.commands.options import run_connected
+    from sbic.progress import progress
+    from sbic.project.changes import begin, existing_project
+    from sbic.project.changes import delete as delete_all
+
+    place = given.place
+    run_connected(existing_project(place))
+    labels = labels_in(place)
+    ask(f"Delete the project {place.prefix} with its {labels:,} labels?", yes)
+    begun = run_connected(begin(place, "deleting"))
+    with progress("Deleting"):
+        run_connected(delete_all(place, begun, note))
+    note(f"deleted: {place.prefix}, with {labels:,} labels")
+
+
+def complete(place: Settings) -> None:
+    """Recreate the topics of the project's state, and show the progress of counting."""
+    from sbic.commands.options import run_connected
+    from sbic.kafka.groups import group_members
+    from sbic.progress import progress
+    from sbic.project.changes import existing_project, follow_counting, recreate_topics
+
+    begun = run_connected(existing_project(place))
+    members = run_connected(group_members(place))
+    with progress("Recreating topics"):
+        ready = run_connected(recreate_topics(place, begun, note))
+    settings = ready.apply_to(place)
+    patience = EXPECTED_SECONDS if members else NOT_EXPECTED_SECONDS
+    count = run_connected(follow_counting(settings, patience))
+    if count.is_complete:
+        note(f"done: {count.labels:,} labels, all counted")
+        return
+    note(
+        f"done: {count.labels - count.counted:,} of {count.labels:,} labels are still to be "
+        f"counted, but no instance is running; start one with: sbic run --prefix {place.prefix}"
+    )
+
+
+def labels_in(place: Settings) -> int:
+    """How many labels a project has."""
+    from sbic.commands.options import run_connected
+    from sbic.kafka.admin import records_in
+    from sbic.project.topics import Topics
+
+    return run_connected(records_in(place, Topics(place).labels.name))
+
+
+def ask_if_expired(place: Settings, yes: bool) -> None:
+    """If labels have expired, say that a recount would lose them, and ask for confirmation."""
+    from sbic.commands.options import run_connected
+    from sbic.kafka.admin import expired_from
+    from sbic.project.topics import Topics
+
+    topic = Topics(place).labels.name
+    expired = run_connected(expired_from(place, topic))
+    if expired:
+        note(
+            f"{expired:,} labels have expired from {topic}: they would no longer count, only the "
+            f"{labels_in(place):,} that are left"
+        )
+        ask("Count only those?", yes)
+
+
+def ask(question: str, yes: bool) -> None:
+    """Ask for confirmation unless `yes`; a no aborts the command."""
+    if not yes:
+        click.confirm(f"{question} This cannot be undone.", abort=True, err=True)
+
+
+def note(text: str) -> None:
+    """Print a line for the user to standard error."""
+    click.echo(text, err=True)
+
+
+# `sbic project`: shows the settings of projects, and changes them.
+
+
+@click.group("project", short_help="Show, change, recount, reset and delete projects.")
+def command() -> None:
+    """Show the settings of a project, and change them.
+
+    A project gets its settings when it is created, by `sbic topics` or the first start of an
+    instance: partitions, classes, algorithm, alpha, beta, prior and others. Instances and tools use
+    these settings, and refuse to run if they are given others.
+
+    \b
+    Examples:
+      sbic project list
+      sbic project show --prefix birds
+      sbic project set --prefix birds policy=uniform
+      sbic project set --prefix birds alpha=3 --recount
+    """
+
+
+@command.command(short_help="Show the settings of a project.")
+@given_options("broker", "prefix")
+def show(given: Given) -> None:
+    """Show the settings of a project, its state, and how many labels it has.
+
+    \b
+    Examples:
+      sbic project show
+      sbic project show --prefix birds
+    """
+    from sbic.commands.options import run_connected
+    from sbic.project.changes import existing_project
+    from sbic.project.opening import check_topic_ids
+
+    place = given.place
+    revision = run_connected(existing_project(place))
+    labels = labels_in(place)
+    click.echo(f"{place.prefix}: {revision.state}, revision {revision.number}, {labels:,} labels")
+    for name, value in revision.settings.items():
+        click.echo(f"{name:<23} {'-' if value is None else value}")
+    if revision.state == "ready":
+        run_connected(check_topic_ids(place, revision))
+
+
+@command.command("set", short_help="Change settings of a project.")
+@click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
+@click.option("--recount", "may_recount", is_flag=True, help="Count all labels again, if needed.")
+@click.option("--yes", is_flag=True, help="With --recount: do not ask if labels have expired.")
+@given_options("broker", "prefix")
+def set_values(given: Given, values: tuple[str, ...], may_recount: bool, yes: bool) -> None:
+    """Change settings of a project; running instances restart with them.
+
+    policy, seed, lease_seconds, settle_tolerance and the retention of topics change at once.
+    classes, algorithm, alpha, beta, prior, class_prior and repeats change the results of existing
+    labels: if there are any, --recount is needed. If a project has labels, class names can only be
+    added at the end. The number of partitions cannot be changed.
+
+    \b
+    Examples:
+      sbic project set policy=uniform lease_seconds=120
+      sbic project set --prefix pets classes=cat,dog,bird
+      sbic project set --prefix birds alpha=3 beta=2 --recount
+    """
+    from sbic.commands.options import run_connected
+    from sbic.kafka.admin import alter_topics
+    from sbic.project.changes import begin, change, existing_project, read_assignments
+    from sbic.project.opening import Unfinished, append
+
+    place = given.place
+
+    async def publish_change() -> "Revision | None":
+        """The revision that begins a recount, if one is needed."""
+        texts = read_assignments(values)
+        revision = await existing_project(place)
+        if revision.state != "ready":
+            raise Unfinished(place.prefix, revision.state)
+        changed = change(revision, texts, has_labels=labels > 0)
+        if not changed.names:
+            note("nothing changes: the project already has these settings")
+            return None
+        if changed.needs_recount:
+            if labels and not may_recount:
+                raise click.ClickException(needs_recount(place.prefix, changed.names, labels))
+            return await begin(place, "recounting", settings=changed.settings)
+        after = revision.next(settings=changed.settings)
+        await alter_topics(after.apply_to(place))
+        await append(place, after)
+        note(f"changed: {', '.join(changed.names)}; running instances restart with that")
+        return None
+
+    labels = labels_in(place)
+    if may_recount:
+        ask_if_expired(place, yes)
+    if run_connected(publish_change()):
+        complete(place)
+
+
+def needs_recount(prefix: str, names: tuple[str, ...], labels: int) -> str:
+    """Why a change is not made, and how to make it.
+
+    >>> needs_recount("birds", ("alpha",), 1200)
+    'alpha changes the results of the 1,200 labels of birds: add --recount to count them all \
+again; nothing was changed'
+    """
+    verb = "changes" if len(names) == 1 else "change"
+    return (
+        f"{', '.join(names)} {verb} the results of the {labels:,} labels of {prefix}: add "
+        "--recount to count them all again; nothing was changed"
+    )
+
+
+for each in (recount, reset, delete):
+    command.add_command(each)
+
+
+@command.command("list", short_help="List the projects on a broker.")
+@given_options("broker")
+def list_projects(given: Given) -> None:
+    """List the projects on a broker: labels, classes and algorithm of each.
+
+    \b
+    Examples:
+      sbic project list
+      sbic project list --broker kafka://one:9092
+    """
+    from sbic.commands.options import run_connected
+    from sbic.project.opening import projects
+
+    found = run_connected(projects(given.place))
+    if not found:
+        note("there is no project on this broker; create one with: sbic topics --prefix NAME")
+        return
+    rows = [("project", "labels", "algorithm", "classes", "state")]
+    for prefix, revision, labels in found:
+        algorithm, classes = revision.settings["algorithm"], revision.settings["classes"]
+        rows.append((prefix, f"{labels:,}", algorithm, classes, revision.state))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,42 @@
+"""`sbic watch`: shows posteriors as they change."""
+
+import click
+
+from sbic.commands.options import settings_options
+from sbic.project.settings import Settings
+
+
+@click.command(short_help="Show posteriors as they change.")
+@click.option("--from-start", is_flag=True, help="Begin with the existing posteriors.")
+@settings_options("broker", "prefix")
+def command(settings: Settings, from_start: bool) -> None:
+    """Show posteriors as they change, until Ctrl-C.
+
+    In a terminal it is a table of the tasks that changed last, with the probability of +1, or with
+    the most probable class and its probability if classes have names. In a file or a pipe it is one
+    line of JSON for each change, the record as it is in the topic.
+
+    \b
+    Examples:
+      sbic watch
+      sbic watch --from-start > posteriors.jsonl
+      sbic watch | jq 'select(.labels >= 10) | .task'
+      sbic watch --prefix pets | jq 'select(.prediction == "cat") | .confidence'
+    """
+    import signal
+
+    from rich.console import Console
+
+    from sbic.commands.options import run_connected
+    from sbic.status.watch import watch_as_json, watch_as_table
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console()
+    try:
+        if console.is_terminal:
+            run_connected(watch_as_table(settings, from_start, console))
+        else:
+            out = click.get_binary_stream("stdout")
+            run_connected(watch_as_json(settings, from_start, out))
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,119 @@
+"""Parses requests: the parameters of a query, the body with its types and limits."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from aiohttp import web
+from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
+
+from sbic.gateway.config import Problem
+from sbic.gateway.view import Cursor
+from sbic.wire.bad import BadRecord
+
+LIMIT = 20
+MOST = 100
+
+
+def order_of(request: web.Request, orders: Collection[str], default: str) -> str:
+    """The requested order."""
+    order = request.query.get("order", default)
+    if order not in orders:
+        raise Problem(400, f"order must be one of {', '.join(orders)}")
+    return order
+
+
+def limit_of(request: web.Request) -> int:
+    """The requested number of records."""
+    text = request.query.get("limit", str(LIMIT))
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
+        raise Problem(400, f"limit must be a whole number from 1 to {MOST}")
+    return int(text)
+
+
+def cursor_of(request: web.Request) -> Cursor | None:
+    """The cursor of the requested page."""
+    text = request.query.get("after")
+    if text is None:
+        return None
+    try:
+        return Cursor.parse(text)
+    except ValueError:
+        raise Problem(400, "after must be the next of the previous page") from None
+
+
+# The body of a request: its types and limits, and the records in it.
+
+
+JSON, LINES = "application/json", "application/x-ndjson"
+BODY_SECONDS = 30
+MOST_RECORDS = 40_000  # more valid records than fit into 1 MB
+MOST_PROBLEMS = 100  # in an answer
+TOO_DEEP = b"["  # stands for a value too deep to encode: it is rejected as invalid JSON
+
+Parsed = TypeVar("Parsed")
+
+
+async def read_body(request: web.Request, *kinds: str) -> bytes:
+    """The body, which must have one of these content types.
+
+    Browsers let pages of other sites post forms and plain text anywhere, but JSON only after a CORS
+    preflight.
+    """
+    if request.content_type not in kinds:
+        raise Problem(415, f"Content-Type must be {' or '.join(kinds)}")
+    if "Content-Encoding" in request.headers:
+        raise Problem(415, "the body must not be compressed")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise Problem(408, "the body took too long", {"Connection": "close"}) from None
+
+
+def values_in(body: bytes, kind: str) -> list[bytes]:
+    """The values in a body: one object, an array of objects, or lines.
+
+    >>> values_in(b' {"a": 1}', JSON), values_in(b'[{"a": 1}, 2]', JSON)
+    ([b' {"a": 1}'], [b'{"a":1}', b'2'])
+    >>> values_in(b'{"a": 1}\\r\\n\\n{"b": 2}', LINES)
+    [b'{"a": 1}', b'{"b": 2}']
+    """
+    if kind == LINES:
+        values = [stripped for line in body.split(b"\n") if (stripped := line.strip())]
+    elif body.lstrip()[:1] == b"[":
+        try:
+            values = [written(item) for item in loads(body)]
+        except JSONDecodeError as error:
+            raise Problem(400, f"the body is not JSON: {error}") from None
+    else:
+        values = [body]
+    if len(values) > MOST_RECORDS:
+        raise Problem(413, f"the body has more than {MOST_RECORDS:,} records: send it in parts")
+    return values
+
+
+def written(item: object) -> bytes:
+    """Encode a value as JSON; one that is nested too deeply becomes `TOO_DEEP`."""
+    try:
+        return dumps(item)
+    except JSONEncodeError:
+        return TOO_DEEP
+
+
+def parsed(values: Sequence[bytes], parse: Callable[[bytes], Parsed]) -> list[Parsed]:
+    """Parse all values; raises 422 with the index and reason of each bad one."""
+    found, problems = [], []
+    for index, value in enumerate(values):
+        try:
+            found.append(parse(value))
+        except BadRecord as bad:
+            problems.append({"index": index, "reason": bad.message})
+    if not problems:
+        return found
+    raise Problem(
+        422,
+        f"nothing was sent: {len(problems):,} of {len(values):,} cannot be used; the first, at "
+        f"index {problems[0]['index']}: {problems[0]['reason']}",
+        problems=problems[:MOST_PROBLEMS],
+    )

@@ -1,0 +1,1 @@
+"""The routes of the gateway, by what they do."""

@@ -1,0 +1,274 @@
+"""`POST /labels`, `/tasks` and `/next`, and the hook of Label Studio."""
+
+import logging
+from collections.abc import Sequence
+
+from aiohttp import web
+from orjson import JSONDecodeError, dumps, loads
+
+from sbic.gateway.access import Metrics, Route, json
+from sbic.gateway.body import JSON, LINES, parsed, read_body, values_in
+from sbic.gateway.config import Problem, unavailable
+from sbic.gateway.openapi import (
+    INTEGER,
+    PROJECT,
+    STRING,
+    Schema,
+    array,
+    nullable,
+    operation,
+    query,
+    record,
+    ref,
+)
+from sbic.gateway.outbox import NotAcknowledged, Place, Row
+from sbic.gateway.session import Projects, Session
+from sbic.integrations import label_studio
+from sbic.integrations.label_studio import (
+    Annotations,
+    Choices,
+    Event,
+    Record,
+    encode_record,
+    label_map_of,
+    read_event,
+)
+from sbic.kafka.errors import ClusterError
+from sbic.project.settings import command_line
+from sbic.project.topics import Topic
+from sbic.wire.assignments import encode_request, parse_request
+
+PLACES = array(ref("Place"))
+WRITING_ERRORS = (400, 404, 408, 413, 415, 422, 503)
+
+
+def one_or_more(name: str) -> dict[str, Schema]:
+    """The body of one record, or several, of a schema."""
+    return {JSON: {"anyOf": [ref(name), array(ref(name))]}, LINES: STRING}
+
+
+LABELS = operation(
+    "Send labels; answered when Kafka has acknowledged all of them, with the place of each.",
+    record(labels=PLACES),
+    PROJECT,
+    body=one_or_more("Label"),
+    errors=WRITING_ERRORS,
+)
+TASKS = operation(
+    "Describe tasks; answered when Kafka has acknowledged all of them, with the place of each.",
+    record(tasks=PLACES),
+    PROJECT,
+    body=one_or_more("Task"),
+    errors=WRITING_ERRORS,
+)
+
+
+class WritingRoutes:
+    """All records are checked before any is sent, by the same rules as in the pipeline."""
+
+    def __init__(self, projects: Projects, metrics: Metrics) -> None:
+        self.projects = projects
+        self.metrics = metrics
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return [
+            Route("POST", "/labels", self.labels, LABELS),
+            Route("POST", "/tasks", self.tasks, TASKS),
+        ]
+
+    async def labels(self, request: web.Request) -> web.Response:
+        """Send labels, each keyed by its worker."""
+        session = self.projects.of(request).session
+        body = await read_body(request, JSON, LINES)
+        rows = parsed(values_in(body, request.content_type), session.label_row)
+        return await self._send(session, "labels", session.topics.labels, rows)
+
+    async def tasks(self, request: web.Request) -> web.Response:
+        """Send descriptions of tasks, each keyed by its task."""
+        session = self.projects.of(request).session
+        body = await read_body(request, JSON, LINES)
+        rows = parsed(values_in(body, request.content_type), session.task_row)
+        return await self._send(session, "tasks", session.topics.tasks, rows)
+
+    async def _send(
+        self, session: Session, kind: str, topic: Topic, rows: Sequence[Row]
+    ) -> web.Response:
+        try:
+            places = await session.outbox.send(topic.name, rows)
+        except NotAcknowledged as error:
+            raise not_all(error, kind) from None
+        self.metrics.sent(kind, len(places))
+        return json(b'{"%b":[%b]}' % (kind.encode(), b",".join(map(place_json, places))))
+
+
+def place_json(place: Place) -> bytes:
+    """A place as JSON.
+
+    >>> place_json(Place(3, 17)), place_json(Place(3, None))
+    (b'{"partition":3,"offset":17}', b'{"partition":3,"offset":null}')
+    """
+    if place.offset is None:
+        return b'{"partition":%d,"offset":null}' % place.partition
+    return b'{"partition":%d,"offset":%d}' % (place.partition, place.offset)
+
+
+def not_all(error: NotAcknowledged, kind: str) -> Problem:
+    """503, with the places of the records that were acknowledged."""
+    there = [place and place._asdict() for place in error.places]
+    acknowledged = sum(place is not None for place in there)
+    message = (
+        f"{error}; {acknowledged} of {len(there)} were acknowledged: send the others again, "
+        "which is safe even if some of them have arrived"
+    )
+    return unavailable(message, {kind: there})
+
+
+# `POST /next`: the tasks that a worker should answer next.
+
+
+NO_MEMBERS = ("Empty", "Dead")  # states of a consumer group
+
+NEXT = operation(
+    "Tasks for a worker; if there are fewer than requested, `reason` says why.",
+    record(assignments=array(ref("Assignment")), reason=nullable(STRING)),
+    PROJECT,
+    body={JSON: ref("Request")},
+    errors=(404, 408, 413, 415, 422, 503),
+)
+
+
+class NextRoutes:
+    """Requests, answered when the pipeline has assigned tasks."""
+
+    def __init__(self, projects: Projects, metrics: Metrics) -> None:
+        self.projects = projects
+        self.metrics = metrics
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return [Route("POST", "/next", self.next, NEXT)]
+
+    async def next(self, request: web.Request) -> web.Response:
+        """The assignments of a worker, or the reason why there are none."""
+        session = self.projects.of(request).readable
+        (asked,) = parsed([await read_body(request, JSON)], parse_request)
+        start = command_line(session.settings, "run")
+        if session.view.summary.activity.group_state in NO_MEMBERS:
+            # the request would be answered later, and its lease would block the task
+            raise unavailable(f"no instance is running: start one with: {start}")
+        worker, count = asked
+        try:
+            records = await session.desk.ask(worker, count, encode_request(worker, count))
+        except NotAcknowledged as error:
+            raise unavailable(f"{error}: ask again") from None
+        self.metrics.sent("requests", 1)
+        if not records:
+            raise unavailable(f"no instance has answered: is one running? Start one with: {start}")
+        given = [record for record in records if record["task"] is not None]
+        reason = records[-1].get("reason")
+        return json(dumps({"assignments": given, "reason": reason}))
+
+
+# `/hooks/label-studio`: annotations of Label Studio become labels.
+
+
+log = logging.getLogger("sbic")
+
+FIXED_BY = "sbic import label-studio EXPORT.json sends it"
+
+HOOK = operation(
+    "A webhook of Label Studio: annotations created, updated and deleted become labels; other "
+    "actions are accepted and ignored. `unknown` has the ids of deleted annotations that are not "
+    "in the labels topic.",
+    {
+        "type": "object",
+        "required": ["labels"],
+        "properties": {"labels": array(ref("Place")), "unknown": array(INTEGER)},
+    },
+    PROJECT,
+    query("control", "The control whose choices are labels.  Default: the only one.", STRING),
+    query("map", "The labels of choices, such as `Yes:1,No:-1,Unsure:0`.", STRING),
+    body={JSON: {"type": "object", "required": ["action"], "properties": {"action": STRING}}},
+    errors=(400, 404, 408, 413, 415, 422, 503),
+)
+
+
+class LabelStudioRoutes:
+    """The webhook. Label Studio does not retry, so every lost event is logged."""
+
+    def __init__(self, projects: Projects, metrics: Metrics) -> None:
+        self.projects = projects
+        self.metrics = metrics
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return [Route("POST", "/hooks/label-studio", self.hook, HOOK)]
+
+    async def hook(self, request: web.Request) -> web.Response:
+        """Publish the labels of an event, and answer when they are acknowledged."""
+        session = self.projects.of(request).session
+        try:
+            event = read_event(loads(await read_body(request, JSON)), _choices(request, session))
+        except JSONDecodeError as error:
+            raise Problem(400, f"the body is not JSON: {error}") from None
+        except label_studio.Problem as problem:
+            log.warning("a webhook of Label Studio is refused: %s; %s", problem, FIXED_BY)
+            raise Problem(
+                422, str(problem), problems=[{"index": 0, "reason": str(problem)}]
+            ) from None
+        try:
+            return await self._take(session, event)
+        except (ClusterError, NotAcknowledged) as error:
+            log.warning("a webhook of Label Studio is lost: %s; %s", error, FIXED_BY)
+            raise unavailable(str(error)) from None
+
+    async def _take(self, session: Session, event: Event) -> web.Response:
+        if not event.updated and not event.deleted:  # new ones do not depend on known ones
+            return await self._send(session, [Record.of(created) for created in event.created])
+        async with session.annotations.up_to_date() as known:
+            records, unknown = _records(known, event)
+            return await self._send(session, records, unknown)
+
+    async def _send(
+        self, session: Session, records: Sequence[Record], unknown: Sequence[int] = ()
+    ) -> web.Response:
+        rows = [Row(record.slot.worker.encode(), encode_record(record)) for record in records]
+        places = await session.outbox.send(session.topics.labels.name, rows) if rows else []
+        self.metrics.sent("labels", len(places))
+        answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
+        if unknown:
+            listed = ", ".join(map(str, unknown[:10])) + (", ..." if unknown[10:] else "")
+            log.warning(
+                "Label Studio has deleted annotations that the topic does not have: %s", listed
+            )
+            answer["unknown"] = list(unknown)
+        return json(dumps(answer))
+
+
+def _choices(request: web.Request, session: Session) -> Choices:
+    classes = session.settings.crowd_classes
+    label_map = request.query.get("map")
+    labels = {} if label_map is None else label_map_of(label_map, classes)
+    return Choices(classes, request.query.get("control"), labels)
+
+
+def _records(known: Annotations, event: Event) -> tuple[list[Record], list[int]]:
+    """The records to send, which `known` then contains, and the ids of unknown annotations."""
+    records: list[Record] = []
+    unknown: list[int] = []
+    for annotation in event.updated:
+        records += _learned(known, known.given(annotation))
+    for name in event.deleted:
+        found = known.deleted(name)
+        if found is None:
+            unknown.append(name)
+        else:
+            records += _learned(known, found)
+    return records, unknown
+
+
+def _learned(known: Annotations, records: list[Record]) -> list[Record]:
+    for one in records:
+        known.learn(one)
+    return records

@@ -1,0 +1,206 @@
+"""Runs a gateway: its routes, limits of connections, and a graceful end."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from errno import EADDRINUSE
+from typing import cast
+
+from aiohttp import web
+
+from sbic.gateway.access import Gate, Guard, Metrics, Routes
+from sbic.gateway.config import CannotStart, GatewayConfig
+from sbic.gateway.openapi import DescriptionRoutes
+from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
+from sbic.gateway.routes.reading import StatusRoutes, TaskRoutes, WorkerRoutes
+from sbic.gateway.routes.writing import LabelStudioRoutes, NextRoutes, WritingRoutes
+from sbic.gateway.session import Project, Projects
+from sbic.project.revision import Given
+
+STUCK_SECONDS = 20
+
+
+class GuardedSite(web.BaseSite):
+    """A TCP port that immediately closes connections beyond the limit."""
+
+    def __init__(self, runner: web.AppRunner, host: str, port: int, most: int) -> None:
+        super().__init__(runner)
+        self._host = host
+        self._port = port
+        self._most = most
+        self._open = 0
+
+    @property
+    def name(self) -> str:
+        """The address that it listens on."""
+        server = cast(asyncio.Server | None, self._server)
+        port = self._port if server is None else server.sockets[0].getsockname()[1]
+        return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}"
+
+    def count(self) -> float:
+        """How many connections are open."""
+        return self._open
+
+    async def start(self) -> None:
+        """Start to listen; port 0 is any free port."""
+        await super().start()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._connection, self._host, self._port, backlog=self._backlog
+        )
+
+    def _connection(self) -> asyncio.Protocol:
+        if self._open >= self._most:
+            return _Refusal()
+        assert self._runner.server is not None
+        return _Connection(self._runner.server(), self)
+
+    def opened(self) -> None:
+        """Count a connection that was opened."""
+        self._open += 1
+
+    def closed(self) -> None:
+        """Count a connection that was closed."""
+        self._open -= 1
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes a connection immediately; the client may try again."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
+
+
+class _Connection(asyncio.Protocol):
+    """aiohttp's protocol, with a timeout for clients that do not read their answers."""
+
+    def __init__(self, inner: asyncio.Protocol, site: GuardedSite) -> None:
+        self._inner = inner
+        self._site = site
+        self._transport: asyncio.Transport | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+        self.data_received = inner.data_received  # type: ignore[method-assign]  # the hot path
+        self.eof_received = inner.eof_received  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._site.opened()
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._site.closed()
+        self._cancel_timeout()
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        self._stuck = loop.call_later(STUCK_SECONDS, self._transport.abort)
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._cancel_timeout()
+        self._inner.resume_writing()
+
+    def _cancel_timeout(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+
+# The gateway as an aiohttp application: all routes behind one middleware.
+
+
+MAX_BODY_BYTES = 1 << 20
+
+
+def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> Sequence[Routes]:
+    """All routes, by subject: add new ones here."""
+    return [
+        WritingRoutes(projects, metrics),
+        NextRoutes(projects, metrics),
+        LabelStudioRoutes(projects, metrics),
+        TaskRoutes(projects),
+        WorkerRoutes(projects),
+        StatusRoutes(projects),
+        EventRoutes(projects, stopping),
+        HealthRoutes(projects, metrics, stopping),
+        PageRoutes(),
+    ]
+
+
+def gateway_app(
+    config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
+) -> web.Application:
+    """An application that serves these projects; `stopping` ends its streams."""
+    every = [route for some in subjects(projects, metrics, stopping) for route in some.routes()]
+    every += DescriptionRoutes(every).routes()
+    gate = Gate({route.handler: route for route in every}, Guard(config), metrics)
+    app = web.Application(middlewares=[gate.handle], client_max_size=MAX_BODY_BYTES)
+    app.on_response_prepare.append(gate.add_headers)
+    for route in every:
+        app.router.add_route(route.method, route.path, route.handler)
+    return app
+
+
+# Runs a gateway: listens, follows its projects, and shuts down gracefully.
+
+
+DRAIN_SECONDS = 8  # supervisors commonly kill after 10
+IDLE_SECONDS = 30  # between two requests of a connection, and before the first
+
+log = logging.getLogger("sbic")
+
+
+async def run(config: GatewayConfig, projects: Sequence[Given]) -> None:
+    """Serve until SIGTERM or SIGINT, then answer the requests in flight."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(ending, stop.set)
+    async with serving(config, projects) as url:
+        log.info("listening on %s", url)
+        await stop.wait()
+        log.info("stopping")
+
+
+@asynccontextmanager
+async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterator[str]:
+    """A running gateway; yields its address."""
+    stopping = asyncio.Event()
+    metrics = Metrics()
+    projects = Projects([Project(each) for each in given])
+    app = gateway_app(config, projects, metrics, stopping)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        keepalive_timeout=IDLE_SECONDS,
+        shutdown_timeout=DRAIN_SECONDS,
+        auto_decompress=False,  # a small compressed body can become a large one
+    )
+    await runner.setup()
+    following = [asyncio.create_task(project.follow()) for project in projects.by_prefix.values()]
+    try:
+        site = GuardedSite(runner, config.host, config.port, config.connections)
+        await listen(site, config)
+        metrics.connections(site.count)
+        yield site.name
+    finally:
+        stopping.set()
+        await runner.cleanup()
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+
+
+async def listen(site: web.BaseSite, config: GatewayConfig) -> None:
+    """Start to listen; raises `CannotStart`."""
+    try:
+        await site.start()
+    except OSError as error:
+        where = f"{config.host}, port {config.port}"
+        if error.errno == EADDRINUSE:
+            raise CannotStart(f"port {config.port} is taken; choose another with --port") from None
+        raise CannotStart(f"cannot listen on {where}: {error.strerror or error}") from None

@@ -1,0 +1,356 @@
+"""The projects of a gateway: connected and read in the background until their settings change."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from time import perf_counter
+
+from aiohttp import web
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+
+from sbic.gateway.config import Problem, unavailable
+from sbic.gateway.outbox import Desk, Outbox, Row
+from sbic.gateway.view import ProjectView
+from sbic.integrations.label_studio import Annotations
+from sbic.integrations.label_studio_import import AnnotationsFollower, following_annotations
+from sbic.kafka.connect import client_options, connected
+from sbic.kafka.errors import ClusterError, Refused
+from sbic.kafka.protocol import check_role
+from sbic.kafka.reader import Reader, reading
+from sbic.project.opening import log_consumer, read_on, read_project, settings_at
+from sbic.project.revision import Given, Revision
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.status.contents import Standing, compile_engine
+from sbic.status.reading import FlowReader, empty_summary, reading_flow
+from sbic.wire.labels import label_parser
+from sbic.wire.tasks import task_parser
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set, or the time is over."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+# Follows a topic from its start in small portions; requests are served meanwhile.
+
+
+AT_ONCE = 250  # records: a few milliseconds
+PAUSE = 0.5  # of the time that a portion took
+
+
+class Follower:
+    """Passes every record of a topic to `take`; sets `caught_up` at the end offset it had."""
+
+    def __init__(
+        self, name: str, reader: Reader, take: Callable[[Sequence[ConsumerRecord]], None]
+    ) -> None:
+        self.name = name
+        self.caught_up = asyncio.Event()
+        self._reader = reader
+        self._take = take
+        self._total = self._remaining = sum(reader.ends.values())
+
+    def __str__(self) -> str:
+        done = self._total - self._remaining
+        return f"reading {self.name}: {done:,} of {self._total:,} records"
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        self._total = await self._reader.remaining()
+        while True:
+            if not self.caught_up.is_set():
+                self._remaining = await self._reader.remaining()
+                if self._remaining <= 0:
+                    self.caught_up.set()
+            records = await self._reader.next(seconds=1)
+            for start in range(0, len(records), AT_ONCE):
+                began = perf_counter()
+                self._take(records[start : start + AT_ONCE])
+                await asyncio.sleep(PAUSE * (perf_counter() - began))
+
+
+# The annotations of Label Studio in a project, read on demand.
+
+
+PATIENCE_SECONDS = 10  # without any record, before Kafka is considered unreachable
+
+
+class KnownAnnotations:
+    """Reads the labels topic from its start on first use, and only new records after that.
+
+    A gateway that gets no webhooks, or only those of created annotations, reads nothing.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._turn = asyncio.Lock()
+        self._connection = AsyncExitStack()
+        self._follower: AnnotationsFollower | None = None
+
+    @asynccontextmanager
+    async def up_to_date(self) -> AsyncIterator[Annotations]:
+        """All annotations in the topic now, under a lock.
+
+        The caller has to call `learn` for every record that it sends. If the block fails, the topic
+        is read again the next time, since it is unknown what was published. Raises `ClusterError`.
+        """
+        async with self._turn:
+            try:
+                if self._follower is None:
+                    following = following_annotations(self._settings)
+                    self._follower = await self._connection.enter_async_context(following)
+                await _catch_up(self._follower)
+                yield self._follower.known
+            except BaseException:
+                await self.close()
+                raise
+
+    async def close(self) -> None:
+        """Drop the annotations and close the connection."""
+        self._follower = None
+        connection, self._connection = self._connection, AsyncExitStack()
+        await connection.aclose()
+
+
+async def _catch_up(follower: AnnotationsFollower) -> None:
+    """Read up to the end; raise `Refused` if Kafka stops answering."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS) as patience:
+            async for records in follower.catch_up():
+                if records:
+                    patience.reschedule(loop.time() + PATIENCE_SECONDS)
+    except (TimeoutError, KafkaError) as error:
+        raise Refused(f"Kafka does not answer: {str(error) or 'no records come'}") from None
+
+
+# A session with a project: connected and read in the background until its settings change.
+
+
+LOOK_SECONDS = 1.0
+
+
+class Session:
+    """The state of a project as of a revision, kept up to date while `run` runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        revision: Revision | None,
+        view: ProjectView,
+        followers: dict[str, Follower],
+        flow: FlowReader,
+        log: AIOKafkaConsumer,
+        outbox: Outbox,
+        desk: Desk,
+        annotations: KnownAnnotations,
+    ) -> None:
+        self.settings = settings
+        self.revision = revision
+        self.topics = Topics(settings)
+        self.view = view
+        self.outbox = outbox
+        self.desk = desk
+        self.annotations = annotations
+        self.trouble: str | None = None
+        self._followers = followers
+        self._flow = flow
+        self._log = log
+        self._log_place = TopicPartition(self.topics.project.name, 0)
+        self._looked = False
+        self._parse_label = label_parser(settings.crowd_classes)
+        self._parse_task = task_parser(settings.crowd_classes)
+
+    def label_row(self, value: bytes) -> Row:
+        """The key and value of a label; raises `BadRecord`."""
+        _, worker, _ = self._parse_label(value)
+        return Row(worker.encode(), value)
+
+    def task_row(self, value: bytes) -> Row:
+        """The key and value of a task's description; raises `BadRecord`."""
+        return Row(self._parse_task(None, value)["task"].encode(), value)
+
+    @property
+    def why_not_readable(self) -> str | None:
+        """What is still being read, or None; what was read stays available without Kafka."""
+        for name in ("posteriors", "workers", "dead letters"):
+            if not self._followers[name].caught_up.is_set():
+                return str(self._followers[name])
+        return None if self._looked else "asking Kafka for the group"
+
+    async def run(self) -> None:
+        """Read until the project's settings change."""
+        tasks = [
+            asyncio.create_task(work)
+            for work in (
+                self._watch_group_and_settings(),
+                *(each.run() for name, each in self._followers.items() if name != "labels"),
+                self._follow_labels(),
+                self.outbox.run(),
+                self.desk.run(),
+            )
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_labels(self) -> None:
+        """Read labels last: only the answers of a task depend on them."""
+        await self._followers["posteriors"].caught_up.wait()
+        await asyncio.to_thread(compile_engine)
+        labels = self._followers["labels"]
+        following = asyncio.create_task(labels.run())
+        try:
+            await labels.caught_up.wait()
+            self.view.labels_read()
+            await following
+        finally:
+            following.cancel()
+
+    async def _watch_group_and_settings(self) -> None:
+        """Poll the group and the activity; returns when the project's settings have changed."""
+        last = await read_on(self._log, self._log_place, None)
+        while last == self.revision:
+            try:
+                group = await self._flow.group()
+                self.view.summary.update(await self._flow.activity(group))
+                last = await read_on(self._log, self._log_place, last)
+                self._looked, self.trouble = True, None
+            except ClusterError as error:
+                self.trouble = str(error)
+            except KafkaError as error:
+                self.trouble = f"Kafka at {', '.join(self.settings.bootstrap_servers)}: {error}"
+            self.view.refresh()
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def session(given: Given) -> AsyncIterator[Session]:
+    """A connected session with the project as it is now."""
+    revision = await read_project(given.place)
+    settings = settings_at(revision, given)
+    await check_role(settings, "gateway")
+    topics = Topics(settings)
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        asking = AIOKafkaConsumer(**client_options(settings))
+        await enter(connected(asking, settings))
+        log = await enter(connected(log_consumer(settings), settings))
+        flow = await enter(reading_flow(settings, asking))
+        standing = Standing(
+            settings.crowd_classes, len(flow.posteriors.partitions), settings.repeats
+        )
+        view = ProjectView(empty_summary(settings), standing)
+        takes = {
+            "posteriors": (topics.posteriors, view.tasks.take),
+            "workers": (topics.workers, view.workers.take),
+            "dead letters": (topics.dead_letters, view.summary.letters.take),
+            "labels": (topics.labels, standing.take),
+        }
+        followers = {}
+        for name, (topic, take) in takes.items():
+            reader = await enter(reading(settings, topic.name, from_start=True))
+            followers[name] = Follower(name, reader, take)
+        outbox = Outbox(settings, len(flow.posteriors.partitions))
+        assignments = await enter(reading(settings, topics.assignments.name, from_start=False))
+        desk = Desk(topics.requests.name, outbox, assignments)
+        annotations = KnownAnnotations(settings)
+        stack.push_async_callback(annotations.close)
+        yield Session(settings, revision, view, followers, flow, log, outbox, desk, annotations)
+
+
+# The projects that a gateway serves, each followed in the background.
+
+
+RETRY_SECONDS = 1.0
+
+log = logging.getLogger("sbic")
+
+
+class Project:
+    """One project: its session, or the reason why there is none."""
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+        self.prefix = given.place.prefix
+        self.current: Session | None = None
+        """The session, if there is one."""
+        self._why_none = "connecting to Kafka"
+
+    async def follow(self) -> None:
+        """Keep a session with the project until cancelled."""
+        while True:
+            try:
+                async with session(self.given) as self.current:
+                    await self.current.run()
+                log.info("the project %s has changed: reading it again", self.prefix)
+                self._why_none = "the project has changed"
+            except (ClusterError, KafkaError) as error:
+                if str(error) != self._why_none:
+                    log.warning("%s: %s", self.prefix, error)
+                self._why_none = str(error)
+            except Exception:
+                log.exception("%s: following the project failed", self.prefix)
+                self._why_none = "following the project failed; see the gateway's log"
+            self.current = None
+            await asyncio.sleep(RETRY_SECONDS)
+
+    @property
+    def session(self) -> Session:
+        """The session; raises 503 if there is none."""
+        if self.current is None:
+            raise unavailable(self._why_none)
+        return self.current
+
+    @property
+    def readable(self) -> Session:
+        """The session, once its topics have been read; raises 503 before."""
+        now = self.session
+        if why_not := now.why_not_readable:
+            raise unavailable(why_not)
+        return now
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why this project cannot be served in full; None if it can."""
+        if self.current is None:
+            return self._why_none
+        now = self.current
+        return now.why_not_readable or now.trouble or now.outbox.why_not
+
+
+class Projects:
+    """All projects by their prefixes; the first is the default."""
+
+    def __init__(self, projects: Sequence[Project]) -> None:
+        self.by_prefix = {project.prefix: project for project in projects}
+        self.default = projects[0].prefix
+
+    def of(self, request: web.Request) -> Project:
+        """The project of a request; raises 404."""
+        prefix = request.query.get("project", self.default)
+        try:
+            return self.by_prefix[prefix]
+        except KeyError:
+            served = ", ".join(self.by_prefix)
+            raise Problem(404, f"no such project; this gateway serves: {served}") from None
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why not all projects can be served; None if they can."""
+        for project in self.by_prefix.values():
+            if why_not := project.why_not_ready:
+                return f"{project.prefix}: {why_not}"
+        return None

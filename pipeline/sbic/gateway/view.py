@@ -1,0 +1,424 @@
+"""A gateway's view of a project in memory, built from records; without Kafka and HTTP."""
+
+import asyncio
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import monotonic, time
+from typing import Any, NamedTuple
+
+import numpy as np
+from aiokafka import ConsumerRecord
+from numpy.typing import NDArray
+from orjson import dumps
+
+from sbic.engine.labels import Ints
+from sbic.status.contents import Standing, read_worker
+from sbic.status.report import Summary
+from sbic.status.tallies import LEAST_LABELS, TaskTally, WorkerTally
+from sbic.wire.bad import BadRecord
+from sbic.wire.posteriors import AnyPosterior, parse_any_posterior
+
+SHOWN = 20
+
+
+class Seen(NamedTuple):
+    """The posteriors that changed since a count of changes, and the count now."""
+
+    values: list[bytes]
+    upto: int
+
+
+class Changes:
+    """The last posterior of each of the tasks that changed last.
+
+    >>> changes = Changes()
+    >>> for task, value in (("t1", b"1"), ("t2", b"2"), ("t1", b"3")):
+    ...     changes.add(task, value)
+    >>> seen = changes.since(0)
+    >>> seen.values, changes.since(seen.upto).values
+    ([b'2', b'3'], [])
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: dict[str, tuple[int, bytes]] = {}  # count and posterior, the newest last
+
+    def add(self, task: str, value: bytes) -> None:
+        """Add the new posterior of a task."""
+        self.count += 1
+        self._last.pop(task, None)
+        self._last[task] = self.count, value
+        if len(self._last) > SHOWN:
+            del self._last[next(iter(self._last))]
+
+    def since(self, count: int) -> Seen:
+        """The posteriors that changed after this count, the newest last."""
+        return Seen([value for at, value in self._last.values() if at > count], self.count)
+
+
+# The history of a project since the gateway started, in at most a few hundred points.
+
+
+MOST_POINTS = 500
+
+
+class Point(NamedTuple):
+    """A time, in milliseconds, and the figures at that time."""
+
+    at: int
+    labels: int
+    expected_wrong: float
+    open: int
+    closed: int
+
+
+class History:
+    """Points at equal intervals; when there are too many, every second one is dropped.
+
+    >>> history = History(every_ms=10, most=4)
+    >>> for at in range(0, 100, 5):
+    ...     history.add(Point(at, at, 0.5, 1, 0))
+    >>> [point.at for point in history.points]
+    [0, 40, 80, 95]
+    """
+
+    def __init__(self, every_ms: int = 1000, most: int = MOST_POINTS) -> None:
+        self._every_ms = every_ms
+        self._most = most
+        self._kept: list[Point] = []
+        self._last: Point | None = None
+
+    def add(self, point: Point) -> None:
+        """Add the newest point."""
+        self._last = point
+        if self._kept and point.at < self._kept[-1].at + self._every_ms:
+            return
+        self._kept.append(point)
+        if len(self._kept) >= self._most:
+            self._kept = self._kept[::2]
+            self._every_ms *= 2
+
+    @property
+    def points(self) -> list[Point]:
+        """The points kept, and the newest."""
+        if self._last is None or self._last in self._kept[-1:]:
+            return self._kept
+        return [*self._kept, self._last]
+
+
+# The recent latency from a label to the posterior that counts it.
+
+
+KEPT = 1000
+RECENT_MS = 600_000
+
+
+class Latency:
+    """The latency of the last posteriors with a new label: from its timestamp to publication.
+
+    >>> latency = Latency(clock=lambda: 100.0)
+    >>> for ms in (10, 20, 30):
+    ...     latency.add(published_at=90_000 + ms, labelled_at=90_000)
+    >>> latency.as_object()
+    {'median_ms': 20.0, 'p99_ms': 29.8}
+    """
+
+    def __init__(self, clock: Callable[[], float] = time) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[int, int]] = deque(maxlen=KEPT)
+
+    def add(self, published_at: int, labelled_at: int) -> None:
+        """Add a posterior that counts a label; both times in milliseconds."""
+        self._seen.append((published_at, published_at - labelled_at))
+
+    def as_object(self) -> dict[str, float | None]:
+        """Median and 99th percentile of the last ten minutes; null where there are none."""
+        since = 1000 * self._clock() - RECENT_MS
+        late = [max(0, ms) for at, ms in self._seen if at >= since]  # clocks may differ
+        if not late:
+            return {"median_ms": None, "p99_ms": None}
+        median, p99 = np.percentile(late, (50, 99)).tolist()
+        return {"median_ms": median, "p99_ms": round(p99, 3)}
+
+
+# Pages of an order, which is sorted now and then in a thread, so that a page is cheap.
+
+
+Floats = NDArray[np.float64]
+
+FRESH_SECONDS = 0.5
+SHARE = 10  # an order is not sorted again for so many times as long as sorting took
+QUICK_SECONDS = 0.02  # requests wait for a sort that is quicker than this
+LATE_SECONDS = 5.0  # or else get an order that is stale by at most this
+
+
+class Cursor(NamedTuple):
+    """The end of a page: the key of its last record in the order, and its number."""
+
+    key: float
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Cursor":
+        """Parse a cursor; raises `ValueError`.
+
+        >>> Cursor.parse(str(Cursor(-0.25, 17)))
+        Cursor(key=-0.25, number=17)
+        """
+        key, _, number = text.partition(":")
+        return cls(float(key), int(number))
+
+    def __str__(self) -> str:
+        return f"{self.key}:{self.number}"
+
+
+class Page(NamedTuple):
+    """Numbers in order, and the cursor of the next page, if there is one."""
+
+    numbers: list[int]
+    next: Cursor | None
+
+
+class Ranking:
+    """Numbers in ascending order of their keys; of equal ones, the lower number first.
+
+    >>> ranking = Ranking(np.array([4, 5, 6, 7]), np.array([0.5, 0.1, 0.5, 0.2]))
+    >>> first = ranking.page(None, 3)
+    >>> first.numbers, ranking.page(first.next, 3)
+    ([5, 7, 4], Page(numbers=[6], next=None))
+
+    A page begins after the key of the previous one, wherever that is now:
+
+    >>> Ranking(np.array([4, 6, 7]), np.array([0.05, 0.6, 0.7])).page(first.next, 3).numbers
+    [6, 7]
+    """
+
+    def __init__(self, numbers: Ints, keys: Floats) -> None:
+        order = np.argsort(keys, kind="stable")
+        self.numbers, self.keys = numbers[order], keys[order]
+
+    def page(self, after: Cursor | None, limit: int) -> Page:
+        """The first `limit` numbers, or those after a cursor."""
+        start = 0 if after is None else self._index_after(after)
+        end = start + limit
+        numbers = self.numbers[start:end].tolist()
+        more = end < len(self.numbers)
+        last = Cursor(float(self.keys[end - 1]), numbers[-1]) if more else None
+        return Page(numbers, last)
+
+    def _index_after(self, cursor: Cursor) -> int:
+        first = int(np.searchsorted(self.keys, cursor.key, "left"))
+        last = int(np.searchsorted(self.keys, cursor.key, "right"))
+        equal = self.numbers[first:last]
+        return first + int(np.searchsorted(equal, cursor.number, "right"))
+
+
+Columns = Callable[[], tuple[Ints, Floats]]
+
+
+class LiveRanking:
+    """A ranking that is sorted again on request, but not too often.
+
+    `columns` returns copies of the numbers and their keys.
+    """
+
+    def __init__(self, columns: Columns, clock: Callable[[], float] = monotonic) -> None:
+        self._columns = columns
+        self._clock = clock
+        self._ranking = Ranking(np.empty(0, np.int64), np.empty(0))
+        self._stale_at = self._useless_at = 0.0
+        self._sorting: asyncio.Task[None] | None = None
+
+    async def page(self, after: Cursor | None, limit: int) -> Page:
+        """The first `limit` numbers, or those after a cursor."""
+        if self._clock() >= self._stale_at:
+            if self._sorting is None:
+                self._sorting = asyncio.create_task(self._sort())
+            if self._clock() >= self._useless_at:
+                await asyncio.shield(self._sorting)
+        return self._ranking.page(after, limit)
+
+    async def _sort(self) -> None:
+        try:
+            started = self._clock()
+            numbers, keys = self._columns()
+            self._ranking = await asyncio.to_thread(Ranking, numbers, keys)
+            took = self._clock() - started
+            self._stale_at = self._clock() + max(FRESH_SECONDS, SHARE * took)
+            self._useless_at = self._stale_at + (0.0 if took < QUICK_SECONDS else LATE_SECONDS)
+        finally:
+            self._sorting = None
+
+
+# All tasks of a project: the last posterior of each, as published, and orders of them.
+
+
+class TaskView:
+    """The posteriors, as bytes: about 200 bytes a task besides its record.
+
+    `orders` by name: the least certain first (`disputed`), the last changed first (`recent`), and
+    the most certain first (`confidence`).
+    """
+
+    def __init__(self, tally: TaskTally) -> None:
+        self.tally = tally
+        self.changes = Changes()
+        self.latency = Latency()
+        self._values: list[bytes | None] = []
+        self._published = array("q")  # times in milliseconds
+        self._updated = array("q")
+        self.orders = {
+            "disputed": LiveRanking(self._by_doubt),
+            "recent": LiveRanking(self._by_time),
+            "confidence": LiveRanking(self._by_confidence),
+        }
+
+    def take(self, records: Iterable[ConsumerRecord]) -> None:
+        """Process records of the posteriors topic, each partition's in order."""
+        # of several records of a task only the last is worth parsing
+        for record in {record.key: record for record in records}.values():
+            if record.value is None:
+                self._remove(record)
+                continue
+            try:
+                self._add(record, parse_any_posterior(record.value))
+            except BadRecord:
+                continue  # not an sbic record: ignore
+
+    def _add(self, record: ConsumerRecord, posterior: AnyPosterior) -> None:
+        i = self.tally.add(posterior)
+        if i == len(self._values):
+            self._values.append(None)
+            self._published.append(0)
+            self._updated.append(0)
+        updated_at = posterior["updated_at"]
+        if updated_at > self._updated[i]:  # otherwise it was recomputed without a new label
+            self.latency.add(record.timestamp, updated_at)
+        value = record.value
+        if b"\n" in value or b"\r" in value:  # a newline would end a server-sent event
+            value = dumps(posterior)
+        self._values[i] = value
+        self._published[i] = record.timestamp
+        self._updated[i] = updated_at
+        self.changes.add(posterior["task"], value)
+
+    def _remove(self, record: ConsumerRecord) -> None:
+        i = self.tally.remove((record.key or b"").decode(errors="replace"))
+        if i is not None:
+            self._values[i] = None
+
+    def get(self, task: str) -> bytes | None:
+        """The last posterior of a task, as published; None if there is none."""
+        i = self.tally.ids.known(task)
+        return None if i is None else self._values[i]
+
+    def values(self, numbers: Iterable[int]) -> list[bytes]:
+        """The posteriors of these numbers, without deleted tasks."""
+        return [value for i in numbers if (value := self._values[i]) is not None]
+
+    def _by_doubt(self) -> tuple[Ints, Floats]:
+        tally = self.tally
+        doubts = tally.doubts()
+        is_disputed = (tally.label_counts() >= LEAST_LABELS) & (tally.golds() == 0) & (doubts > 0)
+        places = np.flatnonzero(is_disputed)
+        return places, -doubts[places]
+
+    def _by_confidence(self) -> tuple[Ints, Floats]:
+        tally = self.tally
+        places = np.flatnonzero((tally.label_counts() > 0) & (tally.golds() == 0))
+        return places, tally.doubts()[places]
+
+    def _by_time(self) -> tuple[Ints, Floats]:
+        return np.arange(len(self._published)), -np.array(self._published, np.float64)
+
+
+# All workers of a project: the last record of each, as published, and orders of them.
+
+
+class WorkerView:
+    """The workers' records, as bytes.
+
+    `orders` by name: the highest lower end of the interval first (`best`), the lowest upper end
+    first (`worst`), and the most labels first (`labels`).
+    """
+
+    def __init__(self, tally: WorkerTally) -> None:
+        self.tally = tally
+        self._values: list[bytes] = []
+        self.orders = {
+            "best": LiveRanking(self._by_low),
+            "worst": LiveRanking(self._by_high),
+            "labels": LiveRanking(self._by_labels),
+        }
+
+    def take(self, records: Iterable[ConsumerRecord]) -> None:
+        """Process records of the workers topic, each partition's in order."""
+        for record in {record.key: record for record in records}.values():
+            try:
+                j = self.tally.add(read_worker(record.value))
+            except BadRecord:
+                continue  # not an sbic record: ignore
+            if j == len(self._values):
+                self._values.append(record.value)
+            self._values[j] = record.value
+
+    def get(self, worker: str) -> bytes | None:
+        """The last record of a worker, as published; None if there is none."""
+        j = self.tally.ids.known(worker)
+        return None if j is None else self._values[j]
+
+    def values(self, numbers: Iterable[int]) -> list[bytes]:
+        """The records of these numbers."""
+        return [self._values[j] for j in numbers]
+
+    def _by_low(self) -> tuple[Ints, Floats]:
+        places = np.flatnonzero(self.tally.label_counts())
+        return places, -self.tally.lows()[places]
+
+    def _by_high(self) -> tuple[Ints, Floats]:
+        places = np.flatnonzero(self.tally.label_counts())
+        return places, self.tally.highs()[places]
+
+    def _by_labels(self) -> tuple[Ints, Floats]:
+        labels = self.tally.label_counts()
+        return np.arange(len(labels)), -labels.astype(np.float64)
+
+
+# What a gateway knows of one project.
+
+
+class ProjectView:
+    """Tasks, workers, dead letters and labels that stand, as far as they have been read."""
+
+    def __init__(self, summary: Summary, standing: Standing) -> None:
+        self.summary = summary
+        self.tasks = TaskView(summary.tasks)
+        self.workers = WorkerView(summary.workers)
+        self.standing = standing
+        self._has_labels = False
+        self.history = History()
+        self.status = b"{}"
+        """The summary as JSON, encoded once for all requests."""
+
+    def refresh(self) -> None:
+        """Encode the summary, and add a point to the history."""
+        summary, tasks = self.summary, self.summary.tasks
+        self.status = dumps(summary.as_object())
+        closed = sum(tasks.closed.values())
+        self.history.add(
+            Point(summary.activity.at, tasks.labels, tasks.expected_wrong, tasks.open, closed)
+        )
+
+    def labels_read(self) -> None:
+        """All labels of the topic have been read: from now on `answers` knows them."""
+        self._has_labels = True
+
+    def answers(self, task: str) -> list[dict[str, Any]] | None:
+        """The labels of a task that stand, with their workers' accuracies; None: not read yet."""
+        if not self._has_labels:
+            return None
+        return [
+            {**answer._asdict(), "accuracy": self.workers.tally.accuracy(answer.worker)}
+            for answer in self.standing.answers_to(task)
+        ]

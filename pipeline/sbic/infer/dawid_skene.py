@@ -1,0 +1,192 @@
+"""Majority voting and Dawid-Skene: what every other algorithm is compared with."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbic.engine.labels import (
+    AnyEstimate,
+    ClassEstimate,
+    Estimate,
+    Floats,
+    Ints,
+    Labels,
+    Prior,
+    estimate_from_logs,
+    softmax,
+)
+
+
+def summed(key: Ints, values: Floats | Ints | NDArray[np.bool_], groups: int) -> Floats:
+    """The sum of the values of each group; 0 for an empty group.
+
+    >>> summed(np.array([1, 0, 1]), np.array([0.5, 2.0, 0.25]), 3).tolist()
+    [2.0, 0.75, 0.0]
+    """
+    sums: Floats = np.bincount(key, values, groups)  # type: ignore[assignment]
+    return sums
+
+
+def summed_rows(key: Ints, rows: Floats, groups: int) -> Floats:
+    """The sum of the rows of each group; zeros for an empty group.
+
+    >>> summed_rows(np.array([1, 0, 1]), np.array([[1.0, 2.0], [0.5, 0.0], [3.0, 4.0]]), 2).tolist()
+    [[0.5, 0.0], [4.0, 6.0]]
+    """
+    return np.stack([summed(key, column, groups) for column in rows.T], axis=1)
+
+
+def grouped(key: Ints, groups: int) -> tuple[Ints, Ints]:
+    """The positions of the labels group by group, and where each group starts (and the last ends).
+
+    >>> order, start = grouped(np.array([1, 0, 1]), 2)
+    >>> order.tolist(), start.tolist()
+    ([1, 0, 2], [0, 1, 3])
+    """
+    start = np.concatenate(([0], np.cumsum(np.bincount(key, minlength=groups))))
+    return np.argsort(key, kind="stable"), start
+
+
+def ranges(start: Ints, size: Ints) -> Ints:
+    """The integers start, start + 1, ... of each range, one range after the other.
+
+    >>> ranges(np.array([7, 2]), np.array([2, 3])).tolist()
+    [7, 8, 2, 3, 4]
+    """
+    before = np.cumsum(size) - size
+    every: Ints = np.arange(size.sum()) + np.repeat(start - before, size)
+    return every
+
+
+# Majority voting: every label has the same weight.
+
+
+def majority(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
+    """MAJ of Section 2.3: ŷ_i = sign Σ_j x_ij. It uses no prior; a tie stays a tie (score 0).
+
+    >>> three = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t1", "cy", -1)])
+    >>> majority(three, Prior(), np.random.default_rng()).score.tolist()
+    [1.0]
+
+    For other classes the score is the number of votes for each:
+
+    >>> pets = [("t1", "ann", 2), ("t1", "bob", 2), ("t1", "cy", 0)]
+    >>> three = Labels.of_answers(pets, ("cat", "dog", "bird"))
+    >>> majority(three, Prior(), np.random.default_rng()).score.tolist()
+    [[1.0, 0.0, 2.0]]
+    """
+    if labels.are_signs:
+        return Estimate(vote_balance(labels), is_log_odds=False)
+    return ClassEstimate(votes(labels), is_probability=False)
+
+
+def vote_balance(labels: Labels) -> Floats:
+    """Σ_j x_ij for each task i."""
+    return summed(labels.task, labels.label, labels.tasks)
+
+
+def votes(labels: Labels) -> Floats:
+    """How many workers gave each task each class: a row for each task."""
+    classes = len(labels.classes)
+    counts = np.bincount(labels.task * classes + labels.answer, minlength=labels.tasks * classes)
+    return counts.reshape(labels.tasks, classes).astype(np.float64)
+
+
+# Dawid-Skene: a confusion matrix for each worker, by expectation maximisation.
+#
+# The truth of a task is class k with probability p_k, and worker j answers a task of class k with
+# class l with probability π_jkl. With μ_ik the probability that task i is of class k, s = 0.01 the
+# smoothing and x_ij the answer of worker j to task i, every iteration sets
+#
+#     p_k   ∝ s + Σ_i μ_ik                        over the tasks that have labels
+#     π_jkl ∝ s + Σ_{i: x_ij = l} μ_ik            for each k, over l
+#     μ_ik  ∝ p_k Π_j π_jkl with l = x_ij         for each i, over k
+#
+# over the whole data set; the first μ are the shares of the votes. Dawid, Skene: *Maximum
+# Likelihood Estimation of Observer Error-Rates Using the EM Algorithm*, Applied Statistics 28(1),
+# 1979, https://doi.org/10.2307/2346806. `em` is the form with one accuracy for each worker.
+
+
+SMOOTHING = 0.01
+TOLERANCE = 1e-6
+ITERATIONS = 200
+
+
+def dawid_skene(
+    labels: Labels, prior: Prior, rng: np.random.Generator, iterations: int = ITERATIONS
+) -> AnyEstimate:
+    """EM until no probability changes by TOLERANCE, or for so many iterations.
+
+    The prior of the classes is estimated too, and is the estimate of a task without labels;
+    `prior.q` is used only if there are no labels at all.
+
+    >>> names = ("cat", "dog", "bird")
+    >>> answers = [(f"t{i}", who, i % 3) for i in range(9) for who in ("ann", "bob")]
+    >>> answers += [(f"t{i}", "cy", (i + 1) % 3) for i in range(9)]  # cy mixes up the names
+    >>> labels = Labels.of_answers([*answers, ("new", "cy", 0)], names)
+    >>> estimate = dawid_skene(labels, Prior(), np.random.default_rng())
+    >>> [names[number] for number in estimate.prediction[[0, 1, 2, 9]]]
+    ['cat', 'dog', 'bird', 'bird']
+    """
+    if len(labels) == 0:
+        return estimate_from_logs(labels, without_labels(labels, prior))
+    step = Step(labels)
+    probability = vote_shares(labels)
+    for _ in range(iterations):
+        before, log_score = probability, step.log_score(probability)
+        probability = softmax(log_score)
+        if np.abs(probability - before).max() < TOLERANCE:
+            break
+    return estimate_from_logs(labels, log_score)
+
+
+class Step:
+    """One iteration of EM on given labels.
+
+    Each confusion matrix is stored only for the answers that the worker gave, so that memory grows
+    with labels times classes, not with workers times classes squared.
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._has_labels = np.bincount(labels.task, minlength=labels.tasks) > 0
+        classes = len(labels.classes)
+        columns, self._column = np.unique(
+            labels.worker * classes + labels.answer, return_inverse=True
+        )
+        self._worker_of_column = columns // classes
+
+    def log_score(self, probability: Floats) -> Floats:
+        """Log p_k + Σ_j log π_jkl of each task and class, with p and π from these μ."""
+        task = self._labels.task
+        log_prior = np.log(probability[self._has_labels].sum(axis=0) + SMOOTHING)
+        # p is not divided by the number of tasks: that is the same for every class
+        log_score: Floats = log_prior + summed_rows(
+            task, self._log_confusion(probability[task])[self._column], self._labels.tasks
+        )
+        return log_score
+
+    def _log_confusion(self, probability: Floats) -> Floats:
+        """Log π_jkl with a row for each worker j and answer l, a column for each class k."""
+        labels = self._labels
+        count = summed_rows(self._column, probability, len(self._worker_of_column))
+        total = summed_rows(labels.worker, probability, labels.workers)
+        log_total = np.log(total + SMOOTHING * len(labels.classes))
+        log_confusion: Floats = np.log(count + SMOOTHING) - log_total[self._worker_of_column]
+        return log_confusion
+
+
+def vote_shares(labels: Labels) -> Floats:
+    """The share of each class in the labels of each task; 0 for a task without labels.
+
+    >>> vote_shares(Labels.of([("t1", "ann", 1), ("t1", "bob", -1), ("t2", "bob", 1)])).tolist()
+    [[0.5, 0.5], [0.0, 1.0]]
+    """
+    count = votes(labels)
+    shares: Floats = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
+    return shares
+
+
+def without_labels(labels: Labels, prior: Prior) -> Floats:
+    """Each task at the prior: q for +1, or all classes equally probable."""
+    classes = [1 - prior.q, prior.q] if labels.are_signs else np.ones(len(labels.classes))
+    return np.tile(np.log(classes), (labels.tasks, 1))

@@ -1,0 +1,1 @@
+"""One instance without Kafka: records in, state changes and records out."""

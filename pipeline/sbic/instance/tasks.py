@@ -1,0 +1,449 @@
+"""The owner of tasks: votes and descriptions in, posteriors out; stop rules close tasks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbic.classes import RETRACT
+from sbic.engine.labels import Floats, Ints
+from sbic.instance.crowd import OPEN, REASONS, Crowd, Rows, by_home, rows_of
+from sbic.instance.judge import Judge, Restored, Screened, Screening
+from sbic.instance.names import FREE, RecentNames
+from sbic.instance.taken import CountedOffsets
+from sbic.wire.bad import ID_MAX_BYTES, BadRecord
+from sbic.wire.changelogs import Fact, Facts, read_facts
+from sbic.wire.columns import NO_NAMES, Columns, Names
+from sbic.wire.posterior_json import PosteriorColumns, encode_posteriors
+from sbic.wire.tasks import ParsedDescription
+from sbic.wire.votes import ManyVotes
+
+CONFIDENT, LABELS = map(REASONS.index, ("confident", "labels"))
+
+
+class StopRules(NamedTuple):
+    """The rules that close a task; `None` for a rule that is not set.
+
+    >>> rules = StopRules(confidence=0.9, labels=5)
+    >>> [REASONS[k] for k in rules.reasons(np.array([0.95, 0.6, 0.6]), np.array([2, 5, 4]))]
+    ['confident', 'labels', None]
+    """
+
+    confidence: float | None = None
+    labels: int | None = None
+    budget: int | None = None
+
+    @property
+    def are_set(self) -> bool:
+        """Whether any task can be closed by a rule."""
+        return any(rule is not None for rule in self)
+
+    def reasons(self, sure: Floats, labels: Ints) -> NDArray[np.int8]:
+        """Why tasks close, by the probability of the first class and the number of labels."""
+        reasons = np.full(len(sure), OPEN, np.int8)
+        if self.labels is not None:
+            reasons[labels >= self.labels] = LABELS
+        if self.confidence is not None:
+            reasons[sure >= self.confidence] = CONFIDENT
+        return reasons
+
+    def is_doubtful(self, sure: Floats) -> NDArray[np.bool_]:
+        """Whether the odds of the first class are less than half of what the rule requires.
+
+        Not just less, or a task could close and reopen with every label.
+
+        >>> StopRules(confidence=0.9).is_doubtful(np.array([0.85, 0.8])).tolist()
+        [False, True]
+        """
+        if self.confidence is None:
+            return np.zeros(len(sure), np.bool_)
+        doubtful: NDArray[np.bool_] = 2 * sure * (1 - self.confidence) < self.confidence * (
+            1 - sure
+        )
+        return doubtful
+
+    def is_spent(self, labels: int) -> bool:
+        """Whether so many labels on all tasks reach the budget."""
+        return self.budget is not None and labels >= self.budget
+
+
+# What the owner of a partition of tasks knows about its votes.
+
+
+RECENT_MS = 5_000  # a crash can have prevented the publication of posteriors this recent
+
+
+class TaskPartition:
+    """Which votes of a partition have been counted, by labels partition and offset.
+
+    `epoch` increases with every new owner.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.counted = [CountedOffsets() for _ in range(partitions)]
+        self.epoch = 0
+        # while restoring: offset and epoch of the last fact of each task
+        self.described: dict[int, tuple[int, int]] = {}
+        self.is_restored = False
+        self.restored = RecentNames(RECENT_MS)  # tasks
+
+    def count(self, votes: ManyVotes) -> NDArray[np.bool_]:
+        """Count votes; return which of them are new."""
+        new = np.zeros(len(votes.offsets), np.bool_)
+        sources = votes.by_vote(votes.sources)
+        for source in set(votes.sources.tolist()):
+            which = sources == source
+            new[which] = self.counted[source].add(votes.offsets[which])
+        return new
+
+
+# The task agent's step: votes and descriptions of tasks in, posteriors out.
+
+
+NO_RULES = StopRules()
+BUDGET, REQUEST = map(REASONS.index, ("budget", "request"))
+FACTS_BYTES = 1_000_000  # of a record, approximate limit
+NO_TASKS = np.empty(0, np.int64)
+NOT_YET = (-1, -1)
+NO_ROWS = Rows(*[NO_TASKS] * len(Rows._fields))
+
+
+class Counted(NamedTuple):
+    """The result of counting records of votes.
+
+    `votes`: how many there were.
+    `fenced`: how many of them were counted before.
+    `new`: the indices of records with new votes.
+    `timestamps`: those of labels that were new here; labels of own workers were counted when they
+    were taken.
+    """
+
+    outcome: Restored
+    votes: int
+    fenced: int
+    new: list[int]
+    timestamps: Ints
+
+
+class PosteriorRecords(NamedTuple):
+    """Keys and values of records for the posteriors topic."""
+
+    keys: list[bytes]
+    values: list[bytes]
+
+
+class TaskStage:
+    """Counts each vote once, applies descriptions of tasks, and closes tasks by the stop rules."""
+
+    def __init__(self, crowd: Crowd, judge: Judge, rules: StopRules = NO_RULES) -> None:
+        self.crowd = crowd
+        self.judge = judge
+        self.rules = rules
+        self.spent = False
+        self.partitions: dict[int, TaskPartition] = {}
+        self.priors: dict[int, list[float]] = {}
+        self.unwritten: dict[int, dict[int, None]] = {}  # tasks with new facts, by partition
+        self.recent: dict[int, Names] = {}  # tasks to publish again after a recovery, by partition
+        row = 300 + ID_MAX_BYTES + 20 * len(crowd.classes)
+        self.facts_at_once = max(1, FACTS_BYTES // row)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks this instance owns."""
+        home = self.crowd.task.home[: len(self.crowd.tasks)]
+        return int(self.crowd.has_tasks_of[home].sum())
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether all own tasks are restored; otherwise posteriors would lack labels."""
+        return all(state.is_restored for state in self.partitions.values())
+
+    def open(self, partition: int) -> None:
+        """Acquire a partition, which has to be restored next."""
+        self.partitions[partition] = TaskPartition(self.crowd.partitions)
+        self.crowd.open_tasks(partition)
+
+    def close(self, partition: int) -> None:
+        """Release a partition."""
+        if self.partitions.pop(partition, None) is not None:
+            self.crowd.close_tasks(partition)
+            self.unwritten.pop(partition, None)
+            self.recent.pop(partition, None)
+
+    def restore(
+        self, partition: int, values: Sequence[tuple[int, bytes | None]], *, sure: bool = True
+    ) -> Restored:
+        """Apply records of the evidence topic, given with their timestamps.
+
+        Unless `sure` (the known ends of partitions are current), this stops before the first record
+        beyond an end.
+        """
+        state, classes = self.partitions[partition], len(self.crowd.classes)
+        state.is_restored = False
+        screening, found = Screening(self.judge), []
+        for place, (_, value) in enumerate(values):
+            try:
+                record = Columns(value)
+                if record.kind == "votes":
+                    screening.add(place, partition, record)
+                else:
+                    facts = read_facts(record, classes)
+                    self.judge.check_facts(partition, facts)
+                    found.append((place, facts))
+            except BadRecord as bad:
+                screening.problems[place] = bad
+        screened = screening.finish(len(values), sure=sure)
+        self._restore_votes(state, partition, screened)
+        times = [values[place][0] for place in screened.places.tolist()]
+        state.restored.add(times, screened.votes.ends, screened.votes.tasks)
+        for place, facts in found:
+            if screened.has(place):
+                self._restore_facts(partition, facts)
+                described = Names.of([fact.task for fact in facts.rows])
+                names = Names.joined([described, facts.recent])
+                state.restored.add([values[place][0]], np.array([len(names)]), names)
+        return screened.outcome
+
+    def _restore_votes(self, state: TaskPartition, partition: int, screened: Screened) -> None:
+        """Restore votes, except those that are all in answers being restored."""
+        votes = screened.votes
+        new = state.count(votes)
+        restored = votes.by_vote(self.crowd.restores[votes.sources, partition])
+        self._put(votes, new & ~restored, defers=True)
+
+    def _put(self, votes: ManyVotes, which: NDArray[np.bool_], *, defers: bool = False) -> Rows:
+        """Count some of the votes; labels of own workers are known from answers."""
+        if not which.any():
+            return NO_ROWS
+        votes, which = votes.having(which)
+        crowd = self.crowd
+        rows = rows_of(votes, crowd.number_tasks, crowd.number_workers)
+        has_counts = votes.by_vote(votes.has_counts)
+        is_new = which & ~crowd.has_workers_of[rows.sources]
+        if has_counts.any():
+            used = is_new[has_counts]
+            crowd.engine.receive_workers(rows.workers[has_counts][used], votes.counts[used])
+        some = is_new & (rows.answers >= RETRACT)
+        labels = rows.only(some)
+        crowd.engine.put(
+            labels.tasks, labels.workers, labels.answers, votes.votes[some], defers=defers
+        )
+        rows = rows.only(which)
+        crowd.counted(rows)
+        return rows
+
+    def _restore_facts(self, partition: int, facts: Facts) -> None:
+        """Apply facts, unless newer ones of the same task are known.
+
+        An instance that was stalled may have written outdated ones.
+        """
+        state, task = self.partitions[partition], self.crowd.task
+        state.epoch = max(state.epoch, facts.epoch)
+        numbers = self.crowd.number_tasks([fact.task for fact in facts.rows])
+        for i, fact in zip(numbers.tolist(), facts.rows, strict=True):
+            when = fact.offset, facts.epoch
+            if when < state.described.get(i, NOT_YET):
+                continue
+            state.described[i] = when
+            if fact.prior != self.priors.get(i):
+                self._set_prior(i, fact.prior)
+            if fact.gold is not None or self.crowd.engine.is_gold(i):
+                self.crowd.engine.set_gold(i, fact.gold)
+            task.reason[i] = REASONS.index(fact.reason)
+            task.reopened[i] = fact.reopened
+            task.described[i] = fact.offset
+            task.updated_at[i] = max(task.updated_at[i], fact.updated_at)
+        self.crowd.changed.add(numbers)
+
+    def count(
+        self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
+    ) -> Counted:
+        """Count the votes in records of a partition; with `sure` as in `restore`.
+
+        Their tasks are published even if they have not moved: posteriors may be missing for labels
+        that were known here before a recovery, or before another instance acquired their worker.
+        """
+        screening = Screening(self.judge)
+        for place, value in enumerate(values):
+            try:
+                screening.add(place, partition, Columns(value))
+            except BadRecord as bad:
+                screening.problems[place] = bad
+        votes, places, outcome = screening.finish(len(values), sure=sure)
+        new = self.partitions[partition].count(votes)
+        sources = votes.by_vote(votes.sources)
+        is_own = self.crowd.has_workers_of[sources]
+        counted = self._put(votes, new & ~is_own)
+        # another instance may have owned the tasks then
+        known = new & is_own & (votes.offsets <= self.crowd.taken_before[sources])
+        self.crowd.touched.add(counted.tasks)
+        self.crowd.touched.add(self._put(votes, known).tasks)
+        with_new = np.unique(votes.by_vote(places)[new]).tolist()
+        fenced = len(new) - int(new.sum())
+        return Counted(outcome, len(new), fenced, with_new, counted.timestamps)
+
+    def count_own(self, partition: int, source: int, offsets: Ints) -> None:
+        """Note that votes of own workers are counted: their labels were taken here."""
+        self.partitions[partition].counted[source].add(offsets)
+
+    def describe(
+        self, partition: int, description: ParsedDescription, offset: int, timestamp: int
+    ) -> None:
+        """Apply a record of the tasks topic, unless it was applied before."""
+        i = int(self.crowd.number_tasks([description["task"]])[0])
+        task = self.crowd.task
+        if task.described[i] >= offset:
+            return
+        task.described[i] = offset
+        task.updated_at[i] = max(task.updated_at[i], timestamp)
+        if "prior" in description:
+            self._set_prior(i, description["prior"])
+        if "gold" in description:
+            self.crowd.engine.set_gold(i, description["gold"])
+        if "status" in description:
+            self._set_status(i, description["status"])
+        self.crowd.changed.add([i])
+        self.crowd.touched.add([i])
+        self.unwritten.setdefault(partition, {})[i] = None
+
+    def _set_prior(self, i: int, prior: list[float] | None) -> None:
+        if prior is None:
+            self.priors.pop(i, None)
+        else:
+            self.priors[i] = prior
+        self.crowd.engine.set_prior(i, prior)
+
+    def _set_status(self, i: int, status: str | None) -> None:
+        task = self.crowd.task
+        if status == "closed":
+            task.reason[i], task.reopened[i] = REQUEST, False
+        elif status is None:
+            task.reason[i], task.reopened[i] = OPEN, False
+        elif task.reason[i] != OPEN:
+            task.reason[i], task.reopened[i] = OPEN, True
+
+    def apply_rules(self, tasks: Ints) -> Ints:
+        """Close or reopen tasks by the rules; return those that changed."""
+        if not self.rules.are_set or not len(tasks):
+            return NO_TASKS
+        task, engine = self.crowd.task, self.crowd.engine
+        sure = engine.beliefs(tasks).max(axis=1)
+        sure[engine.is_blank(tasks)] = 0.0  # the class prior alone does not close a task
+        applies = ~task.reopened[tasks] & (engine.golds(tasks) < 0)
+        reasons = self.rules.reasons(sure, engine.label_counts(tasks))
+        if self.spent:
+            reasons[reasons == OPEN] = BUDGET
+        was = task.reason[tasks]
+        closes = applies & (was == OPEN) & (reasons != OPEN)
+        opens = applies & (was == CONFIDENT) & (reasons == OPEN) & engine.is_settled
+        opens &= self.rules.is_doubtful(sure)
+        task.reason[tasks[closes]] = reasons[closes]
+        task.reason[tasks[opens]] = OPEN
+        changed: Ints = tasks[closes | opens]
+        self.crowd.changed.add(changed)
+        for i, home in zip(changed.tolist(), task.home[changed].tolist(), strict=True):
+            self.unwritten.setdefault(home, {})[i] = None
+        return changed
+
+    def check_budget(self) -> bool:
+        """Compare the labels of all instances with the budget; return whether that changed."""
+        if self.rules.budget is None:
+            return False
+        was_spent = self.spent
+        self.spent = self.rules.is_spent(self.crowd.labels)
+        return self.spent is not was_spent
+
+    def apply_rules_to_all(self, partition: int) -> Ints:
+        """Apply the rules to all tasks of a partition, since the budget or the rules changed."""
+        return self.apply_rules(self.crowd.tasks_of(partition))
+
+    def ready(self, partitions: Iterable[int], generation: int) -> None:
+        """Complete the restoration of partitions; posteriors that may be missing are published.
+
+        The epoch is the generation of the group, which has one owner of each partition. It is
+        greater than that of any earlier owner, even if Kafka has deleted the group and its
+        generations start again.
+
+        Under Fast SBIC posteriors of the last seconds may be missing. Under settled tasks may not
+        have been at rest, so all restored tasks are published again.
+        """
+        missing = self.crowd.moved()
+        recent: list[Names] = []
+        for partition in partitions:
+            state = self.partitions[partition]
+            # another owner may have published estimates without writing evidence
+            state.epoch = max(state.epoch + (not state.is_restored), generation)
+            if not state.is_restored:
+                state.is_restored = True
+                self.unwritten.setdefault(partition, {})  # writes the epoch for the next owner
+                if not self.crowd.engine.is_settled:
+                    missing = missing[self.crowd.task.home[missing] != partition]
+                recent.append(state.restored.take())
+                state.described.clear()
+        late = np.unique(self.crowd.tasks.find(Names.joined(recent)))
+        late = late[late != FREE]
+        late = late[self.crowd.is_own_task(late)]
+        # written again, so that they are still recent if another crash prevents their publication
+        for home, places in by_home(self.crowd.task.home[late]):
+            self.unwritten.setdefault(home, {})
+            self.recent[home] = self.crowd.tasks.names_of(late[places])
+        self.crowd.touched.add(missing)
+        self.crowd.touched.add(late)
+
+    def raise_epoch(self, partition: int, epoch: int) -> None:
+        """Use this epoch from now on, and write it to the evidence topic."""
+        self.partitions[partition].epoch = epoch
+        self.unwritten.setdefault(partition, {})
+
+    def facts(self) -> Iterator[tuple[int, Facts]]:
+        """Remove and return the facts that are not written yet, with their partitions."""
+        unwritten, self.unwritten = self.unwritten, {}
+        for partition, tasks in unwritten.items():
+            epoch = self.partitions[partition].epoch
+            numbers, recent = list(tasks), self.recent.pop(partition, NO_NAMES)
+            for first in range(0, max(1, len(numbers), len(recent)), self.facts_at_once):
+                end = first + self.facts_at_once
+                some = numbers[first:end]
+                golds = self.crowd.engine.golds(some).tolist()
+                yield (
+                    partition,
+                    Facts(
+                        epoch,
+                        list(map(self._fact, some, golds)),
+                        recent.part(min(first, len(recent)), end),
+                    ),
+                )
+
+    def _fact(self, i: int, gold: int) -> Fact:
+        task = self.crowd.task
+        return Fact(
+            self.crowd.tasks.names[i],
+            self.priors.get(i),
+            None if gold < 0 else gold,
+            REASONS[task.reason[i]],
+            bool(task.reopened[i]),
+            int(task.described[i]),
+            int(task.updated_at[i]),
+        )
+
+    def posteriors(self, tasks: Ints) -> PosteriorRecords:
+        """The current posteriors of these tasks."""
+        crowd, engine = self.crowd, self.crowd.engine
+        task, numbers = crowd.task, tasks.tolist()
+        names = [crowd.tasks.names[i] for i in numbers]
+        columns = PosteriorColumns(
+            names,
+            engine.beliefs(tasks),
+            engine.evidence(tasks),
+            engine.label_counts(tasks),
+            task.updated_at[tasks],
+            task.sources[tasks],
+            task.described[tasks],
+            [REASONS[reason] for reason in task.reason[tasks].tolist()],
+            task.reopened[tasks],
+            engine.golds(tasks),
+            [self.priors.get(i) for i in numbers],
+        )
+        values = encode_posteriors(crowd.classes, columns)
+        return PosteriorRecords(list(map(str.encode, names)), values)

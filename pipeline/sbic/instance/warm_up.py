@@ -1,0 +1,70 @@
+"""Runs once what an instance runs, on minimal input: no label waits for a compiler."""
+
+import numpy as np
+
+from sbic.classes import SIGNS
+from sbic.engine.engine import Engine
+from sbic.instance.crowd import Crowd
+from sbic.instance.judge import Ends, Judge
+from sbic.instance.taken import CountedOffsets
+from sbic.instance.tasks import TaskStage
+from sbic.policy.policy import WORTH, AnswerSet, Uniform
+from sbic.wire.votes import VotesReader
+
+
+def warm_up_instance() -> None:
+    """Compile what an instance runs."""
+    warm_up_engine()
+    warm_up_policies()
+    warm_up_stages()
+
+
+def warm_up_engine() -> None:
+    """Compile the engine."""
+    engine = Engine("settled")
+    engine.take([0], [0], [1])
+    engine.set_gold(0, 1)
+    engine.set_prior(1, (0.4, 0.6))
+    engine.refresh(1)
+    engine.refresh_due()
+    engine.moved()
+    engine.moved_workers()
+    engine.put([0], [1], [1], [0.0])
+    engine.has_answered(1, 0)
+    engine.first_unanswered(1, np.array([0]))
+    for release, acquire in (
+        (engine.release_tasks, engine.acquire_tasks),
+        (engine.release_workers, engine.acquire_workers),
+    ):
+        release([0])
+        acquire([0])
+    engine.receive_tasks([0], [[0.0, 0.0]])
+    engine.receive_workers([0], [[0.0, 0.0, 0.0, 0.0]])
+    engine.receive_sums([engine.sums])
+    engine.workers([0])
+
+
+def warm_up_policies() -> None:
+    """Compile the choice of tasks."""
+    tasks = 2 * WORTH
+    policy = Uniform(range(tasks))
+    numbers, nothing = np.arange(tasks), np.zeros(tasks, np.int64)
+    policy.follow(numbers, nothing == 0, nothing, np.zeros(tasks), nothing)
+    policy.update(0, 1, 0.0)
+    for _ in range(3):  # the first scans all tasks, the others continue there
+        policy.choose(AnswerSet(numbers.tolist()), "ann")
+        policy.update(1, 1, 0.0)
+    policy.remove(0)
+
+
+def warm_up_stages() -> None:
+    """Compile what reads and writes records."""
+    crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=1)
+    judge = Judge(crowd, Ends(1))
+    CountedOffsets().add(np.array([0]))
+    judge.problems_of(VotesReader(len(SIGNS)).read(), *np.zeros((2, 0), np.int64))
+    tasks = crowd.number_tasks([f"t{number}" for number in range(20)])  # the table of names grows
+    crowd.tasks.names_of(tasks).take(tasks)
+    crowd.changed.add(tasks)
+    crowd.overview(tasks)
+    TaskStage(crowd, judge).posteriors(tasks)

@@ -1,0 +1,1 @@
+"""Clients of Kafka: connecting, administration, reading, writing and requesting tasks."""

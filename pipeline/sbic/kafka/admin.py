@@ -1,0 +1,365 @@
+"""Topics: as they are on the cluster, as they must be; created, altered and deleted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+
+from sbic.kafka.connect import client_options, connected
+from sbic.kafka.errors import (
+    MayNotCreate,
+    Mismatch,
+    MissingTopic,
+    Refused,
+    Unreachable,
+    WrongTopics,
+)
+from sbic.kafka.protocol import describe_topics
+from sbic.kafka.rights import Need, Operation
+from sbic.project.settings import Settings
+from sbic.project.topics import Topic, Topics
+
+ANSWER_SECONDS = 30
+
+
+@asynccontextmanager
+async def connected_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client for the block; every error of Kafka becomes a `ClusterError`."""
+    admin = AdminClient(settings)
+    async with connected(admin, settings):
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield admin.client
+        except TimeoutError:
+            raise Unreachable(settings) from None
+
+
+class AdminClient:
+    """aiokafka's admin client with the `start` and `stop` that its other clients have."""
+
+    def __init__(self, settings: Settings) -> None:
+        milliseconds = ANSWER_SECONDS * 1000
+        options = client_options(settings)
+        self.client = AIOKafkaAdminClient(**options, request_timeout_ms=milliseconds)
+
+    async def start(self) -> None:
+        """Connect."""
+        await self.client.start()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self.client.close()
+
+
+def why(error_code: int, message: str | None) -> str:
+    """The name of a Kafka error, with the broker's message if there is one.
+
+    >>> why(36, "Topic 'birds.labels' already exists.")
+    "TopicAlreadyExists: Topic 'birds.labels' already exists."
+    """
+    name = for_code(error_code).__name__.removesuffix("Error")
+    return f"{name}: {message}" if message else name
+
+
+# Topics as they are on the cluster, compared with what the project needs.
+
+
+DYNAMIC_TOPIC_CONFIG = 1  # the source of a configuration entry, in responses since version 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """A topic as it is on the cluster."""
+
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+    has_leaders: bool
+
+
+async def find_topics(admin: AIOKafkaAdminClient, topics: Iterable[Topic]) -> dict[str, Found]:
+    """Those of the topics that exist, by name."""
+    # metadata of all topics is requested: a request that names a missing topic may create it
+    described = {entry["topic"]: entry for entry in await admin.describe_topics()}
+    names = [topic.name for topic in topics if topic.name in described]
+    configs = await _configs(admin, names)
+    return {name: _found(described[name]["partitions"], configs[name]) for name in configs}
+
+
+def _found(partitions: list[dict[str, Any]], config: Mapping[str, str]) -> Found:
+    return Found(
+        partitions=len(partitions),
+        replication=min((len(partition["replicas"]) for partition in partitions), default=0),
+        config=config,
+        has_leaders=all(partition["leader"] >= 0 for partition in partitions),
+    )
+
+
+async def _configs(
+    admin: AIOKafkaAdminClient, names: Collection[str]
+) -> dict[str, Mapping[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    (response,) = await admin.describe_configs(resources)
+    configs: dict[str, Mapping[str, str]] = {}
+    for error_code, message, _, name, entries in response.resources:
+        if error_code == UnknownTopicOrPartitionError.errno:
+            continue  # just created: this broker does not have its metadata yet
+        if error_code:
+            raise Refused(f"cannot read the configuration of {name}: {why(error_code, message)}")
+        configs[name] = {entry[0]: entry[1] for entry in entries}
+    return configs
+
+
+async def topic_overrides(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
+    """The configuration set on this topic itself, without the broker's defaults."""
+    (response,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+    ((_, _, _, _, entries),) = response.resources
+    return {
+        key: value
+        for key, value, _read_only, source, *_ in entries
+        if source == DYNAMIC_TOPIC_CONFIG
+    }
+
+
+def check_found(topics: Iterable[Topic], found: Mapping[str, Found]) -> None:
+    """Raise `WrongTopics` if any topic that exists is not as the project needs it."""
+    wrong = [
+        mismatch
+        for topic in topics
+        if topic.name in found
+        for mismatch in mismatches(topic, found[topic.name])
+    ]
+    if wrong:
+        raise WrongTopics(wrong)
+
+
+def mismatches(topic: Topic, found: Found) -> list[Mismatch]:
+    """How a topic differs from what is needed; extra replicas are fine.
+
+    >>> from sbic.project.settings import Settings
+    >>> from sbic.project.topics import Topics
+    >>> labels = Topics(Settings()).labels
+    >>> [str(wrong) for wrong in mismatches(labels, Found(4, 3, labels.config, True))]
+    ['sbic.labels has 4 partitions and needs 8']
+    """
+    wrong = []
+    if found.partitions != topic.partitions:
+        has = _count(found.partitions, "partition")
+        wrong.append(Mismatch(topic.name, has, str(topic.partitions)))
+    if found.replication < topic.replication:
+        has = _count(found.replication, "replica")
+        wrong.append(Mismatch(topic.name, has, str(topic.replication)))
+    for name, needed in topic.config.items():
+        value = found.config.get(name)
+        if value != needed:
+            wrong.append(Mismatch(topic.name, f"{name}={value}", needed))
+    return wrong
+
+
+def misconfigured(topics: Iterable[Topic], found: Mapping[str, Found]) -> list[Topic]:
+    """The topics that exist with another configuration than they need."""
+    return [
+        topic
+        for topic in topics
+        if topic.name in found and not topic.config.items() <= found[topic.name].config.items()
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# Creates, checks, alters and deletes the topics of a project.
+
+
+POLL_SECONDS = 0.05
+NOT_AUTHORIZED = (TopicAuthorizationFailedError.errno, ClusterAuthorizationFailedError.errno)
+
+
+async def ensure_topics(settings: Settings) -> list[Topic]:
+    """Create the missing topics and return them; if an existing one is wrong, change nothing.
+
+    Raises `Unreachable`, `WrongTopics` or `Refused`.
+    """
+    topics = list(Topics(settings))
+    await _check_rights(settings, topics, Operation.DESCRIBE_CONFIGS)
+    async with connected_admin(settings) as admin:
+        found = await find_topics(admin, topics)
+        check_found(topics, found)
+        missing = [topic for topic in topics if topic.name not in found]
+        # another process may create the same topics at the same time
+        just_made = await _create(admin, settings, missing, validate_only=True)
+        await _wait_and_check(admin, just_made)
+        missing = [topic for topic in missing if topic not in just_made]
+        made_by_others = await _create(admin, settings, missing, validate_only=False)
+        await _wait_and_check(admin, missing)
+        return [topic for topic in missing if topic not in made_by_others]
+
+
+async def check_topics(settings: Settings, without: Collection[Topic] = ()) -> list[Topic]:
+    """The topics that are missing; raises as `ensure_topics` does, and changes nothing."""
+    topics = [topic for topic in Topics(settings) if topic not in without]
+    await _check_rights(settings, topics, Operation.DESCRIBE_CONFIGS)
+    async with connected_admin(settings) as admin:
+        found = await find_topics(admin, topics)
+    check_found(topics, found)
+    return [topic for topic in topics if topic.name not in found]
+
+
+async def alter_topics(settings: Settings) -> None:
+    """Configure the existing topics as the settings need; keep all other configuration."""
+    topics = list(Topics(settings))
+    async with connected_admin(settings) as admin:
+        wrong = misconfigured(topics, await find_topics(admin, topics))
+        if not wrong:
+            return
+        await _check_rights(settings, wrong, Operation.ALTER_CONFIGS)
+        (response,) = await admin.alter_configs(
+            [
+                ConfigResource(
+                    ConfigResourceType.TOPIC,
+                    topic.name,
+                    {**await topic_overrides(admin, topic.name), **topic.config},
+                )
+                for topic in wrong
+            ]
+        )
+        for error_code, message, _, name in response.resources:
+            if error_code:
+                raise Refused(f"Kafka does not configure {name}: {why(error_code, message)}")
+        while True:
+            if not misconfigured(wrong, await find_topics(admin, wrong)):
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def delete_topics(settings: Settings, names: Collection[str]) -> None:
+    """Delete those of the topics that exist; they are gone on return."""
+    await describe_topics(settings, [Need(name, Operation.DELETE) for name in names])
+    async with connected_admin(settings) as admin:
+        existing = set(names) & set(await admin.list_topics())
+        if not existing:
+            return
+        response = await admin.delete_topics(sorted(existing))
+        for name, error_code, *message in response.topic_error_codes:
+            if error_code and error_code != UnknownTopicOrPartitionError.errno:
+                reason = why(error_code, message[0] if message else None)
+                raise Refused(f"Kafka does not delete {name}: {reason}")
+        while True:
+            if not existing & set(await admin.list_topics()):
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def _check_rights(settings: Settings, topics: Iterable[Topic], operation: Operation) -> None:
+    """Raise `NotAllowed` unless this client is authorized for the operation on existing topics."""
+    await describe_topics(settings, [Need(topic.name, operation) for topic in topics])
+
+
+async def _create(
+    admin: AIOKafkaAdminClient,
+    settings: Settings,
+    topics: Collection[Topic],
+    *,
+    validate_only: bool,
+) -> list[Topic]:
+    """Create the topics, or only check that they can be; returns those that already exist."""
+    requests = [
+        NewTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication,
+            topic_configs={**topic.config, **topic.tuning},
+        )
+        for topic in topics
+    ]
+    if not requests:
+        return []
+    response = await admin.create_topics(requests, validate_only=validate_only)
+    existing = set()
+    for name, error_code, message in response.topic_errors:
+        if error_code == TopicAlreadyExistsError.errno:
+            existing.add(name)
+        elif error_code in NOT_AUTHORIZED:
+            raise MayNotCreate(name, settings)
+        elif error_code:
+            raise Refused(f"Kafka does not create {name}: {why(error_code, message)}")
+    return [topic for topic in topics if topic.name in existing]
+
+
+async def _wait_and_check(admin: AIOKafkaAdminClient, topics: Collection[Topic]) -> None:
+    """Wait until all of these new topics exist and have leaders, then check them."""
+    while topics:
+        found = await find_topics(admin, topics)
+        if len(found) == len(topics) and all(topic.has_leaders for topic in found.values()):
+            check_found(topics, found)
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+# The size of topics: their partitions, and the records in them.
+
+
+async def partitions_of(settings: Settings, topic: str, operation: Operation) -> int:
+    """How many partitions a topic has, for a client that is about to read or write it.
+
+    Raises `Unreachable`, `MissingTopic` or `NotAllowed`.
+    """
+    found = await describe_topics(settings, [Need(topic, operation)])
+    if topic not in found:
+        raise MissingTopic(topic, settings)
+    return found[topic].partitions
+
+
+class Extent(NamedTuple):
+    """The first offset of a partition, and the offset after its last."""
+
+    begin: int
+    end: int
+
+
+Extents = dict[TopicPartition, Extent]
+
+
+async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
+    """The extents of all partitions of these topics; missing topics are left out."""
+    found = await describe_topics(settings, [Need(name, Operation.DESCRIBE) for name in topics])
+    partitions = [
+        TopicPartition(name, number)
+        for name, topic in found.items()
+        for number in range(topic.partitions)
+    ]
+    if not partitions:
+        return {}
+    consumer = AIOKafkaConsumer(**client_options(settings), enable_auto_commit=False)
+    async with connected(consumer, settings):
+        begins = await consumer.beginning_offsets(partitions)
+        ends = await consumer.end_offsets(partitions)
+    return {tp: Extent(begins[tp], ends[tp]) for tp in partitions}
+
+
+async def records_in(settings: Settings, topic: str) -> int:
+    """About how many records a topic has; 0 if it does not exist.
+
+    Compaction and transaction markers make it fewer than the offsets counted here.
+    """
+    return sum(end - begin for begin, end in (await extents(settings, [topic])).values())
+
+
+async def expired_from(settings: Settings, topic: str) -> int:
+    """How many of a topic's first records retention has removed."""
+    return sum(begin for begin, _ in (await extents(settings, [topic])).values())

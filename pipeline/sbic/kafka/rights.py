@@ -1,0 +1,194 @@
+"""The rights that each role needs on a cluster with ACLs, as the docs and the checks read them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+
+# The rights that each role needs on a cluster with ACLs; the docs and the checks read them here.
+#
+# Kafka derives some rights from others, so they are not listed: Read, Write, Alter and Delete
+# include Describe, AlterConfigs includes DescribeConfigs, and Write includes idempotent writing
+# (since Kafka 2.8).
+
+
+Resource = Literal["topic", "group"]
+EVERY = ""  # all topics of the project
+
+
+class Operation(IntEnum):
+    """The operations of Kafka's ACLs, by their codes in the protocol."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+
+    @property
+    def acl_name(self) -> str:
+        """The name that `kafka-acls` takes.
+
+        >>> Operation.DESCRIBE_CONFIGS.acl_name
+        'DescribeConfigs'
+        """
+        return self.name.title().replace("_", "")
+
+    @property
+    def words(self) -> str:
+        """The name as a verb phrase.
+
+        >>> Operation.DESCRIBE_CONFIGS.words
+        'describe the configuration of'
+        """
+        return {
+            Operation.DESCRIBE_CONFIGS: "describe the configuration of",
+            Operation.ALTER_CONFIGS: "alter the configuration of",
+        }.get(self, self.name.lower())
+
+
+class Right(NamedTuple):
+    """An operation on the topic `PREFIX.name`, on all topics, or on the project's group."""
+
+    operation: Operation
+    resource: Resource
+    name: str = EVERY
+
+    def target(self, prefix: str) -> str:
+        """The name of the topic or group; for all topics, their common prefix.
+
+        >>> Right(Operation.READ, "topic", "labels").target("birds")
+        'birds.labels'
+        """
+        return f"{prefix}.{self.name}" if self.resource == "topic" else prefix
+
+    def acl_options(self, prefix: str) -> str:
+        """The options of `kafka-acls` for this right.
+
+        >>> Right(Operation.CREATE, "topic").acl_options("birds")
+        '--operation Create --topic birds. --resource-pattern-type prefixed'
+        >>> Right(Operation.READ, "group").acl_options("birds")
+        '--operation Read --group birds'
+        """
+        operation = f"--operation {self.operation.acl_name}"
+        pattern = " --resource-pattern-type prefixed" if self.is_prefixed else ""
+        return f"{operation} --{self.resource} {self.target(prefix)}{pattern}"
+
+    @property
+    def is_prefixed(self) -> bool:
+        """Whether the right applies to all topics of the project."""
+        return self.resource == "topic" and self.name == EVERY
+
+
+def _on(operation: Operation, *topics: str) -> tuple[Right, ...]:
+    return tuple(Right(operation, "topic", topic) for topic in topics)
+
+
+READ, WRITE = Operation.READ, Operation.WRITE
+
+FOR_READING = (
+    *_on(READ, "labels", "posteriors", "workers", "dead-letters", "estimates", "project"),
+    Right(Operation.DESCRIBE, "group"),
+    Right(Operation.DESCRIBE, "topic", "votes"),
+)
+
+ROLES: Mapping[str, tuple[Right, ...]] = {
+    "pipeline": (
+        *_on(READ, "labels", "tasks", "requests", "assignments"),
+        *_on(READ, "answers", "votes", "evidence", "estimates", "project"),
+        # records in the wrong partition are forwarded to the right one
+        *_on(WRITE, "labels", "tasks", "requests", "assignments"),
+        *_on(WRITE, "answers", "votes", "evidence", "estimates"),
+        *_on(WRITE, "posteriors", "workers", "dead-letters"),
+        Right(Operation.DESCRIBE_CONFIGS, "topic"),
+        Right(READ, "group"),
+    ),
+    "producer": (*_on(READ, "project"), *_on(WRITE, "labels")),
+    "reader": (*FOR_READING, *_on(Operation.DESCRIBE, "tasks", "requests")),
+    "gateway": (
+        *FOR_READING,
+        *_on(READ, "assignments"),
+        *_on(WRITE, "labels", "tasks", "requests"),
+    ),
+    "operator": (
+        Right(READ, "topic"),
+        *_on(WRITE, "project", "labels", "tasks", "requests", "dead-letters"),
+        Right(Operation.CREATE, "topic"),
+        Right(Operation.DELETE, "topic"),
+        Right(Operation.ALTER_CONFIGS, "topic"),
+        Right(READ, "group"),
+        Right(Operation.DELETE, "group"),
+    ),
+}
+"""The rights of those who run instances, send labels, read results, run a gateway, and manage
+projects."""
+
+
+class Need(NamedTuple):
+    """A topic, and an operation on it that a client needs."""
+
+    topic: str
+    operation: Operation
+
+
+def needs_of(role: str, settings: Settings) -> Iterator[Need]:
+    """The operations on topics of the project that the role needs."""
+    names = [topic.name for topic in Topics(settings)]
+    for right in ROLES[role]:
+        if right.resource == "topic":
+            for name in names if right.is_prefixed else [right.target(settings.prefix)]:
+                yield Need(name, right.operation)
+
+
+def grant_line(right: Right, user: str, prefix: str) -> str:
+    """The command that grants a right to a user; the operator adds the address of Kafka."""
+    return f"kafka-acls.sh --add --allow-principal User:{user} {right.acl_options(prefix)}"
+
+
+def in_words(rights: Iterable[tuple[Operation, str]]) -> str:
+    """A list of operations on topics or groups, in words.
+
+    >>> in_words([(READ, "topic a"), (READ, "topic b"), (WRITE, "topic b")])
+    'read topic a, read topic b, write topic b'
+    """
+    return ", ".join(f"{operation.words} {name}" for operation, name in rights)
+
+
+# The rights of each role as `kafka-acls` commands and as rows of `docs/security.md`.
+
+
+def acl_lines(role: str, prefix: str = "sbic") -> Iterator[str]:
+    """The commands that grant a role to the user of the same name, topics grouped by operation.
+
+    >>> print(*acl_lines("producer"), sep="\\n")
+    kafka-acls.sh --add --allow-principal User:producer --operation Read --topic sbic.project
+    kafka-acls.sh --add --allow-principal User:producer --operation Write --topic sbic.labels
+    """
+    for (operation, resource, is_prefixed), rights in groupby(ROLES[role], _kind):
+        names = "".join(f" --{resource} {right.target(prefix)}" for right in rights)
+        pattern = " --resource-pattern-type prefixed" if is_prefixed else ""
+        who = f"--allow-principal User:{role}"
+        yield f"kafka-acls.sh --add {who} --operation {operation.acl_name}{names}{pattern}"
+
+
+def table_row(role: str, prefix: str = "sbic") -> str:
+    """The row of a role in the table of `docs/security.md`.
+
+    >>> table_row("producer")
+    '| producer | Read topic `sbic.project`; Write topic `sbic.labels` |'
+    """
+    cells = []
+    for (operation, resource, is_prefixed), rights in groupby(ROLES[role], _kind):
+        names = ", ".join(f"`{right.target(prefix)}{'*' * is_prefixed}`" for right in rights)
+        cells.append(f"{operation.acl_name} {resource} {names}")
+    return f"| {role} | {'; '.join(cells)} |"
+
+
+def _kind(right: Right) -> tuple[Operation, Resource, bool]:
+    return right.operation, right.resource, right.is_prefixed

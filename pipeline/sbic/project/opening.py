@@ -1,0 +1,252 @@
+"""Opens a project: reads its log, applies its settings, and refuses others that were given."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from sbic.kafka.admin import connected_admin, ensure_topics, extents
+from sbic.kafka.connect import client_options, connected
+from sbic.kafka.errors import ClusterError
+from sbic.kafka.protocol import TopicIds, describe_topics
+from sbic.kafka.rights import Need, Operation
+from sbic.project.revision import (
+    Given,
+    Revision,
+    differences,
+    encode_revision,
+    last_revision,
+    project_settings,
+)
+from sbic.project.settings import Settings, is_name
+from sbic.project.topics import Topic, Topics
+
+
+class Refusal(ClusterError):
+    """A line for each thing that is wrong, and what to do about all of them."""
+
+    def __init__(self, lines: Sequence[str], way_out: str) -> None:
+        super().__init__("; ".join([*lines, way_out]))
+        self.lines = lines
+        self.way_out = way_out
+
+
+class NoProject(ClusterError):
+    """There is no project with this prefix."""
+
+    def __init__(self, prefix: str, addresses: Sequence[str]) -> None:
+        super().__init__(
+            f"Kafka at {', '.join(addresses)} has no project {prefix}; "
+            f"create it with: sbic topics --prefix {prefix}"
+        )
+
+
+class Unfinished(ClusterError):
+    """A command that recreates topics was started, and has not finished."""
+
+    def __init__(self, prefix: str, state: str) -> None:
+        command = {"recounting": "recount", "resetting": "reset", "deleting": "delete"}[state]
+        super().__init__(
+            f"the project {prefix} is {state}: wait until that is done, or, if the command was "
+            f"interrupted, complete it with: sbic project {command} --prefix {prefix}"
+        )
+
+
+class ReplacedTopics(ClusterError):
+    """Topics are not those that the project was created with."""
+
+    def __init__(self, prefix: str, missing: Iterable[str], other: Iterable[str]) -> None:
+        self.other = list(other)
+        found = [
+            *(f"{name} was deleted" for name in missing),
+            *(f"{name} was deleted and recreated" for name in self.other),
+        ]
+        super().__init__(
+            f"{', '.join(found)}, not by sbic: nothing is counted until everything is recomputed "
+            f"from labels and tasks with: sbic project recount --prefix {prefix}"
+        )
+
+
+class Conflict(ClusterError):
+    """Another command has changed the project at the same time."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(
+            f"another command has just changed the project {prefix}: check it with "
+            f"sbic project show --prefix {prefix}, and try again"
+        )
+
+
+# The project topic: reads the revisions of a project, and appends new ones.
+
+
+async def read_project(settings: Settings) -> Revision | None:
+    """The last revision of the project, or None if there is no project with this prefix."""
+    topic = Topics(settings).project.name
+    # a consumer would create a missing topic
+    if not await describe_topics(settings, [Need(topic, Operation.READ)]):
+        return None
+    async with connected(log_consumer(settings), settings) as consumer:
+        return await read_on(consumer, TopicPartition(topic, 0), None)
+
+
+def log_consumer(settings: Settings) -> AIOKafkaConsumer:
+    """A consumer for `read_on`."""
+    return AIOKafkaConsumer(
+        **client_options(settings),
+        client_id=f"{settings.prefix}-project",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+
+
+async def read_on(
+    consumer: AIOKafkaConsumer, place: TopicPartition, before: Revision | None
+) -> Revision | None:
+    """The last revision, reading from the consumer's position to the current end."""
+    if place not in consumer.assignment():
+        consumer.assign([place])
+    ends = await consumer.end_offsets([place])
+    last = before
+    while await consumer.position(place) < ends[place]:
+        fetched = await consumer.getmany(timeout_ms=1000)
+        for records in fetched.values():
+            last = last_revision((record.value for record in records), last)
+    return last
+
+
+async def append(settings: Settings, revision: Revision) -> None:
+    """Publish a revision; raises `Conflict` if another one with this number came first."""
+    topic = Topics(settings).project.name
+    await describe_topics(settings, [Need(topic, Operation.WRITE)])
+    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
+    async with connected(producer, settings):
+        await producer.send_and_wait(topic, encode_revision(revision), partition=0)
+    if await read_project(settings) != revision:
+        raise Conflict(settings.prefix)
+
+
+# Opens a project: applies its settings, and refuses others that were given.
+
+
+class Opened(NamedTuple):
+    """A project with its settings in force; `created` are the topics that were missing."""
+
+    settings: Settings
+    revision: Revision
+    created: list[Topic]
+
+
+async def open_project(given: Given) -> Opened:
+    """Open the project for an instance; create the project or its missing topics.
+
+    The project may be in any state: an instance has to wait until it is `ready`. Raises `Refusal`,
+    `ReplacedTopics` and the errors of `ensure_topics`.
+    """
+    revision = await read_project(given.place)
+    created: list[Topic] = []
+    if revision is None:
+        created = await ensure_topics(given.settings)
+        revision = await _create(given.settings)
+    settings = settings_of(revision, given)
+    if revision.state == "ready":
+        await check_topic_ids(settings, revision)
+        created += await ensure_topics(settings)
+    return Opened(settings, revision, created)
+
+
+async def settings_in_project(given: Given) -> Settings:
+    """The settings for a tool: those of the project, or those given if it does not exist yet.
+
+    Raises `Refusal`, and `Unfinished` if records sent now would be deleted.
+    """
+    return settings_at(await read_project(given.place), given)
+
+
+def settings_at(revision: Revision | None, given: Given) -> Settings:
+    """The same, for a revision that was already read; None if there is no project yet."""
+    if revision is None:
+        return given.settings
+    if revision.state in ("resetting", "deleting"):
+        raise Unfinished(given.place.prefix, revision.state)
+    return settings_of(revision, given)
+
+
+def settings_of(revision: Revision, given: Given) -> Settings:
+    """The settings in force; raises `Refusal` with a line for each that was given otherwise."""
+    found = differences(revision, given)
+    if found:
+        way_out = "leave out what differs, or choose another --prefix"
+        raise Refusal(list(map(str, found)), f"the project was not changed: {way_out}")
+    return Settings(**{**given.values, **revision.settings}, security=given.security)
+
+
+async def topic_ids(settings: Settings) -> dict[str, str]:
+    """The ids of all topics of the project that exist."""
+    async with connected(TopicIds(settings), settings) as ids:
+        return await ids.find([topic.name for topic in Topics(settings)])
+
+
+async def check_topic_ids(settings: Settings, revision: Revision) -> None:
+    """Raise `ReplacedTopics` if a topic is not the one that the project was created with."""
+    compare_topics(settings.prefix, revision, await topic_ids(settings))
+
+
+def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> None:
+    """The same, for ids that were already read."""
+    missing = [name for name in revision.topics if name not in found]
+    other = [name for name, old in revision.topics.items() if found.get(name, old) != old]
+    if missing or other:
+        raise ReplacedTopics(prefix, missing, other)
+
+
+async def _create(settings: Settings) -> Revision:
+    """Publish the first revision, unless another process was faster; returns the one in force."""
+    revision = Revision(1, project_settings(settings), await topic_ids(settings))
+    try:
+        await append(settings, revision)
+    except Conflict:
+        found = await read_project(settings)
+        if found is None:
+            raise
+        return found
+    return revision
+
+
+# The projects on a cluster.
+
+
+ENDING = ".project"
+
+
+class Listed(NamedTuple):
+    """A project, and how many labels it has."""
+
+    prefix: str
+    revision: Revision
+    labels: int
+
+
+async def projects(place: Settings) -> list[Listed]:
+    """All projects on this cluster, sorted by prefix."""
+    async with connected_admin(place) as admin:
+        names = sorted(await admin.list_topics())
+    revisions: dict[str, Revision] = {}
+    for name in names:
+        prefix = name.removesuffix(ENDING)
+        if name.endswith(ENDING) and is_name(prefix):
+            async with connected(log_consumer(place), place) as consumer:
+                revision = await read_on(consumer, TopicPartition(name, 0), None)
+            if revision is not None:
+                revisions[prefix] = revision
+    topics = {prefix: Topics(replace(place, prefix=prefix)).labels.name for prefix in revisions}
+    found = await extents(place, topics.values())
+    return [
+        Listed(
+            prefix,
+            revision,
+            sum(end - begin for tp, (begin, end) in found.items() if tp.topic == topics[prefix]),
+        )
+        for prefix, revision in revisions.items()
+    ]

@@ -1,0 +1,1 @@
+"""Kafka and Faust drive an instance."""

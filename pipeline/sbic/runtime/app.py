@@ -1,0 +1,378 @@
+"""The Faust app of an instance: its objects, agents on topics, tables and services."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from time import monotonic, time
+from typing import Any, Protocol
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from faust.types import StreamT
+from mode import Service
+
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Prior
+from sbic.instance.crowd import Crowd
+from sbic.instance.estimates import Exchange
+from sbic.instance.judge import Ends, Judge
+from sbic.instance.leases import Leases
+from sbic.instance.requests import AssignmentStage, Rules
+from sbic.instance.survey import Surveyor
+from sbic.instance.tasks import StopRules, TaskStage
+from sbic.instance.workers import WorkerStage
+from sbic.kafka.connect import client_options, why_unreachable
+from sbic.kafka.errors import ClusterError, Denied
+from sbic.project.opening import (
+    ReplacedTopics,
+    check_topic_ids,
+    log_consumer,
+    read_on,
+    read_project,
+)
+from sbic.project.revision import Revision
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
+from sbic.runtime.agents import PolicyAgent, Settler, TaskAgent, WorkerAgent
+from sbic.runtime.faust.app import BatchedApp
+from sbic.runtime.faust.consumer import Batch, credentials_of
+from sbic.runtime.faust.producer import BatchProducer, Fence
+from sbic.runtime.faust.recovery import BatchTable, PartitionedState
+from sbic.runtime.faust.stop import NOT_ALLOWED, KafkaErrors
+from sbic.runtime.followers import (
+    AssignmentsFollower,
+    EndsAsker,
+    EstimatesFollower,
+    OwnEstimates,
+    WrittenEstimates,
+)
+from sbic.runtime.logs import DeadLetterLog, ReadinessLog
+from sbic.runtime.metrics import Lag, Metrics, TaskSurvey, add_gauges
+from sbic.runtime.publisher import Publisher, Redirector, Rejects
+from sbic.runtime.readiness import BrokerWatch, Readiness, Web
+from sbic.runtime.traces import exporter_of
+
+# The objects of an instance, each constructed with everything that it needs.
+#
+# labels ──▶ WorkerAgent ──▶ votes ──▶ TaskAgent ◀── tasks
+#             (answers)                (evidence)
+#                 └──────▶ Crowd ◀─────────┘────▶ Publisher ──▶ posteriors, workers
+# requests ──▶ PolicyAgent ──┘ │ ▲                    └──────▶ estimates ──▶ other instances
+#                 └──▶ assignments └── EstimatesFollower ◀── their estimates
+
+
+class Components:
+    """Constructs the stages, the agents around them, and what they share.
+
+    `app` provides what Faust knows: the assignment, the consumer and the recovery.
+    """
+
+    def __init__(self, settings: Settings, app: BatchedApp) -> None:
+        self.settings = settings
+        self.topics = Topics(settings)
+        self.metrics = Metrics(settings.prefix)
+        self.dead_letter_log = DeadLetterLog()
+        self.spans = exporter_of(settings)
+        self._construct_stages()
+        redirector = Redirector(self.topics, self.metrics, self.dead_letter_log)
+        self.rejects = Rejects(redirector, self._producer("rejects"))
+        written = WrittenEstimates(self.topics)
+        self.publisher = Publisher(
+            self.task_stage,
+            self.exchange,
+            self.topics,
+            self._producer("crowd", app.fence),
+            self.metrics,
+            redirector,
+            app.mark_stale,
+            self.spans,
+            [written.wrote, app.wrote],
+        )
+        own = OwnEstimates(written, self.publisher, self.rejects, lambda: app.is_sole_owner)
+        self.estimates_follower = EstimatesFollower(
+            settings, self.exchange, own, self.publisher, self.rejects
+        )
+        self.assignments_follower = AssignmentsFollower(
+            settings, self.leases, self.judge, self.asker, self.rejects
+        )
+        self._construct_agents(app.fence, redirector)
+        servers = ", ".join(settings.bootstrap_servers)
+        self.broker_watch = BrokerWatch(servers, app.connections, self._why_denied)
+        self.readiness = Readiness(
+            app, self.assignments_follower, self.estimates_follower, self.broker_watch
+        )
+        self.settler = Settler(self.publisher, self.readiness.is_caught_up)
+
+    def _construct_stages(self) -> None:
+        settings = self.settings
+        self.prior = Prior(settings.alpha, settings.beta, settings.prior)
+        engine = Engine(
+            settings.chosen_algorithm,
+            classes=len(settings.crowd_classes),
+            prior=self.prior,
+            class_prior=settings.chosen_class_prior,
+            tolerance=settings.settle_tolerance,
+        )
+        self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
+        ends = Ends(settings.partitions)
+        self.asker = EndsAsker(settings, ends)
+        self.judge = Judge(self.crowd, ends)
+        self.worker_stage = WorkerStage(self.crowd, self.judge, settings.repeats)
+        stop_rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
+        self.task_stage = TaskStage(self.crowd, self.judge, stop_rules)
+        self.exchange = Exchange(self.task_stage)
+        self.leases = Leases()
+
+    def _construct_agents(self, fence: Fence, redirector: Redirector) -> None:
+        self.policy_agent = PolicyAgent(
+            AssignmentStage(self.worker_stage, self.leases, self._rules(), self.prior),
+            self.assignments_follower,
+            self.topics,
+            self._producer("policy", fence),
+            self.metrics,
+            redirector,
+        )
+        self.worker_agent = WorkerAgent(
+            self.settings,
+            self.worker_stage,
+            self.publisher,
+            self.policy_agent,
+            self.asker,
+            self.rejects,
+        )
+        self.task_agent = TaskAgent(
+            self.settings,
+            self.task_stage,
+            self.publisher,
+            self.estimates_follower,
+            self.asker,
+            self.rejects,
+        )
+
+    def _rules(self) -> Rules:
+        settings = self.settings
+        return Rules(
+            settings.policy,
+            settings.seed,
+            round(1000 * settings.lease_seconds),
+            settings.assign_on_label,
+            settings.gold_rate,
+            settings.block_below,
+            settings.block_after,
+            settings.budget,
+        )
+
+    def _producer(self, name: str, fence: Fence | None = None) -> BatchProducer:
+        settings = self.settings
+        return BatchProducer(client_options(settings), f"{settings.prefix}-{name}", fence)
+
+    async def _why_denied(self) -> str | None:
+        why = await why_unreachable(self.settings)
+        return str(why) if isinstance(why, Denied) else None
+
+
+# Notices when the project changes after this instance was started.
+
+
+REVISION_SECONDS = 1.0
+TOPICS_SECONDS = 3.0
+MISSES = 3  # in a row: a broker that has just restarted may not know its topics yet
+
+
+class ProjectWatch(Service):
+    """Follows the project topic and the ids of all topics.
+
+    `changed` is set when there is a new revision, or when somebody has deleted or replaced topics
+    without one. Then the instance has to stop; if `why_end` is None, it restarts.
+    """
+
+    def __init__(self, settings: Settings, revision: Revision, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.revision = revision
+        self.changed = asyncio.Event()
+        self._place = TopicPartition(Topics(settings).project.name, 0)
+        self._last: Revision | None = None  # that this consumer has read
+        self._replaced: ReplacedTopics | None = None
+
+    async def on_start(self) -> None:
+        """Read the project topic once more, before this instance joins the group."""
+        self._consumer = log_consumer(self.settings)
+        await self._consumer.start()
+        await self._look()
+
+    async def on_stop(self) -> None:
+        """Stop the client."""
+        await self._consumer.stop()
+
+    @property
+    def why_end(self) -> str | None:
+        """Why an instance cannot restart; None if it can."""
+        if self._last is not None and self._last.state == "deleting":
+            return f"the project {self.settings.prefix} is deleted"
+        return None if self._replaced is None else str(self._replaced)
+
+    async def _look(self) -> None:
+        self._last = await read_on(self._consumer, self._place, self._last)
+        if self._last is not None and self._last.number > self.revision.number:
+            self.changed.set()
+
+    @Service.task
+    async def _follow(self) -> None:
+        while not self.should_stop:
+            await self.sleep(REVISION_SECONDS)
+            try:
+                await self._look()
+            except NOT_ALLOWED:
+                raise  # restarts the instance, which waits until it is authorized
+            except KafkaError:
+                continue  # not available: `BrokerWatch` logs it
+
+    @Service.task
+    async def _check_topics(self) -> None:
+        misses = 0
+        while not self.should_stop:
+            await self.sleep(TOPICS_SECONDS)
+            try:
+                await check_topic_ids(self.settings, self.revision)
+                misses = 0
+            except ReplacedTopics as replaced:
+                misses += 1
+                if (misses == MISSES or replaced.other) and not await self._is_intended():
+                    self._replaced = replaced
+                    self.changed.set()
+            except ClusterError:
+                continue
+
+    async def _is_intended(self) -> bool:
+        """Whether a command of sbic recreates the topics; `_follow` sees its revision too."""
+        try:
+            last = await read_project(self.settings)
+        except ClusterError:
+            return False
+        return last is not None and last.number > self.revision.number
+
+
+# The Faust app of an instance: agents on topics, tables with changelogs, and services.
+
+
+log = logging.getLogger("sbic")
+
+
+class Agent(Protocol):
+    """A loop over batches."""
+
+    name: str
+
+    async def run(self, stream: StreamT[Batch]) -> None:
+        """Take batches until the app stops."""
+
+
+class PipelineApp(BatchedApp):
+    """One instance of the pipeline; it owns the same partitions of all topics."""
+
+    def __init__(self, settings: Settings, revision: Revision) -> None:
+        super().__init__(
+            settings.prefix,
+            broker=[f"batched://{server}" for server in settings.bootstrap_servers],
+            broker_credentials=credentials_of(client_options(settings)),
+            topic_partitions=settings.partitions,
+            session_seconds=settings.session_seconds,
+            consumer_group_instance_id=settings.instance_id,
+        )
+        self.settings = settings
+        self.rebalance_started = monotonic()
+        self.kafka_errors = KafkaErrors()
+        self.kafka_errors.watch()
+        self.components = parts = Components(settings, self)
+        self._add_agents()
+        why_not_ready = parts.readiness.why_not_ready
+        self.web_port = Web(
+            settings.web_host, settings.web_port, parts.metrics.registry, why_not_ready
+        )
+        self.readiness_log = ReadinessLog(why_not_ready)
+        self.project_watch = ProjectWatch(settings, revision)
+        surveyor = Surveyor(parts.crowd, settings.block_below, settings.block_after)
+        self.task_survey = TaskSurvey(surveyor)
+        add_gauges(self)
+
+    def _add_agents(self) -> None:
+        parts, topics = self.components, self.components.topics
+        for groups in (parts.publisher.groups, parts.rejects.groups, parts.policy_agent.groups):
+            self.add_publisher(groups)
+        self._add_agent(parts.policy_agent, topics.requests.name)
+        self._add_agent(parts.worker_agent, topics.labels.name)
+        self._add_table("answers", topics.answers.name, parts.worker_agent)
+        self._add_agent(parts.task_agent, topics.votes.name, topics.tasks.name)
+        self._add_table("tasks", topics.evidence.name, parts.task_agent)
+
+    def _add_agent(self, agent: Agent, *topics: str) -> None:
+        async def run(stream: StreamT[Any]) -> None:
+            await agent.run(stream)
+
+        self.agent(self.topic(*topics), name=agent.name)(run)
+
+    def _add_table(self, name: str, changelog: str, states: PartitionedState) -> None:
+        self.tables.add(BatchTable(self, name, self.topic(changelog), states))
+
+    async def on_first_start(self) -> None:
+        """Serve the web port, then read estimates and assignments; only then join the group."""
+        await super().on_first_start()
+        parts = self.components
+        services = [
+            self.web_port,
+            self.readiness_log,
+            parts.dead_letter_log,
+            self.task_survey,
+            self.project_watch,
+            parts.asker,
+            parts.estimates_follower,
+            parts.assignments_follower,
+            *([parts.settler] if parts.crowd.engine.is_settled else []),
+            parts.broker_watch,
+        ]
+        for service in services:
+            await self.add_runtime_dependency(service)
+
+    async def leave(self) -> None:
+        """Leave the group, then export the remaining spans."""
+        await super().leave()
+        await asyncio.to_thread(self.components.spans.flush)
+
+    def lags_in_seconds(self) -> Iterator[Lag]:
+        """Return how far each partition of labels, votes, tasks and requests lags."""
+        for lag in self.lags():
+            seconds = 0.0
+            if lag.records and lag.since:
+                seconds = max(0.0, time() - lag.since / 1000)
+            yield Lag(lag.topic, lag.partition, lag.records, seconds)
+
+    def on_rebalance_start(self) -> None:
+        """Log and count the rebalance."""
+        self.rebalance_started = monotonic()
+        self.components.metrics.rebalances.inc()
+        log.info("rebalance: finishing partitions %s first", self._partitions)
+        super().on_rebalance_start()
+
+    def on_rebalance_end(self) -> None:
+        """Log that all state is recovered."""
+        super().on_rebalance_end()
+        seconds = monotonic() - self.rebalance_started
+        parts = self.components
+        parts.metrics.rebalanced(seconds)
+        if restored := self.recovery.progress.total:
+            log.info("recovered %d records", restored)
+        log.info(
+            "ready after %.1f s: partitions %s of %d; %d tasks, %d workers; http://%s:%d/metrics",
+            seconds,
+            self._partitions,
+            self.settings.partitions,
+            len(parts.crowd.tasks),
+            parts.worker_stage.workers,
+            self.settings.web_host,
+            self.web_port.port,
+        )
+
+    @property
+    def _partitions(self) -> list[int]:
+        return sorted(self.components.task_stage.partitions)

@@ -1,0 +1,287 @@
+"""Publishes whole batches, waits for all acknowledgements, and stops when the group moved on."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from aiokafka.producer.transaction_manager import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PidAndEpoch
+from mode import Service
+
+# Stops a producer once this instance may no longer be a member of the group.
+#
+# Kafka assigns a member's partitions to others when it has received no heartbeat for a session. A
+# member that was stalled does not know that yet when it continues: without a fence, the records in
+# its producer would be published beside those of its successor. So the producer checks the fence at
+# the last moment, before it writes a request to the socket.
+#
+# The clock also counts the time in which the process is stopped or the machine sleeps. What remains
+# are the microseconds between the check and the system call.
+
+
+MARGIN_SECONDS = 1.0  # for a request to reach its broker
+PRODUCE = b"\x00\x00"  # the API key of a produce request
+API_KEY = slice(4, 6)  # of a request, after its size
+
+
+class Overdue(KafkaError):  # type: ignore[misc]
+    """The session may be over: aiokafka retries until that is certain."""
+
+    retriable = True
+
+
+class RemovedFromGroup(KafkaError):  # type: ignore[misc]
+    """This instance is no longer a member: the next owners publish the results."""
+
+    retriable = False
+
+
+def now() -> float:
+    """Read a clock that continues while the machine sleeps, if the system has one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class Fence:
+    """Knows until when the membership in the group is certain.
+
+    >>> fence = Fence(session_seconds=10)
+    >>> fence.heartbeat_taken(now())
+    >>> fence.begin()
+    >>> fence.check(fence.term)
+    >>> fence.heartbeat_taken(now() - 12)
+    >>> fence.is_overdue
+    True
+    >>> fence.lose()
+    >>> fence.check(term=1)
+    Traceback (most recent call last):
+    sbic.runtime.faust.producer.RemovedFromGroup: ...
+    """
+
+    def __init__(self, session_seconds: float) -> None:
+        self.session_seconds = session_seconds
+        self.heartbeat_sent = (
+            now()
+        )  # when the last heartbeat, or SyncGroup, that Kafka took was sent
+        self.term = 0  # of membership: changes when it begins and ends, not with a rebalance
+        self.is_lost = False
+
+    def heartbeat_taken(self, sent: float) -> None:
+        """Note that Kafka took a heartbeat that was sent then; its response may have come late."""
+        self.heartbeat_sent = sent
+
+    def begin(self) -> None:
+        """Note that this instance is a member, newly or after a rebalance."""
+        if self.is_lost or not self.term:
+            self.term += 1
+        self.is_lost = False
+
+    def lose(self) -> None:
+        """Note that this instance is no longer a member."""
+        self.term += 1
+        self.is_lost = True
+
+    @property
+    def silent_seconds(self) -> float:
+        """The longest time for which Kafka may have received no heartbeat."""
+        return now() - self.heartbeat_sent
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether another instance may own the partitions."""
+        if self.term == 0:
+            return False  # it has never been a member
+        return self.is_lost or self.silent_seconds > self.session_seconds - MARGIN_SECONDS
+
+    def check(self, term: int) -> None:
+        """Raise unless the membership of that term is still certain."""
+        if self.is_lost or term != self.term:
+            raise RemovedFromGroup("removed from the group")
+        if self.is_overdue:
+            raise Overdue(f"Kafka has received no heartbeat for {self.silent_seconds:.1f} s")
+
+
+class FencedProducer:
+    """Makes an aiokafka producer check a fence before each produce request and each retry."""
+
+    def __init__(self, kafka: AIOKafkaProducer, fence: Fence) -> None:
+        self.kafka = kafka
+        self.fence = fence
+        self.term = fence.term
+        self._get_conn = kafka.client._get_conn
+        kafka.client._get_conn = self._fenced_conn
+
+    def begin(self) -> None:
+        """Publish in the current term of membership from now on; raise if there is none.
+
+        Also raises if there is nothing to publish: after a batch that was dropped, no later one may
+        be finished.
+        """
+        self.term = self.fence.term
+        if self.fence.is_lost:
+            raise RemovedFromGroup("removed from the group")
+
+    def forget(self) -> None:
+        """Get a new producer id, once nothing is in flight.
+
+        With the old one, Kafka would expect the sequence numbers that were not sent.
+        """
+        manager = self.kafka._txn_manager
+        manager._pid_and_epoch = PidAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        manager._pid_waiter = self.kafka._loop.create_future()
+        manager._sequence_numbers.clear()
+
+    async def _fenced_conn(self, *args: Any, **kwargs: Any) -> Any:
+        conn = await self._get_conn(*args, **kwargs)
+        writer = conn._writer if conn is not None else None
+        if writer is not None and "write" not in vars(writer):
+            write = writer.write
+
+            def check_and_write(data: bytes) -> None:
+                if data[API_KEY] == PRODUCE:
+                    self.fence.check(self.term)
+                write(data)
+
+            writer.write = check_and_write
+        return conn
+
+
+# Publishes whole batches and waits until Kafka has acknowledged all of them.
+#
+# Faust 0.15.3's producer gives up flushing after 100 ms without progress and only logs a failed
+# send, so the commit that follows can lose data; and it sends records one by one. An aiokafka
+# producer has one request in flight per broker, so agents that share one wait for each other.
+
+
+MAX_BATCH_BYTES = 1 << 20
+REQUEST_TIMEOUT_MS = 120_000  # how long a broker may be unavailable
+
+Header = tuple[str, bytes | None]
+NO_HEADERS: list[Header] = []
+Offsets = dict[tuple[str, int], int]
+"""The offset of the last record published, by topic and partition."""
+
+
+class Row(NamedTuple):
+    """A record to publish; without a timestamp it gets the time of publication."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: list[Header] = NO_HEADERS
+
+
+class Sent(NamedTuple):
+    """A number of records for a partition, given to aiokafka."""
+
+    topic: str
+    partition: int
+    records: int
+    acknowledgement: "asyncio.Future[Any]"
+
+
+class Outbox(dict[tuple[str, int], list[Row]]):
+    """Records to publish together, by topic and partition, each partition's in order."""
+
+    def add(self, topic: str, partition: int, *rows: Row) -> None:
+        """Add records to a partition."""
+        self.setdefault((topic, partition), []).extend(rows)
+
+    def add_all(self, other: "Outbox") -> None:
+        """Add the records of another outbox."""
+        for (topic, partition), rows in other.items():
+            self.add(topic, partition, *rows)
+
+
+class BatchProducer(Service):
+    """An idempotent producer, for one agent; a fence stops it once the instance may be replaced.
+
+    `connection` has the options that all clients share.
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        client_id: str,
+        fence: Fence | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.fence = fence
+        self.fenced: FencedProducer | None = None
+        self.in_flight = 0  # outboxes that are not yet fully acknowledged
+        self.retries = 0  # batches that were sent again
+        self.options = {
+            **connection,
+            "client_id": client_id,
+            "acks": "all",
+            "enable_idempotence": True,
+            "max_batch_size": MAX_BATCH_BYTES,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        }
+
+    async def on_start(self) -> None:
+        """Connect."""
+        self.kafka = AIOKafkaProducer(**self.options)
+        if self.fence is not None:
+            self.fenced = FencedProducer(self.kafka, self.fence)
+        self._count_retries(self.kafka._message_accumulator)
+        await self.kafka.start()
+
+    def _count_retries(self, accumulator: Any) -> None:
+        """Count the batches that aiokafka 0.14 sends again; it only logs them."""
+        reenqueue = accumulator.reenqueue
+
+        def count(batch: Any) -> None:
+            self.retries += 1
+            reenqueue(batch)
+
+        accumulator.reenqueue = count
+
+    async def on_stop(self) -> None:
+        """Stop the client."""
+        await self.kafka.stop()
+
+    async def publish(self, outbox: Outbox) -> Offsets:
+        """Publish all records and wait for all acknowledgements.
+
+        Raises Kafka's errors: then the batch must not be committed. `RemovedFromGroup` is raised
+        once nothing is in flight, so that the next batch can be published.
+        """
+        sent: list[Sent] = []
+        self.in_flight += 1
+        try:
+            if self.fenced is not None:
+                self.fenced.begin()
+            for (topic, partition), rows in outbox.items():
+                await self._send(topic, partition, rows, sent)
+            return {
+                (part.topic, part.partition): (await part.acknowledgement).offset + part.records - 1
+                for part in sent
+            }
+        except RemovedFromGroup:
+            await asyncio.gather(*(part.acknowledgement for part in sent), return_exceptions=True)
+            if self.fenced is not None:
+                self.fenced.forget()
+            raise
+        finally:
+            self.in_flight -= 1
+
+    async def _send(self, topic: str, partition: int, rows: list[Row], sent: list[Sent]) -> None:
+        builder = self.kafka.create_batch()
+        for key, value, timestamp, headers in rows:
+            if builder.append(key=key, value=value, timestamp=timestamp, headers=headers) is None:
+                sent.append(await self._send_batch(builder, topic, partition))
+                builder = self.kafka.create_batch()
+                again = builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
+                if again is None:
+                    size = len(key or b"") + len(value or b"")
+                    raise ValueError(f"a record of {size:,} bytes is too large for {topic}")
+        sent.append(await self._send_batch(builder, topic, partition))
+
+    async def _send_batch(self, builder: Any, topic: str, partition: int) -> Sent:
+        builder.close()
+        acknowledgement = await self.kafka.send_batch(builder, topic, partition=partition)
+        return Sent(topic, partition, builder.record_count(), acknowledgement)

@@ -1,0 +1,482 @@
+"""Followers: every instance reads the assignments, and the estimates of the others."""
+
+import asyncio
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from math import inf
+from time import monotonic, time
+from typing import Any, TypeVar
+
+import numpy as np
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+from mode import Service
+from numpy.typing import NDArray
+
+from sbic.instance.estimates import Exchange
+from sbic.instance.judge import Beyond, Ends, Judge
+from sbic.instance.leases import AnsweredRequests, Leases, Out, Source
+from sbic.instance.taken import CountedOffsets
+from sbic.kafka.connect import client_options, connected
+from sbic.project.settings import Settings
+from sbic.project.topics import Topic, Topics
+from sbic.runtime.faust.producer import Offsets, Outbox
+from sbic.runtime.faust.recovery import NOTHING_TO_READ, Progress, at_this_rate
+from sbic.runtime.publisher import Publisher, Rejects
+from sbic.wire.assignments import Assignment, parse_assignment, place_of
+from sbic.wire.bad import BadRecord, Reason
+from sbic.wire.estimates import parse_estimates
+
+MOST_SECONDS = 120
+SECONDS_BETWEEN = 0.5
+
+T = TypeVar("T")
+
+
+async def retry(ask: Callable[[], Awaitable[T]], on: type[Exception]) -> T:
+    """Return what `ask` returns; while it raises `on`, call it again for up to two minutes.
+
+    >>> answers = iter([ConnectionError, ConnectionError, 42])
+    >>> async def ask() -> int:
+    ...     answer = next(answers)
+    ...     if answer is ConnectionError:
+    ...         raise ConnectionError
+    ...     return answer
+    >>> asyncio.run(retry(ask, ConnectionError))
+    42
+    """
+    last = monotonic() + MOST_SECONDS
+    while True:
+        try:
+            return await ask()
+        except on:
+            if monotonic() > last:
+                raise
+        await asyncio.sleep(SECONDS_BETWEEN)
+
+
+# Asks Kafka for the ends of the topics that users write to.
+#
+# A record of sbic never refers to an offset beyond them.
+
+
+class EndsAsker(Service):
+    """Updates `ends` when the known ones are not enough to judge a record.
+
+    It has its own connection: on another, its requests would wait behind a fetch.
+    """
+
+    def __init__(self, settings: Settings, ends: Ends, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.ends = ends
+        topics = Topics(settings)
+        self.known: dict[str, NDArray[Any]] = {
+            topics.labels.name: ends.labels,
+            topics.tasks.name: ends.tasks,
+            topics.requests.name: ends.requests,
+        }
+
+    async def on_start(self) -> None:
+        """Connect."""
+        self.consumer = AIOKafkaConsumer(
+            **client_options(self.settings),
+            client_id=f"{self.settings.prefix}-ends",
+            enable_auto_commit=False,
+        )
+        await self.consumer.start()
+
+    async def on_stop(self) -> None:
+        """Stop the client."""
+        await self.consumer.stop()
+
+    async def ask(self) -> None:
+        """Update the ends; while no broker is available, keep trying."""
+        partitions = range(self.settings.partitions)
+        places = [TopicPartition(topic, number) for topic in self.known for number in partitions]
+        ends: dict[TopicPartition, int] = await retry(
+            lambda: self.consumer.end_offsets(places), on=KafkaError
+        )
+        for (topic, partition), end in ends.items():
+            self.known[topic][partition] = end
+
+
+# Reads the votes that are in the votes topic when an instance acquires partitions.
+#
+# Votes on own tasks do not go through the topic: they are written to the evidence at once. Earlier
+# votes of the same workers may still be in the topic, if another instance owned the workers or the
+# tasks then. They are counted first: a later owner restores the evidence in the order of its
+# records.
+
+
+POLL_MS = 200
+
+
+async def unread_votes(
+    settings: Settings, partitions: set[int]
+) -> AsyncIterator[tuple[int, list[ConsumerRecord]]]:
+    """Yield the records of each partition from the committed offset to the current end."""
+    topic = Topics(settings).votes.name
+    consumer = AIOKafkaConsumer(
+        **client_options(settings),
+        group_id=settings.prefix,  # whose offsets they are; it is not joined
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    async with connected(consumer, settings):
+        places = [TopicPartition(topic, partition) for partition in sorted(partitions)]
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
+        for place, end in ends.items():
+            while await consumer.position(place) < end:
+                for tp, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
+                    yield tp.partition, records
+
+
+# Reads all partitions of a topic, so that every instance knows the whole of it.
+
+
+RECORDS_AT_ONCE = 2000  # so that agents run while a long topic is read
+
+
+class Follower(Service):
+    """Follows all partitions of a topic; starting takes until it has caught up.
+
+    A subclass learns from the records. `advanced` is set after each read.
+    """
+
+    def __init__(self, settings: Settings, topic: Topic, reader: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.client_id = f"{settings.prefix}-{reader}"
+        self.partitions = [TopicPartition(topic.name, p) for p in range(settings.partitions)]
+        self.positions = [0] * settings.partitions
+        self.caught_up = False
+        self.advanced = asyncio.Event()
+        self.progress = NOTHING_TO_READ
+
+    @abstractmethod
+    async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Take the next records of a partition."""
+
+    async def on_start(self) -> None:
+        """Read everything up to the current end of the topic."""
+        self.consumer = AIOKafkaConsumer(
+            **client_options(self.settings),
+            client_id=self.client_id,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        await self.consumer.start()
+        self.consumer.assign(self.partitions)
+        begins = await self.consumer.beginning_offsets(self.partitions)
+        ends = await self.consumer.end_offsets(self.partitions)
+        begun = monotonic()
+        for tp in self.partitions:
+            while await self.consumer.position(tp) < ends[tp]:
+                await self._read()
+                self.progress = self._progress(begins, ends, monotonic() - begun)
+            # the last offsets may have no records, for example after compaction
+            self.positions[tp.partition] = max(self.positions[tp.partition], ends[tp])
+        self.caught_up = True
+
+    def _progress(
+        self, begins: dict[TopicPartition, int], ends: dict[TopicPartition, int], seconds: float
+    ) -> Progress:
+        read = sum(
+            min(max(position, begins[tp]), ends[tp]) - begins[tp]
+            for tp, position in zip(self.partitions, self.positions, strict=True)
+        )
+        return at_this_rate(read, sum(ends.values()) - sum(begins.values()), seconds)
+
+    async def on_stop(self) -> None:
+        """Stop the client."""
+        await self.consumer.stop()
+
+    @Service.task
+    async def _follow(self) -> None:
+        while not self.should_stop:
+            await self._read()
+
+    async def _read(self) -> None:
+        fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
+        for tp, records in fetched.items():
+            await self.learn(tp.partition, records)
+            self.positions[tp.partition] = records[-1].offset + 1
+        if fetched:
+            self.advanced.set()
+        await asyncio.sleep(0)  # fetched records come without waiting: let other tasks run
+
+
+# Reads the whole assignments topic into the leases: every instance knows who has which task.
+
+
+class AssignmentsFollower(Follower):
+    """Follows the assignments of all partitions, including those of this instance.
+
+    The policy agent has added its own to the leases already; adding them again changes nothing.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        leases: Leases,
+        judge: Judge,
+        asker: EndsAsker,
+        rejects: Rejects,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(settings, Topics(settings).assignments, "leases", **kwargs)
+        self.leases = leases
+        self.judge = judge
+        self.asker = asker
+        self.rejects = rejects
+        self.answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
+
+    async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Add assignments and the ends of leases to the leases."""
+        now = int(time() * 1000)
+        sure = False
+        for record in records:
+            try:
+                assignment = parse_assignment(record.value)
+                try:
+                    self.judge.check_assignment(partition, assignment)
+                except Beyond:
+                    if sure:
+                        raise
+                    await self.asker.ask()
+                    sure = True  # the ends are newer than all of these records
+                    self.judge.check_assignment(partition, assignment)
+                if not assignment.ended and not self.is_published(assignment):
+                    self.leases.give_way(assignment)
+                    self._note(assignment)
+                self.leases.learn(assignment, partition, now)
+            except BadRecord as bad:
+                self.rejects.add(record, bad)
+
+    def _note(self, assignment: Assignment) -> None:
+        source, place, offset, number = place_of(assignment.id)
+        out = Out(number + 1, assignment.task is None)
+        self.answered[source, place].add(offset, assignment.worker, out)
+
+    def is_published(self, assignment: Assignment) -> bool:
+        """Whether any instance has published an assignment of this id, or of a later number."""
+        source, place, offset, number = place_of(assignment.id)
+        out = self.answered[source, place].numbers_out(offset, assignment.worker, number + 1)
+        return out > number
+
+    async def catch_up(self, partitions: Iterable[int]) -> None:
+        """Wait until everything up to the current ends of these partitions is read."""
+        places = [self.partitions[partition] for partition in partitions]
+        ends: dict[TopicPartition, int] = await retry(
+            lambda: self.consumer.end_offsets(places), on=KafkaError
+        )
+        while any(self.positions[tp.partition] < end for tp, end in ends.items()):
+            self.advanced.clear()
+            await self.advanced.wait()
+
+
+# Detects estimates that somebody else has written to the partitions of this instance.
+#
+# The other instances believe such records. So they become dead letters, and this instance publishes
+# all its estimates again, in an epoch that is not below the forged one.
+
+
+MOST_EPOCH = (1 << 61) - 1
+
+
+class WrittenEstimates:
+    """The offsets of all estimates that this instance has written, by partition."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.topic = topics.estimates.name
+        self.offsets = [CountedOffsets() for _ in range(topics.settings.partitions)]
+
+    def wrote(self, outbox: Outbox, offsets: Offsets) -> None:
+        """Note what this instance has published, up to these offsets."""
+        for (topic, partition), last in offsets.items():
+            if topic == self.topic:
+                rows = len(outbox[topic, partition])
+                self.offsets[partition].add(np.arange(last - rows + 1, last + 1))
+
+    def has(self, record: ConsumerRecord) -> bool:
+        """Whether this instance has written the record."""
+        return record.offset in self.offsets[record.partition]
+
+
+class OwnEstimates:
+    """Compares the records of the own partitions with those that this instance has written.
+
+    `is_sole_owner` returns whether no other instance can own the partitions.
+    """
+
+    def __init__(
+        self,
+        written: WrittenEstimates,
+        publisher: Publisher,
+        rejects: Rejects,
+        is_sole_owner: Callable[[], bool],
+    ) -> None:
+        self.written = written
+        self.publisher = publisher
+        self.rejects = rejects
+        self.is_sole_owner = is_sole_owner
+        self.unknown: list[ConsumerRecord] = []  # not known to be written by this instance
+
+    def read(self, records: list[ConsumerRecord]) -> None:
+        """Take records of an own partition."""
+        self.unknown += [record for record in records if not self.written.has(record)]
+
+    def take(self, partition: int) -> list[ConsumerRecord]:
+        """Remove and return the unknown records of a partition that is no longer an own one."""
+        found = [record for record in self.unknown if record.partition == partition]
+        self.unknown = [record for record in self.unknown if record.partition != partition]
+        return found
+
+    def check(self) -> None:
+        """Publish everything again if somebody else has written estimates.
+
+        This is unknown while records are in flight, and while another instance may be the owner.
+        """
+        if not self.unknown or self.publisher.groups.producer.in_flight:
+            return
+        if not self.is_sole_owner():
+            return
+        unknown, self.unknown = self.unknown, []
+        if any([self._is_forged(record) for record in unknown]):  # noqa: C419  # check every one
+            self.publisher.publish_all_estimates()
+
+    def _is_forged(self, record: ConsumerRecord) -> bool:
+        """Whether neither this instance nor a former owner wrote it; then it is a dead letter."""
+        stage = self.publisher.stage
+        state = stage.partitions.get(record.partition)
+        if state is None or self.written.has(record):
+            return False
+        try:
+            epoch, _ = parse_estimates(record.value, len(stage.crowd.classes))
+            if epoch < state.epoch:
+                return False
+            stage.raise_epoch(record.partition, min(epoch, MOST_EPOCH))
+            raise BadRecord(Reason.NOT_OURS, "not an sbic record: the owner did not write it")
+        except BadRecord as bad:
+            self.rejects.add(record, bad)
+        return True
+
+
+# Follows the estimates of the other instances: every instance knows every task and worker.
+
+
+ESTIMATES_AT_ONCE = 200  # so that agents run while many estimates are read
+ASK_SECONDS = 2.0  # before asking: after a rebalance all owners publish everything unasked
+ANSWER_SECONDS = 1.5  # at least, between two answers, whichever instances ask
+
+
+class EstimatesFollower(Service):
+    """Reads the estimates of the partitions of other instances, beginning at its start.
+
+    Earlier estimates need not be read: all owners publish everything after a rebalance, and this
+    instance joins the group only after it has started to read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        exchange: Exchange,
+        own: OwnEstimates,
+        publisher: Publisher,
+        rejects: Rejects,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.exchange = exchange
+        self.own = own
+        self.publisher = publisher
+        self.rejects = rejects
+        topic = Topics(settings).estimates.name
+        self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
+        self.positions = [0] * settings.partitions
+        self.is_reading = False
+        self.received = asyncio.Event()
+        self.answered_at = -inf
+
+    async def on_start(self) -> None:
+        """Seek to the current end of the topic."""
+        self.consumer = AIOKafkaConsumer(
+            **client_options(self.settings),
+            client_id=f"{self.settings.prefix}-estimates",
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+        )
+        await self.consumer.start()
+        self.consumer.assign(self.partitions)
+        await self.consumer.seek_to_end(*self.partitions)
+        for tp in self.partitions:
+            self.positions[tp.partition] = await self.consumer.position(tp)
+        self.is_reading = True
+
+    async def on_stop(self) -> None:
+        """Stop the client."""
+        await self.consumer.stop()
+
+    @Service.task
+    async def _follow(self) -> None:
+        while not self.should_stop:
+            fetched = await self.consumer.getmany(timeout_ms=1000, max_records=ESTIMATES_AT_ONCE)
+            for tp, records in fetched.items():
+                self.receive(tp.partition, records)
+                self.positions[tp.partition] = records[-1].offset + 1
+                await asyncio.sleep(0)  # let other tasks run
+            self.own.check()
+            self._answer()
+            if fetched:
+                self.received.set()
+                self.publisher.check_budget()
+
+    def receive(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Apply the estimates of another instance, or check those of an own partition."""
+        if self.exchange.crowd.has_tasks_of[partition]:
+            self.own.read(records)
+            return
+        for record in records:
+            bad = self.exchange.receive(partition, record.value)
+            if bad is not None:
+                self.rejects.add(record, bad)
+
+    def receive_from_next_owner(self, partition: int) -> None:
+        """Apply the estimates that the next owner has published before this instance released it.
+
+        An owner publishes everything only once. If this instance was stalled, that may be long ago.
+        """
+        self.receive(partition, self.own.take(partition))
+
+    def _answer(self) -> None:
+        """Publish everything if another instance has asked for it, but not too often."""
+        if monotonic() > self.answered_at + ANSWER_SECONDS and self.exchange.take_request():
+            self.answered_at = monotonic()
+            self.publisher.publish_all_estimates()
+
+    async def receive_all(self) -> None:
+        """Wait until the estimates of all other partitions are known; ask for missing ones."""
+        ask_at = monotonic() + ASK_SECONDS
+        while self.exchange.missing:
+            self.received.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ASK_SECONDS):
+                    await self.received.wait()
+            if self.exchange.missing and monotonic() > ask_at:
+                self.publisher.publish_estimates(self.exchange.request())
+                ask_at = monotonic() + ASK_SECONDS
+
+    def lag(self) -> int:
+        """Return how many records of other instances are not read yet."""
+        if not self.is_reading:
+            return 0
+        ends = (self.consumer.highwater(tp) or 0 for tp in self.partitions)
+        lags = (max(0, end - here) for end, here in zip(ends, self.positions, strict=True))
+        own = self.exchange.crowd.has_tasks_of
+        return sum(lag for partition, lag in enumerate(lags) if not own[partition])

@@ -1,0 +1,172 @@
+"""Whether an instance is ready, and the web port that tells: `/healthz`, `/readyz`, `/metrics`."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from errno import EADDRINUSE
+from typing import Any
+
+from aiohttp import web
+from mode import Service
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from sbic.runtime.faust.app import BatchedApp
+from sbic.runtime.faust.consumer import Connections
+from sbic.runtime.faust.stop import CannotStart
+from sbic.runtime.followers import AssignmentsFollower, EstimatesFollower
+
+log = logging.getLogger("sbic")
+
+
+class BrokerWatch(Service):
+    """Watches the connections of the group's consumer, which its heartbeats keep in use.
+
+    `why_denied` returns why Kafka refuses this client, or None if it just does not answer.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        connections: Callable[[], Connections | None],
+        why_denied: Callable[[], Awaitable[str | None]],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.servers = servers
+        self.connections = connections
+        self.why_denied = why_denied
+        self.logged: str | None = None
+        self.is_lost = False
+        self.was_connected = False
+
+    @Service.task
+    async def _watch(self) -> None:
+        while not self.should_stop:
+            await self.sleep(1.0)
+            if not self.should_stop:
+                self.look()
+                await self.explain()
+
+    async def explain(self) -> None:
+        """Log once why Kafka refuses this client, if it does."""
+        why = await self.why_denied() if self.is_lost else None
+        if why is not None and why != self.logged:
+            log.warning("%s; trying again until that is mended", why)
+        self.logged = why
+
+    def look(self) -> None:
+        """Log a lost or regained connection; a consumer with partitions was connected before."""
+        connections = self.connections()
+        if connections is None:
+            return
+        is_connected, has_partitions = connections
+        self.was_connected = self.was_connected or is_connected or has_partitions
+        is_lost = self.was_connected and not is_connected
+        if is_lost and not self.is_lost:
+            log.warning("Kafka at %s does not answer; trying again until it does", self.servers)
+        elif self.is_lost and not is_lost:
+            log.info("Kafka answers again")
+        self.is_lost = is_lost
+
+
+# The web port: `/healthz`, `/readyz` and `/metrics`, for supervisors and Prometheus.
+
+
+class Web(Service):
+    """Serves the web port; `why_not_ready` returns None when the instance is ready."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        why_not_ready: Callable[[], str | None],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.host = host
+        self.port = port
+        self.registry = registry
+        self.why_not_ready = why_not_ready
+
+    async def on_start(self) -> None:
+        """Listen; port 0 chooses a free port, which is then in `port`."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        self.runner = web.AppRunner(app, access_log=None)
+        await self.runner.setup()
+        try:
+            await web.TCPSite(self.runner, self.host, self.port).start()
+        except OSError as error:
+            raise CannotStart(self._why_not(error)) from error
+        self.port = self.runner.addresses[0][1]
+
+    def _why_not(self, error: OSError) -> str:
+        if error.errno == EADDRINUSE:
+            return f"port {self.port} is taken; choose another with --web-port, or 0 for any"
+        return f"cannot listen on {self.host}, port {self.port}: {error.strerror or error}"
+
+    async def on_stop(self) -> None:
+        """Stop listening."""
+        await self.runner.cleanup()
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        # an unhealthy instance ends its process: one that answers is healthy
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        why_not = self.why_not_ready()
+        if why_not is None:
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text=f"not ready: {why_not}\n")
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+
+# Whether an instance is ready, and whether it has read everything there is.
+
+
+class Readiness:
+    """Derives readiness from the app's assignment, its recovery and the followers."""
+
+    def __init__(
+        self,
+        app: BatchedApp,
+        assignments: AssignmentsFollower,
+        estimates: EstimatesFollower,
+        broker_watch: BrokerWatch,
+    ) -> None:
+        self.app = app
+        self.assignments = assignments
+        self.estimates = estimates
+        self.broker_watch = broker_watch
+
+    def why_not_ready(self) -> str | None:
+        """Return what an instance has to do before it takes labels; None when it is ready."""
+        app = self.app
+        if not self.assignments.caught_up:
+            return f"reading assignments: {self.assignments.progress}"
+        if app.recovery.in_recovery:
+            return f"recovering: {app.recovery.progress}"
+        if app.rebalancing or not app.tables.actives_ready:
+            if not app.recovery.is_restored:
+                return "joining the group"
+            missing = self.estimates.exchange.missing
+            if missing:
+                return f"waiting for the estimates of partitions {missing}"
+            return "completing what the last owner began"
+        if self.broker_watch.is_lost:
+            return "Kafka does not answer"
+        return None
+
+    def is_caught_up(self) -> bool:
+        """Whether the instance is ready and has no lag."""
+        return (
+            self.why_not_ready() is None
+            and not self.estimates.lag()
+            and not any(lag.records for lag in self.app.lags())
+        )

@@ -1,0 +1,1 @@
+"""How a project is doing, and what its topics contain, read from Kafka."""

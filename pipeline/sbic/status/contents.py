@@ -1,0 +1,386 @@
+"""What topics contain: dead letters, labels that stand, the last record of each key."""
+
+from collections import Counter
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from aiokafka import ConsumerRecord
+
+from sbic.classes import SKIP, Classes
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Ids
+from sbic.kafka.reader import reading
+from sbic.kafka.writer import Label
+from sbic.progress import progress
+from sbic.project.settings import Settings
+from sbic.project.topics import Topic, Topics
+from sbic.wire.bad import BadRecord, Reason, parser, read_id, read_number, read_object
+from sbic.wire.dead_letters import LetterHeaders, Origin, read_headers
+from sbic.wire.labels import label_parser
+from sbic.wire.partitions import partition_of
+from sbic.wire.posteriors import MOST_LABELS, parse_any_posterior
+
+
+class Letter(NamedTuple):
+    """A dead letter; `at` is its timestamp in milliseconds, `partition` its own partition."""
+
+    at: int
+    headers: LetterHeaders
+    partition: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A selection of dead letters; empty fields select all."""
+
+    reasons: Collection[str] = ()
+    origins: Collection[Origin] = ()
+    limit: int | None = None
+
+    def has(self, headers: LetterHeaders) -> bool:
+        """Whether a letter is selected, without regard to the limit."""
+        return (not self.reasons or headers.reason in self.reasons) and (
+            not self.origins or headers.origin in self.origins
+        )
+
+
+@dataclass
+class Overview:
+    """The dead letters of the topic: the newest of those selected, counts, and those replayed.
+
+    `newest` has no keys and values unless they were requested.
+    """
+
+    newest: list[Letter] = field(default_factory=list)
+    chosen: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)  # of all letters
+    replayed: set[Origin] = field(default_factory=set)
+
+
+async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
+    """All letters and replay marks in the topic now, in the order of the partitions."""
+    topic = Topics(settings).dead_letters.name
+    async with reading(settings, topic, from_start=True) as reader:
+        with progress("Reading", total=sum(reader.ends.values())) as advance:
+            async for records in reader.to_the_end():
+                found = [letter for record in records if (letter := letter_of(record))]
+                yield found
+                advance(len(records))
+
+
+def letter_of(record: ConsumerRecord) -> Letter | None:
+    """The letter in a record, or None if it is not an sbic record."""
+    headers = read_headers(record.headers)
+    if headers is None:
+        return None
+    return Letter(record.timestamp, headers, record.partition, record.key, record.value)
+
+
+async def overview(settings: Settings, choice: Choice, *, values: bool) -> Overview:
+    """Read the whole topic; with `values`, keep keys and values of the selected letters."""
+    found = Overview()
+    seen: set[Origin] = set()
+    heap: list[tuple[int, int, Letter]] = []
+    async for letters in letters_in(settings):
+        for letter in letters:
+            origin = letter.headers.origin
+            if letter.headers.is_replayed:
+                found.replayed.add(origin)
+                continue
+            if origin in seen:
+                continue
+            seen.add(origin)
+            found.reasons[letter.headers.reason] += 1
+            if not choice.has(letter.headers):
+                continue
+            found.chosen += 1
+            kept = letter if values else letter._replace(key=None, value=None)
+            entry = (letter.at, found.chosen, kept)
+            if choice.limit is None or len(heap) < choice.limit:
+                heappush(heap, entry)
+            else:
+                heappushpop(heap, entry)
+    found.newest = [letter for _, _, letter in sorted(heap, reverse=True)]
+    return found
+
+
+# Which labels of the labels topic stand, decided as an instance decides.
+#
+# The same parser and the same engine as in an instance deal with repeated answers, answers taken
+# back, skips, bad labels, and labels in another partition than their worker's (these stand in the
+# partition they are forwarded to).
+
+
+TASKS_AT_ONCE = 10_000
+
+
+class Answer(NamedTuple):
+    """A worker's label on a task, as it is on the wire."""
+
+    worker: str
+    label: int | str
+
+
+class Standing:
+    """The labels that stand so far: about 30 bytes for each, and the ids once."""
+
+    def __init__(
+        self, classes: Classes, partitions: int, repeats: Literal["first", "last"] = "first"
+    ) -> None:
+        self.classes = classes
+        self.partitions = partitions
+        self.replaces = repeats == "last"
+        self.tasks = Ids[str]()
+        self.workers = Ids[str]()
+        self._homes: list[int] = []  # the partition of each worker
+        self._parse = label_parser(classes)
+        self._engine = Engine("settled", classes=len(classes), class_prior="uniform")
+
+    def take(self, records: Iterable[ConsumerRecord]) -> None:
+        """Process records of the labels topic, each partition's in order."""
+        rows = []
+        for record in records:
+            try:
+                task, worker, answer = self._parse(record.value)
+            except BadRecord:
+                continue  # a dead letter
+            if answer != SKIP and self._home(worker) == record.partition:
+                rows.append((self.tasks.number(task), self.workers.number(worker), answer))
+        if rows:
+            tasks, workers, answers = np.array(rows, np.int64).T
+            self._engine.take(tasks, workers, answers, replaces=self.replaces)
+
+    def _home(self, worker: str) -> int:
+        number = self.workers.number(worker)
+        if number == len(self._homes):
+            self._homes.append(partition_of(worker.encode(), self.partitions))
+        return self._homes[number]
+
+    def __len__(self) -> int:
+        return self._engine.labels_here
+
+    def answers_to(self, task: str) -> list[Answer]:
+        """The labels of a task that stand, in their order."""
+        number = self.tasks.known(task)
+        if number is None:
+            return []
+        _, workers, answers = self._engine.labels_of([number])
+        return [
+            Answer(self.workers.names[j], self.classes.label_of(answer))
+            for j, answer in zip(workers.tolist(), answers.tolist(), strict=True)
+        ]
+
+    def __iter__(self) -> Iterator[Label]:
+        """All labels that stand, tasks in the order of their first label."""
+        for first in range(0, len(self.tasks), TASKS_AT_ONCE):
+            tasks = np.arange(first, min(first + TASKS_AT_ONCE, len(self.tasks)))
+            columns = (column.tolist() for column in self._engine.labels_of(tasks))
+            for i, j, answer in zip(*columns, strict=True):
+                label = self.classes.label_of(answer)
+                yield Label(self.tasks.names[i], self.workers.names[j], label)
+
+
+async def standing_labels(settings: Settings) -> Standing:
+    """The labels that stand of all that the topic has now."""
+    async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
+        found = Standing(settings.crowd_classes, len(reader.partitions), settings.repeats)
+        with progress("Reading", total=sum(reader.ends.values())) as advance:
+            async for records in reader.to_the_end():
+                found.take(records)
+                advance(len(records))
+    return found
+
+
+def compile_engine() -> None:
+    """Compile or load the engine of `Standing`; compiling takes seconds the first time."""
+    engine = Engine("settled", classes=2, class_prior="uniform")
+    engine.take(np.array([0]), np.array([0]), np.array([1]), replaces=True)
+    engine.labels_of([0])
+
+
+# The current state of a compacted topic, the last record of every key, as a table.
+
+
+Row = list[object]
+Record = Mapping[str, Any]
+Records = Sequence[Record]
+
+
+class Table(NamedTuple):
+    """The columns, and a row for each record."""
+
+    columns: tuple[str, ...]
+    rows: list[Row]
+
+
+class ByClass(NamedTuple):
+    """A field with a value for each class: a column `word:CLASS` each."""
+
+    word: str
+    field: str
+
+
+Column = str | ByClass
+
+
+class Export(NamedTuple):
+    """An export: the topic, how to parse its records, and the table of them."""
+
+    topic: Callable[[Topics], Topic]
+    read: Callable[[bytes], Record]
+    table: Callable[[Records], Table]
+
+
+def posteriors_table(posteriors: Records) -> Table:
+    """Posteriors of the kind that most records have; sbic writes only one kind to a topic.
+
+    >>> cat = {"task": "t1", "prediction": "cat", "confidence": 0.75, "labels": 1, "status": "open"}
+    >>> table = posteriors_table([{**cat, "probabilities": {"cat": 0.75, "dog": 0.25}}])
+    >>> table.columns[:7]
+    ('task', 'prediction', 'confidence', 'p:cat', 'p:dog', 'labels', 'status')
+    >>> table.rows[0][:7]
+    ['t1', 'cat', 0.75, 0.75, 0.25, 1, 'open']
+    """
+    named = [posterior for posterior in posteriors if "probabilities" in posterior]
+    if 2 * len(named) > len(posteriors):
+        return _table(named, NAMED_COLUMNS)
+    signs = [posterior for posterior in posteriors if "log_odds" in posterior]
+    return _table(signs, SIGN_COLUMNS)
+
+
+def workers_table(workers: Records) -> Table:
+    """Workers, with `theta` and a column `habit:CLASS` for each class if they are known.
+
+    >>> ann = {"worker": "ann", "accuracy": 0.75, "interval": [0.5, 0.9], "theta": 0.5}
+    >>> table = workers_table([{**ann, "habits": {"cat": 0.3, "dog": 0.7}}])
+    >>> table.columns[-4:]
+    ('last_seen', 'theta', 'habit:cat', 'habit:dog')
+    >>> table.rows[0][:4]
+    ['ann', 0.75, 0.5, 0.9]
+    """
+    flat = [
+        {**worker, "interval_low": worker["interval"][0], "interval_high": worker["interval"][1]}
+        for worker in workers
+    ]
+    is_settled = any("theta" in worker for worker in workers)
+    return _table(flat, SETTLED_WORKER_COLUMNS if is_settled else WORKER_COLUMNS)
+
+
+def _table(records: Records, columns: Sequence[Column]) -> Table:
+    names: list[str] = []
+    paths: list[tuple[str, str | None]] = []  # the field, and the class in it
+    for column in columns:
+        if isinstance(column, str):
+            names.append(column)
+            paths.append((column, None))
+            continue
+        word, field = column
+        classes = dict.fromkeys(name for record in records for name in record.get(field, ()))
+        names += [f"{word}:{name}" for name in classes]
+        paths += [(field, name) for name in classes]
+    rows: list[Row] = [
+        [
+            record.get(field) if name is None else record.get(field, {}).get(name)
+            for field, name in paths
+        ]
+        for record in records
+    ]
+    return Table(tuple(names), rows)
+
+
+@parser
+def read_worker(value: bytes) -> dict[str, Any]:
+    """Parse a worker's record; raises `BadRecord`."""
+    worker = read_object(value)
+    read_id(worker, "worker")
+    read_number(worker, "accuracy", float)
+    if not 0 <= read_number(worker, "labels", int) <= MOST_LABELS:
+        raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
+    read_number(worker, "correct", float)
+    interval = worker.get("interval")
+    if type(interval) is not list or list(map(type, interval)) != [float, float]:
+        raise BadRecord(Reason.BAD_FIELD, "'interval' must be two numbers")
+    if "theta" in worker or "habits" in worker:
+        read_number(worker, "theta", float)
+        habits = worker.get("habits")
+        if type(habits) is not dict or set(map(type, habits.values())) != {float}:
+            raise BadRecord(Reason.BAD_FIELD, "'habits' must be an object of numbers")
+    return worker
+
+
+STATE_COLUMNS = ("labels", "status", "reason", "reopened", "gold")
+LAST_COLUMNS = ("sources", "updated_at")
+SIGN_COLUMNS = (
+    *("task", "log_odds", "probability", "prediction"),
+    *STATE_COLUMNS,
+    *("evidence", "prior"),
+    *LAST_COLUMNS,
+)
+NAMED_COLUMNS = (
+    *("task", "prediction", "confidence", ByClass("p", "probabilities")),
+    *STATE_COLUMNS,
+    *(ByClass("evidence", "evidence"), ByClass("prior", "prior")),
+    *LAST_COLUMNS,
+)
+WORKER_COLUMNS = (
+    *("worker", "accuracy", "interval_low", "interval_high", "labels", "correct"),
+    *("gold", "gold_right", "last_seen"),
+)
+SETTLED_WORKER_COLUMNS = (*WORKER_COLUMNS, "theta", ByClass("habit", "habits"))
+
+# the types of columns that may be empty
+KINDS: dict[str, type[bool] | type[int] | type[float]] = {
+    **dict.fromkeys(("log_odds", "probability", "confidence", "p", "evidence", "prior"), float),
+    **dict.fromkeys(("accuracy", "interval_low", "interval_high", "correct", "theta"), float),
+    **dict.fromkeys(("labels", "updated_at", "gold_right", "last_seen"), int),
+    **dict.fromkeys(("reopened", "gold"), bool),
+    "habit": float,
+}
+
+EXPORTS = {
+    "posteriors": Export(lambda topics: topics.posteriors, parse_any_posterior, posteriors_table),
+    "workers": Export(lambda topics: topics.workers, read_worker, workers_table),
+}
+
+
+async def current_records(settings: Settings, export: Export) -> list[Record]:
+    """The last record of every key in the topic now, sorted by key."""
+    topic = export.topic(Topics(settings)).name
+    last: dict[bytes, bytes] = {}
+    async with reading(settings, topic, from_start=True) as reader:
+        with progress("Reading", total=sum(reader.ends.values())) as advance:
+            async for records in reader.to_the_end():
+                for record in records:
+                    if record.value is None:  # a tombstone
+                        last.pop(record.key, None)
+                    else:
+                        last[record.key] = record.value
+                advance(len(records))
+    return list(readable(export.read, (last[key] for key in sorted(last))))
+
+
+def readable(read: Callable[[bytes], Record], values: Iterable[bytes]) -> Iterable[Record]:
+    """The records among the values; any others are not sbic records, and ignored.
+
+    >>> worker = b'{"worker":"w1","accuracy":0.75,"interval":[0.2,0.9],"labels":1,"correct":1.0}'
+    >>> [record["worker"] for record in readable(read_worker, [worker, b"[]"])]
+    ['w1']
+    """
+    for value in values:
+        try:
+            yield read(value)
+        except BadRecord:
+            continue

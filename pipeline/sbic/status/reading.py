@@ -1,0 +1,239 @@
+"""Reads the status of a project from Kafka alone: its topics and its consumer group."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from time import time
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
+from sbic.kafka.connect import client_options, connected
+from sbic.kafka.groups import Group, describe_group
+from sbic.kafka.protocol import describe_topics
+from sbic.kafka.reader import Reader, reading
+from sbic.kafka.rights import Need, Operation
+from sbic.progress import progress
+from sbic.project.settings import Settings
+from sbic.project.topics import Topic, Topics
+from sbic.status.contents import read_worker
+from sbic.status.report import (
+    RATE_SECONDS,
+    Activity,
+    Flow,
+    Member,
+    RestReport,
+    Settledness,
+    Summary,
+    settledness,
+)
+from sbic.wire.bad import BadRecord
+from sbic.wire.estimates import parse_rest
+from sbic.wire.posteriors import parse_any_posterior
+
+TAIL = 100  # records of a partition of estimates: more than instances publish in two seconds
+
+
+class FlowReader:
+    """Asks Kafka for offsets and the group, and reads the last posteriors and estimates."""
+
+    def __init__(
+        self, settings: Settings, posteriors: Reader, estimates: Reader, asking: AIOKafkaConsumer
+    ) -> None:
+        self.settings = settings
+        self.topics = Topics(settings)
+        self.posteriors = posteriors
+        self.estimates = estimates
+        self.asking = asking
+        self.inputs = {
+            name: [TopicPartition(topic.name, tp.partition) for tp in posteriors.partitions]
+            for name, topic in self._inputs().items()
+        }
+
+    async def group(self) -> Group:
+        """The group now; read it before the topics, so that the lag is not underestimated."""
+        return await describe_group(self.settings, self.settings.prefix)
+
+    async def activity(self, group: Group) -> Activity:
+        """The activity now, of a group that was just read."""
+        at = int(1000 * time())
+        flow = await self._flow(at)
+        lags = await self._lags(group)
+        lag = {name: sum(lags[tp] for tp in partitions) for name, partitions in self.inputs.items()}
+        return Activity(
+            at,
+            flow,
+            group.state,
+            self._members(group, lags),
+            lag,
+            await self._settledness(group, sum(lag.values())),
+        )
+
+    async def _flow(self, at: int) -> Flow:
+        """Labels in the topic, and those of the last minute by their timestamps."""
+        partitions = self.inputs["labels"]
+        ends = await self.asking.end_offsets(partitions)
+        starts = await self.asking.beginning_offsets(partitions)
+        since = at - 1000 * RATE_SECONDS
+        lately = await self.asking.offsets_for_times(dict.fromkeys(partitions, since))
+        return Flow(
+            sum(ends.values()) - sum(starts.values()),
+            sum(ends[tp] - found.offset for tp, found in lately.items() if found),
+        )
+
+    def _members(self, group: Group, lags: Mapping[TopicPartition, int]) -> list[Member]:
+        return [
+            Member(
+                member.member_id,
+                member.host,
+                sorted(self._partitions(member.partitions)),
+                sum(lags.get(tp, 0) for tp in member.partitions),
+            )
+            for member in sorted(group.members, key=lambda member: member.member_id)
+        ]
+
+    def _inputs(self) -> dict[str, Topic]:
+        topics = self.topics
+        return {
+            "labels": topics.labels,
+            "votes": topics.votes,
+            "tasks": topics.tasks,
+            "requests": topics.requests,
+        }
+
+    def _partitions(self, assigned: Iterable[TopicPartition]) -> frozenset[int]:
+        """The partitions of the labels topic among those assigned to a member."""
+        labels = self.topics.labels.name
+        return frozenset(tp.partition for tp in assigned if tp.topic == labels)
+
+    async def _lags(self, group: Group) -> dict[TopicPartition, int]:
+        """The lag of the group on each partition."""
+        partitions = [tp for some in self.inputs.values() for tp in some]
+        ends = await self.asking.end_offsets(partitions)
+        starts = await self.asking.beginning_offsets(partitions)
+        return {tp: max(0, ends[tp] - group.committed.get(tp, starts[tp])) for tp in partitions}
+
+    async def _settledness(self, group: Group, lag: int) -> Settledness:
+        if not self.settings.algorithm_entry.settles:
+            return Settledness(None, "fast-sbic weighs every label once, when it arrives")
+        reports, moved_at = await self._reports()
+        owners = [self._partitions(member.partitions) for member in group.members]
+        return settledness(owners, reports, moved_at, lag)
+
+    async def _reports(self) -> tuple[dict[int, RestReport], int]:
+        """The last report of each partition, and when the last other record was published."""
+        reports: dict[int, RestReport] = {}
+        moved_at = 0
+        for reader, tail in ((self.estimates, TAIL), (self.posteriors, 1)):
+            await reader.move_end(self.asking)
+            await reader.go_back(tail, self.asking)
+            async for records in reader.to_the_end():
+                for record in records:
+                    rest = parse_rest(record.value)
+                    if rest is None:
+                        moved_at = max(moved_at, record.timestamp)
+                    else:
+                        reports[record.partition] = RestReport(record.timestamp, *rest)
+        return reports, moved_at
+
+
+# Reads the status of a project from Kafka alone: its topics and its consumer group.
+
+
+Take = Callable[[Iterable[ConsumerRecord]], None]
+
+SHOWN_SETTINGS = (
+    *("classes", "algorithm", "alpha", "beta", "prior", "class_prior", "repeats"),
+    *("policy", "seed", "lease_seconds", "gold_rate"),
+    *("stop_confidence", "stop_labels", "budget", "block_below", "block_after"),
+)
+
+
+def settings_in_force(settings: Settings) -> dict[str, object]:
+    """The settings that define the numbers, and the rules that close tasks."""
+    shown = {name: getattr(settings, name) for name in SHOWN_SETTINGS}
+    return shown | {"algorithm": settings.chosen_algorithm}
+
+
+def empty_summary(settings: Settings) -> Summary:
+    """The summary of a project before anything is read."""
+    return Summary(settings.prefix, settings_in_force(settings), budget=settings.budget)
+
+
+class StatusReader:
+    """Keeps a summary up to date: reads each topic once, and then only new records."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        readers: dict[str, Reader],
+        asking: AIOKafkaConsumer,
+        flow: FlowReader,
+    ) -> None:
+        self.topics = Topics(settings)
+        self.readers = readers
+        self.asking = asking
+        self.flow = flow
+        self.summary = empty_summary(settings)
+
+    async def update(self) -> Summary:
+        """Read what is new, and return the summary."""
+        topics = self.topics
+        group = await self.flow.group()
+        await self._read(topics.posteriors.name, self._take_posteriors, "Reading posteriors")
+        await self._read(topics.workers.name, self._take_workers, "Reading workers")
+        letters = self.summary.letters
+        await self._read(topics.dead_letters.name, letters.take, "Reading dead letters")
+        self.summary.update(await self.flow.activity(group))
+        return self.summary
+
+    async def _read(self, topic: str, take: Take, title: str) -> None:
+        reader = self.readers[topic]
+        await reader.move_end(self.asking)
+        with progress(title, total=await reader.remaining()) as advance:
+            async for records in reader.to_the_end():
+                take(records)
+                advance(len(records))
+
+    def _take_posteriors(self, records: Iterable[ConsumerRecord]) -> None:
+        for record in records:
+            try:
+                if record.value is None:
+                    self.summary.tasks.remove((record.key or b"").decode(errors="replace"))
+                else:
+                    self.summary.tasks.add(parse_any_posterior(record.value))
+            except BadRecord:
+                continue  # not an sbic record: ignore
+
+    def _take_workers(self, records: Iterable[ConsumerRecord]) -> None:
+        for record in records:
+            try:
+                self.summary.workers.add(read_worker(record.value))
+            except BadRecord:
+                continue
+
+
+@asynccontextmanager
+async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
+    """A connected reader of the status."""
+    topics = Topics(settings)
+    inputs = (topics.labels, topics.votes, topics.tasks, topics.requests)
+    await describe_topics(settings, [Need(topic.name, Operation.DESCRIBE) for topic in inputs])
+    async with AsyncExitStack() as stack:
+        readers = {}
+        for topic in (topics.posteriors, topics.workers, topics.dead_letters):
+            reader = reading(settings, topic.name, from_start=True)
+            readers[topic.name] = await stack.enter_async_context(reader)
+        asking = AIOKafkaConsumer(**client_options(settings))
+        await stack.enter_async_context(connected(asking, settings))
+        flow = await stack.enter_async_context(reading_flow(settings, asking))
+        yield StatusReader(settings, readers, asking, flow)
+
+
+@asynccontextmanager
+async def reading_flow(settings: Settings, asking: AIOKafkaConsumer) -> AsyncIterator[FlowReader]:
+    """A connected reader of the activity."""
+    topics = Topics(settings)
+    async with (
+        reading(settings, topics.posteriors.name, from_start=False) as posteriors,
+        reading(settings, topics.estimates.name, from_start=False) as estimates,
+    ):
+        yield FlowReader(settings, posteriors, estimates, asking)

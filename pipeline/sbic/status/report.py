@@ -1,0 +1,242 @@
+"""The status of a project: what `sbic status --json` prints."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from aiokafka import ConsumerRecord
+
+from sbic.status.contents import Letter, letter_of
+from sbic.status.tallies import TaskTally, WorkerTally
+from sbic.wire.dead_letters import Origin
+
+
+class LetterCounts:
+    """Counts the records of the dead-letter topic.
+
+    `replayed` is how many letters were replayed; these are counted by reason as well.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: dict[Origin, str] = {}  # the reason of each letter
+        self._counts: Counter[str] = Counter()
+        self._replayed: set[Origin] = set()
+
+    def take(self, records: Iterable[ConsumerRecord]) -> None:
+        """Count records of the topic, each partition's in order."""
+        for record in records:
+            if letter := letter_of(record):
+                self.add(letter)
+
+    def add(self, letter: Letter) -> None:
+        """Count a letter, or the mark of one that was replayed."""
+        origin, reason = letter.headers.origin, letter.headers.reason
+        if letter.headers.is_replayed:
+            self._replayed.add(origin)
+        elif self._reasons.get(origin) != reason:
+            if origin in self._reasons:
+                self._counts[self._reasons[origin]] -= 1
+            self._reasons[origin] = reason
+            self._counts[reason] += 1
+
+    @property
+    def by_reason(self) -> dict[str, int]:
+        """The number of letters by reason, the most frequent first."""
+        return {reason: count for reason, count in self._counts.most_common() if count}
+
+    @property
+    def replayed(self) -> int:
+        """How many letters were replayed."""
+        return len(self._replayed)
+
+
+# Whether a project is settled, by what its instances report in the estimates topic.
+
+
+QUIET_MS = 1000  # a report ignores what was published shorter than this before it
+
+
+class RestReport(NamedTuple):
+    """The last report of an instance: when, by Kafka's clock, and how many tasks are due."""
+
+    at: int
+    is_at_rest: bool
+    due: int
+
+
+class Settledness(NamedTuple):
+    """Whether a project is settled (None: not known), and why, in words."""
+
+    is_settled: bool | None
+    why: str
+    due: int | None = None
+
+
+def settledness(
+    owners: Iterable[frozenset[int]],
+    reports: Mapping[int, RestReport],
+    moved_at: int,
+    lag: int,
+) -> Settledness:
+    """Whether a project is settled.
+
+    `owners` has the partitions of each instance, `reports` the last report in each partition (an
+    instance publishes to its first), `moved_at` when the last vote or estimate was published, and
+    `lag` how many records were not read yet.
+
+    >>> two = [frozenset({0, 1}), frozenset({2})]
+    >>> reports = {0: RestReport(9000, True, 0), 2: RestReport(8000, True, 0)}
+    >>> settledness(two, reports, moved_at=5000, lag=0).is_settled
+    True
+    >>> settledness(two, reports, moved_at=7500, lag=0)
+    Settledness(is_settled=False, why='labels or estimates have just arrived', due=0)
+    >>> settledness(two, {0: reports[0]}, moved_at=5000, lag=0).is_settled is None
+    True
+    """
+    groups = [partitions for partitions in owners if partitions]
+    if not groups:
+        return Settledness(None, "no instance is running")
+    last = [reports.get(min(partitions)) for partitions in groups]
+    known = [report for report in last if report is not None]
+    if len(known) < len(groups):
+        return Settledness(None, "not all instances have reported yet")
+    due = sum(report.due for report in known)
+    if lag:
+        return Settledness(False, f"{lag:,} records are still to be read", due)
+    if not all(report.is_at_rest for report in known):
+        return Settledness(False, f"{due:,} tasks are due to be recomputed", due)
+    if any(report.at < moved_at + QUIET_MS for report in known):
+        return Settledness(False, "labels or estimates have just arrived", due)
+    return Settledness(True, "no probability moves any more", due)
+
+
+# The status of a project: what `sbic status --json` prints.
+
+
+DISPUTED = 10
+RATED = 5
+RATE_SECONDS = 60
+
+
+class Member(NamedTuple):
+    """An instance as a member of its group: its partitions, and its lag on them."""
+
+    id: str
+    host: str
+    partitions: list[int]
+    lag: int
+
+
+class Flow(NamedTuple):
+    """Labels in the topic, and how many of them arrived in the last `RATE_SECONDS`."""
+
+    in_topic: int
+    lately: int
+
+
+NO_FLOW = Flow(0, 0)
+NOT_KNOWN = Settledness(None, "not known")
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What Kafka reported at one time, in milliseconds: the rate of labels, the group and its lag.
+
+    `lag` is by topic; the state of the group is in Kafka's words.
+    """
+
+    at: int = 0
+    flow: Flow = NO_FLOW
+    group_state: str = "Empty"
+    members: Sequence[Member] = ()
+    lag: Mapping[str, int] = field(default_factory=dict)
+    settled: Settledness = NOT_KNOWN
+
+
+@dataclass
+class Summary:
+    """The status of a project; its parts are filled by the readers of the topics."""
+
+    project: str
+    settings: Mapping[str, Any]
+    budget: int | None = None
+    tasks: TaskTally = field(default_factory=TaskTally)
+    workers: WorkerTally = field(default_factory=WorkerTally)
+    letters: LetterCounts = field(default_factory=LetterCounts)
+    activity: Activity = field(default_factory=Activity)
+
+    def update(self, activity: Activity) -> None:
+        """Replace the activity by a newer one."""
+        self.activity = activity
+
+    @property
+    def per_second(self) -> float:
+        """Labels per second in the last `RATE_SECONDS`."""
+        return self.activity.flow.lately / RATE_SECONDS
+
+    @property
+    def budget_left(self) -> int | None:
+        """Labels until the budget is spent."""
+        return None if self.budget is None else max(0, self.budget - self.tasks.labels)
+
+    @property
+    def budget_seconds(self) -> float | None:
+        """Seconds until the budget is spent at the current rate."""
+        if self.budget_left is None or (self.budget_left and not self.per_second):
+            return None
+        return self.budget_left / self.per_second if self.budget_left else 0.0
+
+    def as_object(self) -> dict[str, Any]:
+        """The summary as a JSON object, described by schemas/status.schema.json.
+
+        >>> Summary("sbic", {}).as_object()["tasks"]["known"]
+        0
+        """
+        tasks, workers, activity = self.tasks, self.workers, self.activity
+        dead_letters = self.letters.by_reason
+        return {
+            "project": self.project,
+            "at": activity.at,
+            "labels": {
+                "counted": tasks.labels,
+                "in_topic": activity.flow.in_topic,
+                "per_second": self.per_second,
+            },
+            "tasks": {
+                "known": len(tasks),
+                "open": tasks.open,
+                "closed": tasks.closed,
+                "gold": tasks.gold,
+                "without_labels": tasks.without_labels,
+            },
+            "expected_wrong": tasks.expected_wrong,
+            "settled": {
+                "is_settled": activity.settled.is_settled,
+                "why": activity.settled.why,
+                "tasks_due": activity.settled.due,
+            },
+            "budget": self._budget(),
+            "disputed": [task._asdict() for task in tasks.most_disputed(DISPUTED)],
+            "workers": {
+                "known": len(workers),
+                "best": [rated._asdict() for rated in workers.best(RATED)],
+                "worst": [rated._asdict() for rated in workers.worst(RATED)],
+            },
+            "dead_letters": {
+                "total": sum(dead_letters.values()),
+                "replayed": self.letters.replayed,
+                "by_reason": dead_letters,
+            },
+            "instances": {
+                "group_state": activity.group_state,
+                "lag": dict(activity.lag),
+                "members": [member._asdict() for member in activity.members],
+            },
+            "settings": dict(self.settings),
+        }
+
+    def _budget(self) -> dict[str, Any] | None:
+        if self.budget is None:
+            return None
+        return {"labels": self.budget, "left": self.budget_left, "seconds": self.budget_seconds}

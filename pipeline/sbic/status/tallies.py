@@ -1,0 +1,251 @@
+"""Aggregates of all posteriors and of all workers' records."""
+
+from array import array
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbic.engine.labels import Ids
+from sbic.wire.posteriors import CLOSE_REASONS, AnyPosterior
+
+OPEN, GONE = 0, -1
+LEAST_LABELS = 2  # of a task that can be disputed
+BINS = 20
+
+
+class Disputed(NamedTuple):
+    """A task with an uncertain prediction in spite of its labels."""
+
+    task: str
+    prediction: int | str | None
+    confidence: float
+    labels: int
+    status: str
+
+
+class TaskTally:
+    """A few numbers for each task, of its last posterior.
+
+    Counts are kept incrementally, so that reading them does not depend on the number of tasks.
+
+    >>> tally = TaskTally()
+    >>> usual = {"status": "open", "sources": {}, "updated_at": 0}
+    >>> for p, prediction, labels in ((0.5, 0, 0), (0.731, 1, 2), (0.475, -1, 3)):
+    ...     found = {"log_odds": 0.0, "probability": p, "prediction": prediction}
+    ...     number = tally.add({"task": f"t{labels}", **found, "labels": labels, **usual})
+    >>> closed = {"status": "closed", "reason": "labels", "labels": 3, "probability": 0.881}
+    >>> tally.add({"task": "t2", "log_odds": 2.0, "prediction": 1, **usual, **closed})
+    1
+    >>> tally.labels, len(tally), tally.open, tally.closed["labels"], tally.without_labels
+    (6, 3, 2, 1, 1)
+    >>> round(tally.expected_wrong, 3)
+    1.094
+    >>> [task.task for task in tally.most_disputed(10)]
+    ['t3', 't2']
+    >>> [tally.bins[k] for k in (10, 17)]  # 0.52 and 0.88
+    [1, 1]
+    """
+
+    def __init__(self) -> None:
+        self.ids = Ids[str]()
+        self.labels = 0
+        """Labels that are counted."""
+        self.gold = 0
+        """Tasks whose truth is known."""
+        self.without_labels = 0
+        """Tasks without any label."""
+        self.bins = [0] * BINS
+        """A histogram of confidence from 0 to 1, of tasks with labels except gold."""
+        self._in_state = [0] * (1 + len(CLOSE_REASONS))
+        self._predictions = Ids[int | str | None]()
+        self._labels = array("q")
+        self._doubts = array("d")  # the probability that the prediction is wrong
+        self._states = array("b")  # open, closed and why, or gone
+        self._golds = array("b")
+        self._predicted = array("h")
+
+    def add(self, posterior: AnyPosterior) -> int:
+        """Add the newest posterior of a task; returns the number of the task."""
+        i = self.ids.number(posterior["task"])
+        if i == len(self._labels):
+            for column in self._columns():
+                column.append(0)
+            self._states[i] = GONE
+        self._count(i, -1)
+        self._labels[i] = posterior["labels"]
+        if "probabilities" in posterior:
+            self._doubts[i] = 1 - posterior["confidence"]  # type: ignore[typeddict-item]
+        else:
+            probability = posterior["probability"]
+            self._doubts[i] = min(probability, 1 - probability)
+        is_open = posterior.get("status") == "open"
+        reason = posterior.get("reason", "request")
+        self._states[i] = OPEN if is_open else 1 + CLOSE_REASONS.index(reason)
+        self._golds[i] = "gold" in posterior
+        self._predicted[i] = self._predictions.number(posterior["prediction"])
+        self._count(i, 1)
+        return i
+
+    def remove(self, task: str) -> int | None:
+        """The task is gone; its number, if it was known."""
+        i = self.ids.known(task)
+        if i is not None:
+            self._count(i, -1)
+            self._states[i], self._labels[i], self._doubts[i], self._golds[i] = GONE, 0, 0.0, 0
+        return i
+
+    def _count(self, i: int, step: int) -> None:
+        """Add a task to the counts, or take it out of them."""
+        state, labels = self._states[i], self._labels[i]
+        if state == GONE:
+            return
+        self._in_state[state] += step
+        self.labels += step * labels
+        if self._golds[i]:
+            self.gold += step
+        elif labels:
+            self.bins[min(int((1 - self._doubts[i]) * BINS), BINS - 1)] += step
+        if not labels:
+            self.without_labels += step
+
+    def _columns(self) -> "tuple[array[int] | array[float], ...]":
+        return self._labels, self._doubts, self._states, self._golds, self._predicted
+
+    def __len__(self) -> int:
+        return sum(self._in_state)
+
+    @property
+    def open(self) -> int:
+        """Tasks that are open."""
+        return self._in_state[OPEN]
+
+    @property
+    def closed(self) -> dict[str, int]:
+        """Tasks that are closed, by reason."""
+        return dict(zip(CLOSE_REASONS, self._in_state[1:], strict=True))
+
+    @property
+    def expected_wrong(self) -> float:
+        """How many predictions are expected to be wrong: the sum of 1 - max p over all tasks."""
+        return float(np.sum(np.frombuffer(self._doubts))) if self._doubts else 0.0
+
+    def most_disputed(self, most: int) -> list[Disputed]:
+        """The least certain of the tasks with two labels or more; of equals, those with more."""
+        if not self._doubts:
+            return []
+        doubts, labels, golds = self.doubts(), self.label_counts(), self.golds()
+        places = np.flatnonzero((labels >= LEAST_LABELS) & (golds == 0) & (doubts > 0))
+        if len(places) > most:
+            least = np.partition(doubts[places], -most)[-most]
+            places = places[doubts[places] >= least]
+        order = np.lexsort((-labels[places], -doubts[places]))[:most]
+        return [self._disputed(i) for i in places[order].tolist()]
+
+    def doubts(self) -> NDArray[np.float64]:
+        """How probable it is that each prediction is wrong, by the number of the task."""
+        return np.array(self._doubts)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """How many labels each task has."""
+        return np.array(self._labels)
+
+    def golds(self) -> NDArray[np.int8]:
+        """1 for each task whose truth is known, otherwise 0."""
+        return np.array(self._golds)
+
+    def _disputed(self, i: int) -> Disputed:
+        state = self._states[i]
+        return Disputed(
+            self.ids.names[i],
+            self._predictions.names[self._predicted[i]],
+            1 - self._doubts[i],
+            self._labels[i],
+            "open" if state == OPEN else CLOSE_REASONS[state - 1],
+        )
+
+
+# Aggregates of all workers' records: the best and the worst workers.
+
+
+class Rated(NamedTuple):
+    """A worker with accuracy, interval and number of labels."""
+
+    worker: str
+    accuracy: float
+    interval: tuple[float, float]
+    labels: int
+
+
+class WorkerTally:
+    """A few numbers for each worker, of their last record.
+
+    The best are those with the highest lower end of the interval, the worst those with the lowest
+    upper end: workers with few labels are neither.
+
+    >>> tally = WorkerTally()
+    >>> for name, low, high in (("ann", 0.8, 0.9), ("new", 0.2, 0.99), ("bob", 0.3, 0.5)):
+    ...     known = {"worker": name, "accuracy": 0.5, "interval": [low, high], "labels": 9}
+    ...     number = tally.add(known)
+    >>> [rated.worker for rated in tally.best(2)], [rated.worker for rated in tally.worst(2)]
+    (['ann', 'bob'], ['bob', 'ann'])
+    """
+
+    def __init__(self) -> None:
+        self.ids = Ids[str]()
+        self._accuracies, self._lows, self._highs = array("d"), array("d"), array("d")
+        self._labels = array("q")
+
+    def add(self, worker: Mapping[str, Any]) -> int:
+        """Add the newest record of a worker; returns the number of the worker."""
+        j = self.ids.number(worker["worker"])
+        if j == len(self._labels):
+            for column in (self._accuracies, self._lows, self._highs):
+                column.append(0.0)
+            self._labels.append(0)
+        self._accuracies[j] = worker["accuracy"]
+        self._lows[j], self._highs[j] = worker["interval"]
+        self._labels[j] = worker["labels"]
+        return j
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def best(self, most: int) -> list[Rated]:
+        """Those with the highest lower end of the interval."""
+        return self._first(-self.lows(), most)
+
+    def worst(self, most: int) -> list[Rated]:
+        """Those with the lowest upper end of the interval."""
+        return self._first(self.highs(), most)
+
+    def lows(self) -> NDArray[np.float64]:
+        """The lower end of each worker's interval, by the number of the worker."""
+        return np.array(self._lows)
+
+    def highs(self) -> NDArray[np.float64]:
+        """The upper end of each worker's interval."""
+        return np.array(self._highs)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """How many labels each worker has given."""
+        return np.array(self._labels)
+
+    def accuracy(self, worker: str) -> float | None:
+        """The accuracy of a worker; None if the worker is unknown."""
+        j = self.ids.known(worker)
+        return None if j is None else self._accuracies[j]
+
+    def _first(self, scores: NDArray[np.float64], most: int) -> list[Rated]:
+        places = np.flatnonzero(self.label_counts())
+        order = places[np.argsort(scores[places], kind="stable")][:most].tolist()
+        return [
+            Rated(
+                self.ids.names[j],
+                self._accuracies[j],
+                (self._lows[j], self._highs[j]),
+                self._labels[j],
+            )
+            for j in order
+        ]

@@ -1,0 +1,92 @@
+"""Labels, the input: `{"task": "t1", "worker": "w1", "label": 1}`, checked in the hot path.
+
+A label is one of the project's classes (1 and -1, or a string where classes have names), 0 for a
+skip or `null` to take an answer back. Unknown fields are ignored. The key is not checked here: a
+label whose key is not its worker is forwarded, and counts.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from orjson import dumps, loads
+
+from sbic.classes import RETRACT, SKIP, Classes
+from sbic.foreign import shown
+from sbic.wire.bad import (
+    ID_SURELY_SHORT,
+    BadRecord,
+    Reason,
+    parser,
+    read_field,
+    read_id,
+    read_object,
+)
+
+MAX_BYTES = 1 << 20  # of a value: the default limit of Kafka clients
+
+CodedLabel = tuple[str, str, int]
+"""Task, worker, and the number of the class, `SKIP` or `RETRACT`; a plain tuple, because creating
+anything else costs as much as parsing."""
+
+
+def label_parser(classes: Classes) -> Callable[[bytes | None], CodedLabel]:
+    """A parser for the labels of a project with these classes.
+
+    >>> parse = label_parser(Classes.parse("cat,dog,bird"))
+    >>> parse(b'{"task": "t1", "worker": "w1", "label": "bird"}')
+    ('t1', 'w1', 2)
+    >>> parse(b'{"task": "t1", "worker": "w1", "label": 0}')[2] == SKIP
+    True
+    >>> parse(b'{"task": "t1", "worker": "w1", "label": "fish"}')
+    Traceback (most recent call last):
+    sbic.wire.bad.BadRecord: 'label' must be one of 'cat', 'dog', 'bird', 0 or null, \
+not 'fish'
+    """
+    kind = int if classes.is_signs else str
+    codes: dict[int | str | None, int] = {0: SKIP, None: RETRACT}
+    codes.update(classes.numbers.items())
+    needs = "1, -1" if classes.is_signs else f"one of {classes.listed()}"
+
+    def parse(value: bytes | None) -> CodedLabel:
+        try:
+            record = loads(value)  # type: ignore[arg-type]  # None is not JSON either
+            task = record["task"]
+            worker = record["worker"]
+            label = record["label"]
+            if (
+                type(task) is str
+                and type(worker) is str
+                and 0 < len(task) <= ID_SURELY_SHORT
+                and 0 < len(worker) <= ID_SURELY_SHORT
+                and (type(label) is kind or label is None or type(label) is int)
+                and len(value) <= MAX_BYTES  # type: ignore[arg-type]
+            ):
+                return task, worker, codes[label]
+        except Exception:
+            pass
+        return parse_carefully(value)
+
+    @parser
+    def parse_carefully(value: bytes | None) -> CodedLabel:
+        """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
+        task, worker, label = _read_fields(value)
+        if (label is None or type(label) in (kind, int)) and label in codes:
+            return task, worker, codes[label]
+        problem = f"'label' must be {needs}, 0 or null, not {shown(label)}"
+        raise BadRecord(Reason.BAD_LABEL, problem)
+
+    return parse
+
+
+def _read_fields(value: bytes | None) -> tuple[str, str, Any]:
+    record = read_object(value, MAX_BYTES)
+    return read_id(record, "task"), read_id(record, "worker"), read_field(record, "label")
+
+
+def encode_label(task: str, worker: str, label: int | str | None) -> bytes:
+    """The value of a label's record; `label` is in its wire form.
+
+    >>> encode_label("t1", "w1", 1), encode_label("t1", "w1", "cat")
+    (b'{"task":"t1","worker":"w1","label":1}', b'{"task":"t1","worker":"w1","label":"cat"}')
+    """
+    return dumps({"task": task, "worker": worker, "label": label})

@@ -1,1 +1,0 @@
-"""Connecting to Kafka with TLS and SASL: settings, secrets and certificates."""

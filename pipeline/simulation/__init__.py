@@ -1,1 +1,0 @@
-"""Simulated crowds on a real pipeline, and the demo."""

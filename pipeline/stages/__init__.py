@@ -1,1 +1,0 @@
-"""What the agents do, without Kafka: records in, state changes and records out."""

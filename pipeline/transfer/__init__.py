@@ -1,1 +1,0 @@
-"""Moves data in and out of topics: replays labels and dead letters, registers tasks, exports."""
