@@ -1,6 +1,6 @@
 """A Python client of the pipeline, over the gateway's HTTP or directly on Kafka.
 
-    from sbic.client import Client
+    from sbic import Client
 
     with Client("http://127.0.0.1:8080") as crowd:
         place = crowd.send({"task": "t1", "worker": "ann", "label": 1})
