@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 from sbic.instance.warm_up import warm_up_instance
 from tests.stages.desk import Desk
 from tests.stages.simulated.cluster import Cluster
-from tests.stages.simulated.instance import Instance
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import Project
@@ -39,7 +39,7 @@ assert instance.results()["t1"]["labels"] == 1
 
 log = Log(partitions=4)
 cluster = Cluster(log, project)
-first, second, third = (Instance(log, project) for _ in range(3))
+first, second, third = (Member(log, project) for _ in range(3))
 for members, owners in ([first], [0]), ([first, second], [0, 1]), ([second, third], [1, 0]):
     cluster.rebalance(members, owners * (4 // len(owners)))
     for number in range(60):

@@ -25,18 +25,17 @@ async def test_estimates_that_the_next_owner_publishes_too_early_are_received() 
     successor.workers.take({ANN: labels}, Taken[ConsumerRecord]())
     successor.tasks.close(1 - T1)
     successor.tasks.ready({T1}, generation=2)
-    published = successor.publisher.exchange.all_estimates()[T1]
+    published = successor.instance.exchange.all_estimates()[T1]
 
     publisher = stalled.publisher
     rejects = Rejects(publisher.redirector, BatchProducer({}, "rejects"))
     own = OwnEstimates(WrittenEstimates(TOPICS), publisher, rejects, is_sole_owner=lambda: False)
-    follower = EstimatesFollower(SETTINGS, publisher.exchange, own, publisher, rejects)
+    follower = EstimatesFollower(SETTINGS, stalled.instance, own, rejects)
     follower.receive(T1, [estimate(offset, value) for offset, value in enumerate(published)])
-    publisher.exchange.release(T1)
-    stalled.tasks.close(T1)
+    stalled.instance.close_tasks(T1)
     follower.receive_from_next_owner(T1)
-    [here] = publisher.crowd.number_tasks(["t1"])
-    [there] = successor.publisher.crowd.number_tasks(["t1"])
-    expected = successor.publisher.crowd.engine.beliefs([there])
-    assert np.array_equal(publisher.crowd.engine.beliefs([here]), expected)
+    [here] = stalled.instance.crowd.number_tasks(["t1"])
+    [there] = successor.instance.crowd.number_tasks(["t1"])
+    expected = successor.instance.crowd.engine.beliefs([there])
+    assert np.array_equal(stalled.instance.crowd.engine.beliefs([here]), expected)
     assert expected[0, 1] > 0.5

@@ -6,15 +6,16 @@ from typing import Any, cast
 import pytest
 
 from sbic.instance.judge import Ends, Judge
+from sbic.instance.publication import Outbox
 from sbic.instance.requests import Rules
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.runtime.agents import PolicyAgent, RequestGroup
-from sbic.runtime.faust.producer import BatchProducer, Outbox
+from sbic.runtime.faust.producer import BatchProducer
 from sbic.runtime.followers import AssignmentsFollower
 from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
-from sbic.runtime.publisher import Redirector
+from sbic.runtime.publisher import MeteredRedirector
 from sbic.wire.assignments import encode_lease, encode_request, parse_assignment
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Record
@@ -35,7 +36,7 @@ class Stalled:
         self.follower = AssignmentsFollower(SETTINGS, self.leases, judge, nobody, nobody)
         producer = cast(BatchProducer, SimpleNamespace())
         topics, metrics = Topics(SETTINGS), Metrics(SETTINGS.prefix)
-        redirector = Redirector(topics, metrics, DeadLetterLog())
+        redirector = MeteredRedirector(topics, metrics, DeadLetterLog())
         self.agent = PolicyAgent(
             self.desk.stage, self.follower, topics, producer, metrics, redirector
         )

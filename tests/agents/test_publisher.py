@@ -7,16 +7,17 @@ from orjson import loads
 from sbic.classes import SIGNS
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
-from sbic.instance.estimates import Exchange
+from sbic.instance.instance import TASKS_AT_ONCE, Instance
 from sbic.instance.judge import Ends, Judge
+from sbic.instance.publication import Group, Outbox, TopicNames
 from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.runtime.faust.producer import BatchProducer, Outbox
+from sbic.runtime.faust.producer import BatchProducer
 from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
-from sbic.runtime.publisher import TASKS_AT_ONCE, Group, Publisher, Redirector
+from sbic.runtime.publisher import MeteredRedirector, Publisher
 from sbic.runtime.traces import NoExport
 from sbic.wire.columns import MOST, Names
 from sbic.wire.labels import encode_label
@@ -44,16 +45,18 @@ class Joined:
         tasks.ready(range(SETTINGS.partitions), generation=1)
         list(tasks.facts())  # as if they were published
         self.tasks = tasks
+        names = TopicNames(*(getattr(TOPICS, name).name for name in TopicNames._fields))
+        self.instance: Instance[ConsumerRecord] = Instance(
+            self.workers, tasks, names, lambda seconds: self.publisher.wake(seconds)
+        )
         producer = BatchProducer({}, "crowd")
         self.is_stale = False
         metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(
-            tasks,
-            Exchange(tasks),
-            TOPICS,
+            self.instance,
             producer,
             metrics,
-            Redirector(TOPICS, metrics, DeadLetterLog()),
+            MeteredRedirector(TOPICS, metrics, DeadLetterLog()),
             self._mark_stale,
             NoExport(),
         )
@@ -74,7 +77,7 @@ def values(outbox: Outbox) -> dict[tuple[str, int], list[bytes | None]]:
 async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they_were_taken() -> (
     None
 ):
-    owner, group = Joined(), Group()
+    owner, group = Joined(), Group[ConsumerRecord]()
     bad, misplaced = b"rubbish", encode_label("t1", "ann", 1)
     labels = [record(0, bad), record(1, misplaced)]
     owner.workers.take({ELSEWHERE: labels}, group.taken)
@@ -88,7 +91,7 @@ async def test_bad_and_forwarded_labels_are_out_before_the_answers_say_that_they
 
 
 async def test_a_dead_letter_is_counted_once_it_is_published() -> None:
-    owner, group = Joined(), Group()
+    owner, group = Joined(), Group[ConsumerRecord]()
     owner.workers.take({ELSEWHERE: [record(0, b"rubbish")]}, group.taken)
     publication = owner.publisher.pack(group)
     metrics = owner.publisher.metrics
@@ -98,7 +101,7 @@ async def test_a_dead_letter_is_counted_once_it_is_published() -> None:
 
 
 async def test_answers_are_out_before_evidence_and_posteriors() -> None:
-    owner, group = Joined(), Group()
+    owner, group = Joined(), Group[ConsumerRecord]()
     owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
     publication = owner.publisher.pack(group)
     home = partition_of(b"t1", 2)
@@ -112,7 +115,7 @@ async def test_answers_are_out_before_evidence_and_posteriors() -> None:
 
 
 async def test_votes_on_tasks_of_another_instance_are_sent_to_it() -> None:
-    owner, group = Joined(), Group()
+    owner, group = Joined(), Group[ConsumerRecord]()
     home = partition_of(b"t1", 2)
     owner.tasks.close(home)
     owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
@@ -122,7 +125,7 @@ async def test_votes_on_tasks_of_another_instance_are_sent_to_it() -> None:
 
 
 async def test_an_own_vote_that_comes_once_more_from_the_topic_is_not_counted_again() -> None:
-    owner, group = Joined(), Group()
+    owner, group = Joined(), Group[ConsumerRecord]()
     owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
     home = partition_of(b"t1", 2)
     [row] = owner.publisher.pack(group).outputs[TOPICS.evidence.name, home]
@@ -133,16 +136,16 @@ async def test_an_own_vote_that_comes_once_more_from_the_topic_is_not_counted_ag
 async def test_the_state_is_stale_once_evidence_is_not_published_but_not_for_later_outputs() -> (
     None
 ):
-    owner, group = Joined(), Group()
+    owner, group = Joined(), Group[ConsumerRecord]()
     owner.workers.take({ANN: [record(0, encode_label("t1", "ann", 1))]}, group.taken)
     late = owner.publisher.pack(group).outputs
     evidence = late.pop((TOPICS.evidence.name, partition_of(b"t1", 2)))
     late.add(TOPICS.estimates.name, 0, *evidence)
     owner.publisher.drop(late)
     assert not owner.is_stale
-    crowd = owner.publisher.crowd
-    assert owner.publisher.withheld_tasks.take() == crowd.number_tasks(["t1"])
-    assert owner.publisher.withheld_workers.take() == crowd.number_workers(["ann"])
+    crowd = owner.instance.crowd
+    assert owner.instance.withheld_tasks.take() == crowd.number_tasks(["t1"])
+    assert owner.instance.withheld_workers.take() == crowd.number_workers(["ann"])
     owner.publisher.drop(Outbox({(TOPICS.evidence.name, 0): evidence}))
     assert owner.is_stale
 
@@ -163,11 +166,11 @@ async def test_a_task_is_published_only_when_all_of_it_is_restored() -> None:
     place = TOPICS.posteriors.name, home
     for offset in range(2):
         owner.tasks.restore(home, [(0, votes(offset))])
-        publication = owner.publisher.pack(Group())
+        publication = owner.publisher.pack(Group[ConsumerRecord]())
         assert place not in publication.changelog
         assert place not in publication.outputs
     owner.tasks.ready({home}, generation=2)
-    [row] = owner.publisher.pack(Group()).outputs[place]
+    [row] = owner.publisher.pack(Group[ConsumerRecord]()).outputs[place]
     assert loads(row.value or b"")["labels"] == 2
 
 
@@ -175,7 +178,7 @@ async def test_many_tasks_are_published_in_several_groups() -> None:
     owner = Joined()
     crowd, publisher = owner.tasks.crowd, owner.publisher
     tasks = crowd.number_tasks([f"t{number}" for number in range(2 * TASKS_AT_ONCE + 10)])
-    publisher.publish_tasks(tasks)
+    owner.instance.publish_tasks(tasks)
     sizes, published = [], set[bytes | None]()
     while publisher.groups.notified.is_set():
         outputs = publisher.groups._take().publication.changelog  # nothing else is in it

@@ -10,9 +10,9 @@ from sbic.runtime.publisher import Publisher
 
 async def test_a_label_makes_a_settled_instance_unsettled_at_once() -> None:
     engine = Engine("settled", classes=2)
-    publisher = SimpleNamespace(
-        crowd=SimpleNamespace(engine=engine), stage=SimpleNamespace(is_restored=True)
-    )
+    tasks = SimpleNamespace(is_restored=True)
+    instance = SimpleNamespace(crowd=SimpleNamespace(engine=engine), tasks=tasks)
+    publisher = SimpleNamespace(instance=instance)
     settler = Settler(cast(Publisher, publisher), lambda: True)
     engine.refresh_due()
     assert settler.is_at_rest
@@ -20,5 +20,5 @@ async def test_a_label_makes_a_settled_instance_unsettled_at_once() -> None:
     assert not settler.is_at_rest
     assert not engine.refresh_due()
     assert settler.is_at_rest
-    publisher.stage.is_restored = False
+    tasks.is_restored = False
     assert not settler.is_at_rest

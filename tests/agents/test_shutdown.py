@@ -23,7 +23,7 @@ IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait be
 CHANGED = """
 import sys
 from sbic.runtime.agents import WorkerAgent
-from sbic.runtime.faust.producer import Outbox, Row
+from sbic.instance.publication import Outbox, Row
 from sbic.commands.main import main
 from sbic.instance.workers import WorkerStage
 

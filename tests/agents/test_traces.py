@@ -12,9 +12,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sbic.classes import SIGNS, SKIP
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd, Rows
+from sbic.instance.publication import MOST_PENDING, MOST_WITH_VOTES, Row, Traces
 from sbic.local.broker import EmbeddedBroker
-from sbic.runtime.faust.producer import Row
-from sbic.runtime.traces import MOST_PENDING, MOST_WITH_VOTES, Traces
 from sbic.wire.labels import encode_label
 from sbic.wire.traces import traced_tasks
 from tests.agents.kafka import project, until

@@ -7,10 +7,11 @@ from typing import Any
 import faust
 import pytest
 
+from sbic.instance.publication import Outbox, Row
 from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.app import BatchedApp
 from sbic.runtime.faust.groups import GroupPublisher, Publication
-from sbic.runtime.faust.producer import BatchProducer, Offsets, Outbox, Row
+from sbic.runtime.faust.producer import BatchProducer, Offsets
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
 

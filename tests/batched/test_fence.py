@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from sbic.instance.publication import Outbox, Row
 from sbic.local.broker import EmbeddedBroker
-from sbic.runtime.faust.producer import BatchProducer, Fence, Outbox, RemovedFromGroup, Row, now
+from sbic.runtime.faust.producer import BatchProducer, Fence, RemovedFromGroup, now
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place
 

@@ -3,9 +3,10 @@
 import asyncio
 from typing import Any
 
+from sbic.instance.publication import Outbox, Row
 from sbic.runtime.faust.consumer import Batch
 from sbic.runtime.faust.groups import GroupPublisher, Publication
-from sbic.runtime.faust.producer import Offsets, Outbox, Row
+from sbic.runtime.faust.producer import Offsets
 
 
 class Group:

@@ -7,8 +7,9 @@ import pytest
 from aiokafka.admin import NewTopic
 from aiokafka.errors import MessageSizeTooLargeError
 
+from sbic.instance.publication import Outbox, Row
 from sbic.local.broker import EmbeddedBroker
-from sbic.runtime.faust.producer import BatchProducer, Outbox, Row
+from sbic.runtime.faust.producer import BatchProducer
 from tests.batched.apps import Place, place
 
 TOO_LARGE = b"x" * 10_000

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 from faust.types import TP
 
+from sbic.instance.publication import Outbox, Row
 from sbic.runtime.faust.app import BatchedApp
-from sbic.runtime.faust.producer import Outbox, Row
 from sbic.runtime.faust.recovery import FROM_THE_START, BatchTable
 
 

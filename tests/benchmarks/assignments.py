@@ -55,6 +55,8 @@ class Record:
     value: bytes | None
     headers: Sequence[Header] = ()
     topic: str = "labels"
+    partition: int = 0
+    key: bytes | None = None
 
 
 class Loop:

@@ -37,8 +37,8 @@ from sbic.wire.estimates import (
 from sbic.wire.posteriors import CLOSE_REASONS
 from sbic.wire.votes import NOBODY, REPEAT, Votes, encode_votes, parse_votes
 from tests.records.reasons import reason_of
-from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import Project
 
@@ -389,7 +389,7 @@ def test_answers_for_a_partition_that_there_is_not_are_not_sent_again() -> None:
     log["answers"][0].append(
         record_of(encode_answers(Answers([Piece(7, 5)], [VotesFor(2, votes)], [])))
     )
-    instance = Instance(log)
+    instance = Member(log)
     instance.assign({0, 1})
     instance.restore_all()
     assert instance.workers.partitions[0].taken == -1

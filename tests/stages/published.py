@@ -16,8 +16,8 @@ from sbic.wire.labels import label_parser
 from sbic.wire.tasks import ParsedDescription, task_parser
 from sbic.wire.votes import parse_votes
 from tests.stages.schedules import GOOD_CROWD, WORKERS
-from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import PRIOR, Project
 
 
@@ -92,7 +92,7 @@ def check_votes(log: Log, expected: Expected) -> None:
         assert any(found == pytest.approx(total, abs=1e-9) for total in sums)
 
 
-def check_agreement(members: Sequence[Instance], log: Log) -> None:
+def check_agreement(members: Sequence[Member], log: Log) -> None:
     """Check that instances with partitions agree with the last posterior of tasks with labels."""
     for task, posterior in log.posteriors().items():
         for member in (member for member in members if member.partitions):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sbic.classes import Classes
 from sbic.engine.labels import Prior
 from tests.stages.simulated.cluster import Cluster
-from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Write
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import Project
 
 PARTITIONS = 4
@@ -91,7 +91,7 @@ class Schedule:
         self.log = Log(PARTITIONS)
         self.project = project
         self.cluster = Cluster(self.log, project)
-        members = [Instance(self.log, project) for _ in range(instances)]
+        members = [Member(self.log, project) for _ in range(instances)]
         self.cluster.rebalance(members, range(PARTITIONS))
 
     def run(self, events: Sequence[tuple[Any, ...]]) -> None:
@@ -100,7 +100,7 @@ class Schedule:
             self.log.now += 1
             getattr(self, verb)(*details)
 
-    def some_instance(self, number: int) -> Instance:
+    def some_instance(self, number: int) -> Member:
         """Any instance, stalled ones that do not know it included."""
         instances = self.cluster.members + self.cluster.stalled
         return instances[number % len(instances)]
@@ -112,13 +112,13 @@ class Schedule:
         self.log.describe(description)
 
     def take(self, instance: int, partition: int, most: int) -> None:
-        self._step(Instance.take_labels, instance, partition, most)
+        self._step(Member.take_labels, instance, partition, most)
 
     def count(self, instance: int, partition: int, most: int) -> None:
-        self._step(Instance.count_votes, instance, partition, most)
+        self._step(Member.count_votes, instance, partition, most)
 
     def heed(self, instance: int, partition: int, most: int) -> None:
-        self._step(Instance.heed, instance, partition, most)
+        self._step(Member.heed, instance, partition, most)
 
     def _step(self, step: Any, number: int, partition: int, most: int) -> None:
         instance = self.some_instance(number)
@@ -171,7 +171,7 @@ class Schedule:
     def join(self, owners: Sequence[int]) -> None:
         members = self.cluster.members
         if len(members) < 3:
-            self.cluster.rebalance([*members, Instance(self.log, self.project)], owners)
+            self.cluster.rebalance([*members, Member(self.log, self.project)], owners)
 
     def leave(self, number: int, owners: Sequence[int]) -> None:
         """A member leaves in good order."""
@@ -183,10 +183,10 @@ class Schedule:
     def move(self, owners: Sequence[int]) -> None:
         self.cluster.rebalance(self.cluster.members, owners)
 
-    def _without(self, gone: Instance, owners: Sequence[int]) -> None:
+    def _without(self, gone: Member, owners: Sequence[int]) -> None:
         others = [member for member in self.cluster.members if member is not gone]
         self.log.now += 10_000  # until the session expires
-        self.cluster.rebalance(others or [Instance(self.log, self.project)], owners)
+        self.cluster.rebalance(others or [Member(self.log, self.project)], owners)
 
     def end(self) -> None:
         """Let stalled instances publish what they had in flight; then deliver everything."""

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.stages.simulated.cluster import Cluster
-from tests.stages.simulated.instance import Instance
-from tests.stages.simulated.log import TOPICS, Log, Write
+from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, Write
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import Project
 
 PARTITIONS = 2
 WORKERS = ["ann", "bob", "eve", "fay"]
-POISONED = [topic for topic in TOPICS if topic != "posteriors"]  # no instance reads these back
+POISONED = [*INPUTS, *CHANGELOGS, "estimates"]  # no instance reads the others
 NUMBERS = st.sampled_from([0, -1, 1, 7, 999, 1e308, 1 << 40, 1 << 62, 1 << 64, None, "", "t" * 300])
 MARK = "in place of this"
 JSON = st.recursive(
@@ -91,7 +91,7 @@ def test_whatever_anybody_writes_nothing_stops_and_labels_count(
     log = Log(PARTITIONS)
     project = Project(algorithm, tolerance=1e-4)
     cluster = Cluster(log, project)
-    cluster.rebalance([Instance(log, project), Instance(log, project)], [0, 1])
+    cluster.rebalance([Member(log, project), Member(log, project)], [0, 1])
     log.describe({"task": "before0", "prior": 0.4})
     send(log, "before", 2)
     cluster.settle()
@@ -102,7 +102,7 @@ def test_whatever_anybody_writes_nothing_stops_and_labels_count(
     send(log, "between", 2)
     cluster.settle()
     # everybody crashes, and others recover from what is there
-    cluster.rebalance([Instance(log, project), Instance(log, project)], [1, 0])
+    cluster.rebalance([Member(log, project), Member(log, project)], [1, 0])
     send(log, "after", 3)
     cluster.settle()
     forged = 4 * len(WORKERS) * len(written)  # rows in a genuine record, at the most

@@ -3,8 +3,8 @@
 import pytest
 
 from sbic.wire.partitions import partition_of
-from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import Project
 
 PARTITIONS = 2
@@ -23,7 +23,7 @@ def test_labels_of_own_workers_on_tasks_revoked_during_a_recovery_are_known(
 ) -> None:
     log, project = Log(PARTITIONS), Project(algorithm)  # type: ignore[arg-type]
     task, worker = name_of("t", 1 - kept), name_of("w", kept)
-    before = Instance(log, project)
+    before = Member(log, project)
     before.assign({0, 1})
     before.restore_all()
     before.workers_ready()
@@ -32,7 +32,7 @@ def test_labels_of_own_workers_on_tasks_revoked_during_a_recovery_are_known(
     before.take_labels(kept)
     before.flush()
 
-    instance = Instance(log, project)
+    instance = Member(log, project)
     instance.assign({0, 1})
     instance.restore_all()
     instance.assign({kept})  # before it was ready

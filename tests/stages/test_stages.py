@@ -14,8 +14,8 @@ from sbic.wire.columns import Names
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.votes import Votes, encode_votes
-from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import PRIOR, Project
 
@@ -183,7 +183,7 @@ def test_a_repeat_changes_nothing_and_yet_its_sender_sees_it_dealt_with() -> Non
 
 
 def test_votes_of_workers_elsewhere_count_as_they_are() -> None:
-    instance = Instance(Log(2))
+    instance = Member(Log(2))
     mine, elsewhere = partition_of(b"t1", 2), partition_of(b"ann", 2)
     assert mine != elsewhere
     instance.assign({mine})

@@ -89,8 +89,10 @@ class Record(Protocol):
     """The attributes of a consumed record, as in aiokafka."""
 
     topic: str
+    partition: int
     offset: int
     timestamp: int
+    key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
 

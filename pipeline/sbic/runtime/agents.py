@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterator
 from time import monotonic, time
 from typing import Any, Protocol
 
-import numpy as np
 from aiokafka import ConsumerRecord
 from faust.types import StreamT
 from mode import Service
 
-from sbic.classes import SKIP
 from sbic.instance.crowd import Rows, by_home
+from sbic.instance.instance import Instance
+from sbic.instance.publication import Outbox, Row
 from sbic.instance.requests import Answered, AssignmentStage, Given
-from sbic.instance.taken import Forwarded
-from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.groups import committed_offsets
@@ -22,7 +20,7 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.runtime.faust.consumer import Batch
 from sbic.runtime.faust.groups import GroupPublisher, Publication
-from sbic.runtime.faust.producer import BatchProducer, Offsets, Outbox, Row
+from sbic.runtime.faust.producer import BatchProducer, Offsets
 from sbic.runtime.faust.stop import CannotStart, abort
 from sbic.runtime.followers import (
     AssignmentsFollower,
@@ -33,12 +31,8 @@ from sbic.runtime.followers import (
 )
 from sbic.runtime.logs import SettledLog
 from sbic.runtime.metrics import Metrics
-from sbic.runtime.publisher import Group, Publisher, Redirector, Rejects
+from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
 from sbic.wire.assignments import parse_assignment
-from sbic.wire.bad import BadRecord
-from sbic.wire.columns import Names
-from sbic.wire.tasks import task_parser
-from sbic.wire.traces import traced_tasks
 
 # Refuses to start if the answers topic lacks labels that were taken.
 #
@@ -87,14 +81,14 @@ class LabelsListener(Protocol):
 
 
 class WorkerAgent:
-    """The loop around `WorkerStage`, and the state behind the answers table."""
+    """The loop that takes labels, and the state behind the answers table."""
 
     name = "worker"
 
     def __init__(
         self,
         settings: Settings,
-        stage: WorkerStage,
+        instance: Instance[ConsumerRecord],
         publisher: Publisher,
         listener: LabelsListener,
         asker: EndsAsker,
@@ -103,70 +97,39 @@ class WorkerAgent:
         self.ask = asker.ask
         self.rejects = rejects
         self.settings = settings
-        self.stage = stage
+        self.instance = instance
         self.publisher = publisher
         self.listener = listener
-
-    def open(self, partition: int) -> None:
-        """Begin a partition with empty state."""
-        self.stage.open(partition)
-
-    def close(self, partition: int) -> None:
-        """Forget a partition."""
-        self.stage.close(partition)
+        self.open = instance.open_workers
+        self.close = instance.close_workers
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
         """Apply records of the answers topic; those that sbic did not write are dead letters."""
-        values = [record.value for record in records]
-        restored = self.stage.restore(partition, values, sure=sure)
+        restored = self.instance.restore_answers(partition, records, sure=sure)
         for place, why in restored.rejected.items():
             self.rejects.add(records[place], why)
         return restored.records
 
     async def ready(self, partitions: set[int], _generation: int) -> None:
-        """Refresh the restored tasks; publish the last votes of each partition again.
-
-        Its workers of the last seconds are published again, too.
-        """
-        await check_continuity(self.settings, self.stage, partitions)
-        await self._refresh()
-        for partition in partitions:
-            self.stage.ready(partition)
-        await self.listener.take_over(partitions)
-        workers: list[Names] = []
-        for partition in partitions:
-            state = self.stage.partitions[partition]
-            again = Outbox()
-            for answers in state.last_answers:
-                for home, value in answers.votes:
-                    self.publisher.add_votes(again, home, value)
-            await self.publisher.groups.producer.publish(again)
-            state.last.clear()
-            workers.append(state.restored.take())
-        recent = self.stage.crowd.number_workers(Names.joined(workers))
-        self.publisher.publish_workers(np.unique(recent))
-        self.publisher.publish_workers(self.publisher.withheld_workers.take())
-
-    async def _refresh(self) -> None:
-        """Refresh the restored tasks with the workers known so far; other tasks run meanwhile."""
-        more = True
-        while more:
-            more = self.stage.crowd.engine.refresh_due(LABELS_AT_ONCE)
+        """Refresh the restored tasks, and publish the last votes of each partition again."""
+        await check_continuity(self.settings, self.instance.workers, partitions)
+        while self.instance.refresh(LABELS_AT_ONCE):  # noqa: ASYNC110  # no event to await
             await asyncio.sleep(0)
+        self.instance.workers_ready(partitions)
+        await self.listener.take_over(partitions)
+        for partition in partitions:
+            await self.publisher.groups.producer.publish(self.instance.last_votes(partition))
+        self.instance.last_votes_published(partitions)
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and publish the results in groups."""
-        groups, crowd = self.publisher.groups, self.stage.crowd
+        groups = self.publisher.groups
         async for batch in stream:
-            for piece in _pieces(batch, self.stage.labels_at_once):
-                group = await groups.acquire()
-                rows = self.stage.take(piece, group.taken)
-                group.took_labels(sum(map(len, piece.values())))
+            for piece in _pieces(batch, self.instance.workers.labels_at_once):
+                await groups.acquire()
+                rows = self.instance.take(piece)
                 self.publisher.took_labels()
                 if rows is not None:
-                    is_counted = crowd.is_own_task(rows.tasks) & (rows.answers != SKIP)
-                    group.timestamps.append(rows.timestamps[is_counted])
-                    self.publisher.traces.took(piece, rows)
                     self.listener.labels_taken(rows)
                 groups.notify()
             groups.notify(batch)
@@ -189,41 +152,36 @@ RECORDS_AT_ONCE = 16  # of votes or descriptions; a record of votes has up to so
 
 
 class TaskAgent:
-    """The loop around `TaskStage`, and the state behind the tasks table."""
+    """The loop that counts votes and applies descriptions; the state behind the tasks table."""
 
     name = "task"
 
     def __init__(
         self,
         settings: Settings,
-        stage: TaskStage,
+        instance: Instance[ConsumerRecord],
         publisher: Publisher,
         follower: EstimatesFollower,
         asker: EndsAsker,
         rejects: Rejects,
     ) -> None:
         self.settings = settings
+        self.topic = Topics(settings).tasks.name
         self.ask = asker.ask
         self.rejects = rejects
-        self.stage = stage
-        self.publisher = publisher
+        self.instance = instance
+        self.groups = publisher.groups
         self.follower = follower
-        self.parse = task_parser(stage.crowd.classes)
-
-    def open(self, partition: int) -> None:
-        """Begin a partition with empty state."""
-        self.stage.open(partition)
+        self.open = instance.open_tasks
 
     def close(self, partition: int) -> None:
         """Forget a partition."""
-        self.follower.exchange.release(partition)
-        self.stage.close(partition)
+        self.instance.close_tasks(partition)
         self.follower.receive_from_next_owner(partition)
 
     def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
         """Apply records of the evidence topic; those that sbic did not write are dead letters."""
-        values = [(record.timestamp, record.value) for record in records]
-        restored = self.stage.restore(partition, values, sure=sure)
+        restored = self.instance.restore_evidence(partition, records, sure=sure)
         for place, why in restored.rejected.items():
             self.rejects.add(records[place], why)
         return restored.records
@@ -231,16 +189,9 @@ class TaskAgent:
     async def ready(self, partitions: set[int], generation: int) -> None:
         """Publish the estimates of these partitions, and wait for those of all others.
 
-        Also publishes posteriors that a crash may have kept from their topic, and those of tasks
-        that a stop rule closes which the last owner did not have. At last, votes are counted that
-        are not read yet.
+        At last, votes are counted that are not read yet.
         """
-        self.stage.ready(partitions, generation)
-        self.publisher.publish_tasks(self.publisher.withheld_tasks.take())
-        self.stage.check_budget()
-        self.publisher.apply_rules_to(partitions)
-        self.follower.exchange.update_sums()
-        self.publisher.publish_all_estimates()
+        self.instance.tasks_ready(partitions, generation)
         if partitions:
             await self.follower.receive_all()
             await retry(lambda: self._count_unread(partitions), on=ClusterError)
@@ -251,70 +202,36 @@ class TaskAgent:
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Apply the records of each batch, and publish the posteriors in groups."""
-        groups = self.publisher.groups
-        tasks = self.publisher.topics.tasks.name
         async for batch in stream:
             for tp, records in batch.parts.items():
-                if tp.topic == tasks:
+                if tp.topic == self.topic:
                     await self._describe_all(records)
                 else:
                     await self._count_all(tp.partition, records)
-            groups.notify(batch)
+            self.groups.notify(batch)
 
     async def _count_all(
         self, partition: int, records: list[ConsumerRecord], *, come_again: bool = False
     ) -> None:
-        """Count records of votes; ask for end offsets if votes are of labels beyond the known.
-
-        Records that `come_again` become dead letters only then.
-        """
+        """Count records of votes; ask for end offsets if votes are of labels beyond the known."""
         sure = False
         while records:
-            group = await self.publisher.groups.acquire()
+            await self.groups.acquire()
             some = records[:RECORDS_AT_ONCE]
-            counted = self.stage.count(partition, [record.value for record in some], sure=sure)
-            group.took_votes(partition, some, counted)
-            if not come_again:
-                for place, why in counted.outcome.rejected.items():
-                    group.reject(some[place], why)
-            self._follow_traces([some[place] for place in counted.new])
-            self.publisher.groups.notify()
+            counted = self.instance.count(partition, some, sure=sure, come_again=come_again)
+            self.groups.notify()
             records = records[counted.outcome.records :]
             sure = counted.outcome.records < len(some)
             if sure:
                 await self.ask()
 
-    def _follow_traces(self, records: list[ConsumerRecord]) -> None:
-        """Let the posteriors carry the traces that came with votes."""
-        crowd = self.stage.crowd
-        for record in records:
-            for task, traceparent in traced_tasks(record.headers) if record.headers else ():
-                number = crowd.tasks.known(task)
-                if number is not None and crowd.is_own_task([number])[0]:
-                    self.publisher.traces.follow(number, traceparent)
-
     async def _describe_all(self, records: list[ConsumerRecord]) -> None:
         """Apply descriptions of tasks."""
-        groups = self.publisher.groups
         for start in range(0, len(records), RECORDS_AT_ONCE):
-            group = await groups.acquire()
+            await self.groups.acquire()
             for record in records[start : start + RECORDS_AT_ONCE]:
-                self._describe(record, group)
-            groups.notify()
-
-    def _describe(self, record: ConsumerRecord, group: Group) -> None:
-        group.took_description()
-        try:
-            description = self.parse(record.key, record.value)
-        except BadRecord as bad:
-            group.reject(record, bad)
-            return
-        task = description["task"]
-        home = self.stage.crowd.home_of(task)
-        if home != record.partition:
-            group.forwarded.append(Forwarded(record, task, home))
-            return
-        self.stage.describe(home, description, record.offset, record.timestamp)
+                self.instance.describe(record)
+            self.groups.notify()
 
 
 # Requests to assignments: publishes which task each worker gets who asks for one.
@@ -351,7 +268,7 @@ class PolicyAgent:
         topics: Topics,
         producer: BatchProducer,
         metrics: Metrics,
-        redirector: Redirector,
+        redirector: MeteredRedirector,
     ) -> None:
         self.stage = stage
         self.follower = follower
@@ -454,9 +371,10 @@ class Settler(Service):
     ) -> None:
         super().__init__(**kwargs)
         self.publisher = publisher
+        self.instance = publisher.instance
         self.is_caught_up = is_caught_up
         self.refresh_due = self.report_due = 0.0
-        self.engine = publisher.crowd.engine
+        self.engine = self.instance.crowd.engine
         self.settled_log = SettledLog()
 
     @Service.task
@@ -494,17 +412,17 @@ class Settler(Service):
         self.report_due = now + SECONDS_BETWEEN_REPORTS
         rests = self.is_at_rest and not self.engine.has_news and self.is_caught_up()
         self.settled_log.look(rests, self.engine.due, now)
-        if estimates := self.publisher.exchange.rest(rests):
-            self.publisher.publish_estimates(estimates)
+        if estimates := self.instance.exchange.rest(rests):
+            self.instance.publish_estimates(estimates)
 
     @property
     def is_at_rest(self) -> bool:
         """Whether everything is restored and no task is due."""
-        return self.publisher.stage.is_restored and self.engine.is_at_rest
+        return self.instance.tasks.is_restored and self.engine.is_at_rest
 
     @property
     def _may_refresh(self) -> bool:
-        return self.publisher.stage.is_restored and not self.should_stop
+        return self.instance.tasks.is_restored and not self.should_stop
 
     @property
     def _is_busy(self) -> bool:

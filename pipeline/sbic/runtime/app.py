@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from time import monotonic, time
 from typing import Any, Protocol
 
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from faust.types import StreamT
 from mode import Service
@@ -14,9 +14,10 @@ from mode import Service
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Prior
 from sbic.instance.crowd import Crowd
-from sbic.instance.estimates import Exchange
+from sbic.instance.instance import Instance
 from sbic.instance.judge import Ends, Judge
 from sbic.instance.leases import Leases
+from sbic.instance.publication import TopicNames
 from sbic.instance.requests import AssignmentStage, Rules
 from sbic.instance.survey import Surveyor
 from sbic.instance.tasks import StopRules, TaskStage
@@ -48,7 +49,7 @@ from sbic.runtime.followers import (
 )
 from sbic.runtime.logs import DeadLetterLog, ReadinessLog
 from sbic.runtime.metrics import Lag, Metrics, TaskSurvey, add_gauges
-from sbic.runtime.publisher import Publisher, Redirector, Rejects
+from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
 from sbic.runtime.readiness import BrokerWatch, Readiness, Web
 from sbic.runtime.traces import exporter_of
 
@@ -74,13 +75,11 @@ class Components:
         self.dead_letter_log = DeadLetterLog()
         self.spans = exporter_of(settings)
         self._construct_stages()
-        redirector = Redirector(self.topics, self.metrics, self.dead_letter_log)
+        redirector = MeteredRedirector(self.topics, self.metrics, self.dead_letter_log)
         self.rejects = Rejects(redirector, self._producer("rejects"))
         written = WrittenEstimates(self.topics)
         self.publisher = Publisher(
-            self.task_stage,
-            self.exchange,
-            self.topics,
+            self.instance,
             self._producer("crowd", app.fence),
             self.metrics,
             redirector,
@@ -89,9 +88,7 @@ class Components:
             [written.wrote, app.wrote],
         )
         own = OwnEstimates(written, self.publisher, self.rejects, lambda: app.is_sole_owner)
-        self.estimates_follower = EstimatesFollower(
-            settings, self.exchange, own, self.publisher, self.rejects
-        )
+        self.estimates_follower = EstimatesFollower(settings, self.instance, own, self.rejects)
         self.assignments_follower = AssignmentsFollower(
             settings, self.leases, self.judge, self.asker, self.rejects
         )
@@ -120,10 +117,13 @@ class Components:
         self.worker_stage = WorkerStage(self.crowd, self.judge, settings.repeats)
         stop_rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
         self.task_stage = TaskStage(self.crowd, self.judge, stop_rules)
-        self.exchange = Exchange(self.task_stage)
+        names = TopicNames(*(getattr(self.topics, name).name for name in TopicNames._fields))
+        self.instance: Instance[ConsumerRecord] = Instance(
+            self.worker_stage, self.task_stage, names, lambda seconds: self.publisher.wake(seconds)
+        )
         self.leases = Leases()
 
-    def _construct_agents(self, fence: Fence, redirector: Redirector) -> None:
+    def _construct_agents(self, fence: Fence, redirector: MeteredRedirector) -> None:
         self.policy_agent = PolicyAgent(
             AssignmentStage(self.worker_stage, self.leases, self._rules(), self.prior),
             self.assignments_follower,
@@ -134,7 +134,7 @@ class Components:
         )
         self.worker_agent = WorkerAgent(
             self.settings,
-            self.worker_stage,
+            self.instance,
             self.publisher,
             self.policy_agent,
             self.asker,
@@ -142,7 +142,7 @@ class Components:
         )
         self.task_agent = TaskAgent(
             self.settings,
-            self.task_stage,
+            self.instance,
             self.publisher,
             self.estimates_follower,
             self.asker,

@@ -15,14 +15,15 @@ from aiokafka.errors import KafkaError
 from mode import Service
 from numpy.typing import NDArray
 
-from sbic.instance.estimates import Exchange
+from sbic.instance.instance import Instance
 from sbic.instance.judge import Beyond, Ends, Judge
 from sbic.instance.leases import AnsweredRequests, Leases, Out, Source
+from sbic.instance.publication import Outbox
 from sbic.instance.taken import CountedOffsets
 from sbic.kafka.connect import client_options, connected
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
-from sbic.runtime.faust.producer import Offsets, Outbox
+from sbic.runtime.faust.producer import Offsets
 from sbic.runtime.faust.recovery import NOTHING_TO_READ, Progress, at_this_rate
 from sbic.runtime.publisher import Publisher, Rejects
 from sbic.wire.assignments import Assignment, parse_assignment, place_of
@@ -348,11 +349,11 @@ class OwnEstimates:
             return
         unknown, self.unknown = self.unknown, []
         if any([self._is_forged(record) for record in unknown]):  # noqa: C419  # check every one
-            self.publisher.publish_all_estimates()
+            self.publisher.instance.publish_all_estimates()
 
     def _is_forged(self, record: ConsumerRecord) -> bool:
         """Whether neither this instance nor a former owner wrote it; then it is a dead letter."""
-        stage = self.publisher.stage
+        stage = self.publisher.instance.tasks
         state = stage.partitions.get(record.partition)
         if state is None or self.written.has(record):
             return False
@@ -385,17 +386,16 @@ class EstimatesFollower(Service):
     def __init__(
         self,
         settings: Settings,
-        exchange: Exchange,
+        instance: Instance[ConsumerRecord],
         own: OwnEstimates,
-        publisher: Publisher,
         rejects: Rejects,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = settings
-        self.exchange = exchange
+        self.instance = instance
+        self.exchange = instance.exchange
         self.own = own
-        self.publisher = publisher
         self.rejects = rejects
         topic = Topics(settings).estimates.name
         self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
@@ -435,7 +435,7 @@ class EstimatesFollower(Service):
             self._answer()
             if fetched:
                 self.received.set()
-                self.publisher.check_budget()
+                self.instance.check_budget()
 
     def receive(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply the estimates of another instance, or check those of an own partition."""
@@ -443,7 +443,7 @@ class EstimatesFollower(Service):
             self.own.read(records)
             return
         for record in records:
-            bad = self.exchange.receive(partition, record.value)
+            bad = self.instance.hear(partition, record.value)
             if bad is not None:
                 self.rejects.add(record, bad)
 
@@ -458,7 +458,7 @@ class EstimatesFollower(Service):
         """Publish everything if another instance has asked for it, but not too often."""
         if monotonic() > self.answered_at + ANSWER_SECONDS and self.exchange.take_request():
             self.answered_at = monotonic()
-            self.publisher.publish_all_estimates()
+            self.instance.publish_all_estimates()
 
     async def receive_all(self) -> None:
         """Wait until the estimates of all other partitions are known; ask for missing ones."""
@@ -469,7 +469,7 @@ class EstimatesFollower(Service):
                 async with asyncio.timeout(ASK_SECONDS):
                     await self.received.wait()
             if self.exchange.missing and monotonic() > ask_at:
-                self.publisher.publish_estimates(self.exchange.request())
+                self.instance.publish_estimates(self.exchange.request())
                 ask_at = monotonic() + ASK_SECONDS
 
     def lag(self) -> int:

@@ -1,30 +1,13 @@
-"""Carries the traces of labels to their posteriors, and exports spans by OpenTelemetry."""
+"""Exports spans of traced labels by OpenTelemetry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import time_ns
-from typing import NamedTuple, Protocol
-
-from aiokafka import ConsumerRecord
+from typing import Protocol
 
 from sbic import __version__
-from sbic.classes import SKIP
-from sbic.engine.labels import Ints
-from sbic.instance.crowd import Crowd, Rows
+from sbic.instance.publication import Span
 from sbic.project.settings import Settings
-from sbic.runtime.faust.producer import Header, Row
 from sbic.runtime.faust.stop import CannotStart
-from sbic.wire.traces import TRACEPARENT, TracedTask, traceparent_of, vote_headers
-
-MOST_PENDING = 10_000  # traced labels whose posterior is not published: the oldest are dropped
-MOST_WITH_VOTES = 100  # traced labels of a group, for each partition of tasks
-
-
-class Span(NamedTuple):
-    """The work of this instance on a traced label, which began at `begun`, in nanoseconds."""
-
-    name: str
-    traceparent: bytes
-    begun: int
 
 
 class SpanExporter(Protocol):
@@ -45,77 +28,6 @@ class NoExport:
 
     def flush(self) -> None:
         """Do nothing."""
-
-
-class TracedVote(NamedTuple):
-    """A traced label on a task of another instance."""
-
-    task: TracedTask
-    span: Span
-
-
-class Traces:
-    """The traces of labels whose posteriors or votes are not published yet."""
-
-    def __init__(self, crowd: Crowd) -> None:
-        self.crowd = crowd
-        self.pending: dict[int, Span] = {}  # by task: the last label's
-        self.away: dict[int, list[TracedVote]] = {}  # by partition of tasks
-
-    def took(self, parts: Mapping[int, Sequence[ConsumerRecord]], rows: Rows) -> None:
-        """Follow the traced labels among these records; `rows` are those that count."""
-        traced = [record for records in parts.values() for record in records if record.headers]
-        if not traced:
-            return
-        rows = rows.only(rows.answers != SKIP)
-        places = zip(rows.sources.tolist(), rows.offsets.tolist(), strict=True)
-        tasks = dict(zip(places, rows.tasks.tolist(), strict=True))
-        for record in traced:
-            traceparent = traceparent_of(record.headers)
-            task = tasks.get((record.partition, record.offset))
-            if traceparent is not None and task is not None:
-                self._add(task, traceparent)
-
-    def _add(self, task: int, traceparent: bytes) -> None:
-        home = int(self.crowd.task.home[task])
-        if self.crowd.has_tasks_of[home]:
-            self.follow(task, traceparent)
-            return
-        away = self.away.setdefault(home, [])
-        if len(away) < MOST_WITH_VOTES:
-            traced = TracedTask(self.crowd.tasks.names[task], traceparent)
-            away.append(TracedVote(traced, Span("sbic.vote", traceparent, time_ns())))
-
-    def follow(self, task: int, traceparent: bytes) -> None:
-        """Let the next posterior of an own task carry this trace."""
-        self.pending.pop(task, None)
-        self.pending[task] = Span("sbic.posterior", traceparent, time_ns())
-        if len(self.pending) > MOST_PENDING:
-            del self.pending[next(iter(self.pending))]
-
-    def mark_posteriors(self, tasks: Ints, rows: list[Row]) -> list[Span]:
-        """Add the traces of these tasks to the headers of their posteriors."""
-        spans = []
-        if self.pending:
-            for place, task in enumerate(tasks.tolist()):
-                span = self.pending.pop(task, None)
-                if span is not None:
-                    rows[place] = _with(rows[place], (TRACEPARENT, span.traceparent))
-                    spans.append(span)
-        return spans
-
-    def mark_votes(self, home: int, rows: list[Row]) -> list[Span]:
-        """Add the traces of labels on another instance's tasks to the last record of votes."""
-        away = self.away.pop(home, [])
-        if not (away and rows):
-            return []
-        rows[-1] = _with(rows[-1], *vote_headers([vote.task for vote in away]))
-        return [vote.span for vote in away]
-
-
-def _with(row: Row, *headers: Header) -> Row:
-    """Return the row with further headers."""
-    return row._replace(headers=[*row.headers, *headers])
 
 
 # Exports spans by OpenTelemetry, if the extra `otel` is installed and `SBIC_OTEL` is true.

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import CHANGELOGS, Log
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import Project
 
 
@@ -13,15 +13,15 @@ class Cluster:
     def __init__(self, log: Log, project: Project) -> None:
         self.log = log
         self.project = project
-        self.members: list[Instance] = []
-        self.stalled: list[Instance] = []
+        self.members: list[Member] = []
+        self.stalled: list[Member] = []
         self.generation = 0
 
-    def owner(self, partition: int) -> Instance:
+    def owner(self, partition: int) -> Member:
         """The instance that owns a partition."""
         return next(member for member in self.members if partition in member.partitions)
 
-    def rebalance(self, members: Sequence[Instance], owners: Sequence[int]) -> None:
+    def rebalance(self, members: Sequence[Member], owners: Sequence[int]) -> None:
         """Make these the members; `owners` has the number of each partition's member.
 
         An instance that stays in the group publishes and commits everything first.

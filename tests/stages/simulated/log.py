@@ -21,6 +21,7 @@ class Record:
     key: bytes | None = None
     headers: Sequence[Header] = ()
     topic: str = "labels"
+    partition: int = 0
 
 
 class Write(NamedTuple):
@@ -30,11 +31,12 @@ class Write(NamedTuple):
     partition: int
     value: bytes | None
     key: bytes | None = None
+    headers: Sequence[Header] = ()
 
 
 CHANGELOGS = "answers", "evidence"
 INPUTS = "labels", "votes", "tasks"
-TOPICS = (*INPUTS, *CHANGELOGS, "estimates", "posteriors")
+TOPICS = (*INPUTS, *CHANGELOGS, "estimates", "posteriors", "workers", "dead-letters")
 
 Topic = list[list[Record]]
 """The records of a topic, by partition."""
@@ -55,7 +57,8 @@ class Log:
     def write(self, write: Write) -> int:
         """Append a record; its offset."""
         records = self[write.topic][write.partition]
-        records.append(Record(len(records), self.now, write.value, write.key))
+        topic, partition, value, key, headers = write
+        records.append(Record(len(records), self.now, value, key, headers, topic, partition))
         return len(records) - 1
 
     def produce(self, task: str, worker: str, label: int | str | None) -> int:
@@ -63,7 +66,8 @@ class Log:
         partition = partition_of(worker.encode(), self.partitions)
         offset = len(self["labels"][partition])
         value = encode_label(task, worker, label)
-        self["labels"][partition].append(Record(offset, offset, value, worker.encode()))
+        key = worker.encode()
+        self["labels"][partition].append(Record(offset, offset, value, key, partition=partition))
         return partition
 
     def describe(self, description: Description | NamedDescription) -> int:

@@ -8,12 +8,12 @@ from orjson import loads
 from sbic.instance.taken import Taken
 from sbic.instance.workers import encode_workers
 from sbic.wire.tasks import Description, NamedDescription
-from tests.stages.simulated.instance import Instance
 from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import Project
 
 
-class OneInstance(Instance):
+class OneInstance(Member):
     """An instance with all partitions, which publishes each result at once."""
 
     def __init__(
@@ -40,11 +40,11 @@ class OneInstance(Instance):
         self, partition: int, records: Sequence[Record], *, crash_before_votes: bool = False
     ) -> Taken[Record]:
         """Process a batch as the worker agent does, up to a crash."""
-        taken = self.group.taken
-        self.workers.take({partition: records}, taken)
+        taken = self.instance.filling.taken
+        self.instance.take({partition: records})
         if crash_before_votes:
             self.publish()
-            self.owed = None
+            self.pending = None
         else:
             self.flush()
         return taken

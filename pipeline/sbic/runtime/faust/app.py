@@ -10,9 +10,10 @@ import faust
 from faust.types import AgentT
 from mode.utils.futures import maybe_cancel
 
+from sbic.instance.publication import Outbox
 from sbic.runtime.faust.consumer import BatchConsumer, BatchTopic, Connections, PartitionLag
 from sbic.runtime.faust.groups import GroupPublisher
-from sbic.runtime.faust.producer import Fence, Offsets, Outbox
+from sbic.runtime.faust.producer import Fence, Offsets
 from sbic.runtime.faust.recovery import BatchRecovery, BatchTable, BatchTableManager
 from sbic.runtime.faust.stop import abort
 

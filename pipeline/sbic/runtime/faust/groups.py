@@ -11,8 +11,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from mode import Service
 
+from sbic.instance.publication import Outbox
 from sbic.runtime.faust.consumer import Batch
-from sbic.runtime.faust.producer import BatchProducer, Offsets, Outbox, RemovedFromGroup
+from sbic.runtime.faust.producer import BatchProducer, Offsets, RemovedFromGroup
 from sbic.runtime.faust.stop import abort
 
 TURN_SECONDS = 0.005

@@ -10,6 +10,8 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer.transaction_manager import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PidAndEpoch
 from mode import Service
 
+from sbic.instance.publication import Outbox, Row
+
 # Stops a producer once this instance may no longer be a member of the group.
 #
 # Kafka assigns a member's partitions to others when it has received no heartbeat for a session. A
@@ -158,19 +160,8 @@ class FencedProducer:
 MAX_BATCH_BYTES = 1 << 20
 REQUEST_TIMEOUT_MS = 120_000  # how long a broker may be unavailable
 
-Header = tuple[str, bytes | None]
-NO_HEADERS: list[Header] = []
 Offsets = dict[tuple[str, int], int]
 """The offset of the last record published, by topic and partition."""
-
-
-class Row(NamedTuple):
-    """A record to publish; without a timestamp it gets the time of publication."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int | None = None
-    headers: list[Header] = NO_HEADERS
 
 
 class Sent(NamedTuple):
@@ -180,19 +171,6 @@ class Sent(NamedTuple):
     partition: int
     records: int
     acknowledgement: "asyncio.Future[Any]"
-
-
-class Outbox(dict[tuple[str, int], list[Row]]):
-    """Records to publish together, by topic and partition, each partition's in order."""
-
-    def add(self, topic: str, partition: int, *rows: Row) -> None:
-        """Add records to a partition."""
-        self.setdefault((topic, partition), []).extend(rows)
-
-    def add_all(self, other: "Outbox") -> None:
-        """Add the records of another outbox."""
-        for (topic, partition), rows in other.items():
-            self.add(topic, partition, *rows)
 
 
 class BatchProducer(Service):

@@ -13,8 +13,9 @@ from faust.types import TP, AppT, Message, TopicT
 from faust.types.tables import TableManagerT
 from mode import Service
 
+from sbic.instance.publication import Outbox
 from sbic.runtime.faust.consumer import BatchConsumer, batch_of
-from sbic.runtime.faust.producer import Offsets, Outbox, RemovedFromGroup
+from sbic.runtime.faust.producer import Offsets, RemovedFromGroup
 from sbic.runtime.faust.stop import abort
 
 if TYPE_CHECKING:
