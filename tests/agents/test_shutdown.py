@@ -59,7 +59,7 @@ async def ready(self, partitions, generation):
     print("now", flush=True)
     while True:
         outbox = Outbox()
-        outbox.add(self.publisher.topics.dead_letters.name, 0, Row(None, b""))
+        outbox.add(self.publisher.redirector.dead_letters, 0, Row(None, b""))
         await self.publisher.groups.producer.publish(outbox)
 
 WorkerAgent.ready = ready
@@ -71,7 +71,7 @@ def changed(here: Project, change: str) -> "subprocess.Popen[str]":
         **os.environ,
         "SBIC_BROKER": here.settings.broker,
         "SBIC_PREFIX": here.settings.prefix,
-        "PYTHONPATH": os.getcwd(),
+        "PYTHONPATH": os.path.abspath("pipeline"),
     }
     return subprocess.Popen(
         [sys.executable, "-c", CHANGED.format(change=change)],
