@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbic.foreign import MOST, shown
+from sbic.foreign import MOST, printable, shown
 
 SOURCES = sorted((Path(__file__).parent.parent / "pipeline").rglob("*.py"))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -64,3 +64,14 @@ def test_no_message_contains_a_value_in_any_other_way(path: Path) -> None:
         if isinstance(node, ast.FormattedValue):
             is_repr = node.conversion == ord("r")
             assert not is_repr, f"{path.name}, line {node.lineno}: write {{shown(value)}}, not !r"
+
+
+@given(st.text())
+def test_what_is_printed_has_no_character_that_controls_a_terminal(text: str) -> None:
+    assert printable(text).isprintable()
+    if text.isprintable():
+        assert printable(text) == text
+
+
+def test_lines_are_kept_where_they_are_part_of_the_output() -> None:
+    assert printable("a\x1b[2J\nb\u202e\x9b", keep="\n") == "a\\x1b[2J\nb\\u202e\\x9b"

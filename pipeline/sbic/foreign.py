@@ -28,6 +28,20 @@ def shown(value: object, most: int = MOST) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
+def printable(text: str, keep: str = "") -> str:
+    r"""The text as a terminal may show it: characters that control it or change the direction of
+    writing are escaped, except those in `keep`.
+
+    >>> print(printable("task\x1b[2J\u202e\n"), printable("a\nb", keep="\n").splitlines())
+    task\x1b[2J\u202e\n ['a', 'b']
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 class _Written(str):
     """Text that is part of the result already."""
 

@@ -98,3 +98,20 @@ def test_all_of_it_fits_the_screen(width: int) -> None:
         "0.250 to 0.750",
     ):
         assert expected in words
+
+
+def test_no_name_reaches_the_terminal_as_an_escape_sequence() -> None:
+    evil = "\x1b[2J\u202e"
+    summary = Summary("birds", {"classes": evil}, budget=None, activity=Activity())
+    summary.tasks.add(posterior_of(f"task{evil}", 0.1, 2, {}, 0))
+    known = {"worker": f"worker{evil}", "accuracy": 0.5, "interval": [0.25, 0.75], "labels": 1}
+    summary.workers.add(known)
+    said = LetterHeaders(Origin("birds.labels", 0, 1), f"reason{evil}", "", False, False)
+    summary.letters.add(Letter(0, said, 0, None, None))
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(StatusScreen(summary))
+    assert "\x1b[2J" not in capture.get()
+    assert "\u202e" not in capture.get()
+    for name in ("task", "worker", "reason"):
+        assert f"{name}\\x1b[2J" in capture.get()

@@ -143,6 +143,15 @@ def test_the_status_of_tasks_is_shown_and_fits_the_screen(width: int) -> None:
     assert row.count("open") == 2
 
 
+def test_no_id_reaches_the_terminal_as_an_escape_sequence() -> None:
+    board = Board("birds.posteriors", clock=lambda: 0.0)
+    board.add([posterior("\x1b]0;mine\x07\u202e", 0.5)])
+    text = shown(board, 20, 120)
+    assert "\x1b]0" not in text
+    assert "\u202e" not in text
+    assert "\\x1b]0;mine" in text
+
+
 def test_no_more_rows_than_the_screen_has() -> None:
     board = Board("birds.posteriors", clock=lambda: 0.0)
     board.add([posterior(f"t{number}", 0.5) for number in range(100)])

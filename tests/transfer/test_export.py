@@ -1,6 +1,10 @@
 """`sbic export`: the last record of every key, as CSV, whole or not at all."""
 
 import asyncio
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,7 @@ from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.posteriors import encode_worker
 from tests.instances import instance
-from tests.projects import PARTITIONS, new_project, sbic, write
+from tests.projects import PARTITIONS, environment, new_project, sbic, write
 from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 
 HEADER = (
@@ -282,3 +286,25 @@ def test_a_file_that_cannot_be_written_is_named(project: Settings, tmp_path: Pat
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert "does not exist" in line
+
+
+@pytest.mark.parametrize("file_format", ["csv", "jsonl"])
+async def test_a_terminal_gets_no_control_characters_and_a_pipe_gets_the_data(
+    project: Settings, file_format: str
+) -> None:
+    task = "a\x7f\u202e"
+    await write(project, Topics(project).posteriors.name, [posterior(task, 0.5, 1)])
+    arguments = ["export", "posteriors", "--format", file_format]
+    assert task in sbic(project, *arguments).stdout
+    ours, its = pty.openpty()
+    command_line = [sys.executable, "-m", "sbic", *arguments]
+    ended = await asyncio.to_thread(
+        subprocess.run, command_line, env=environment(project), stdout=its, timeout=60
+    )
+    seen = os.read(ours, 1 << 16).decode()
+    os.close(its)
+    os.close(ours)
+    assert ended.returncode == 0
+    assert "a\\x7f\\u202e" in seen
+    assert "\x7f" not in seen
+    assert len(seen.splitlines()) == (2 if file_format == "csv" else 1)

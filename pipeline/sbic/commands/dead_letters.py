@@ -12,7 +12,7 @@ from orjson import JSONDecodeError, dumps, loads
 
 from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options
-from sbic.foreign import shown
+from sbic.foreign import printable, shown
 from sbic.kafka.connect import client_options, connected
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
@@ -217,7 +217,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     """
     from orjson import dumps
 
-    from sbic.commands.options import in_project, run_connected
+    from sbic.commands.options import for_output, in_project, run_connected
     from sbic.status.contents import Choice, overview
 
     choice = Choice(reasons, limit=limit)
@@ -225,7 +225,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     for letter in found.newest:
         is_replayed = letter.headers.origin in found.replayed
         if as_json:
-            click.echo(dumps(as_object(letter, is_replayed)).decode())
+            click.echo(for_output(dumps(as_object(letter, is_replayed)).decode()))
         else:
             click.echo("\n".join(lines(letter, is_replayed)))
     shown = len(found.newest)
@@ -233,7 +233,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     by_reason = ", ".join(f"{reason} {count:,}" for reason, count in most_first)
     total = f"dead letters: {found.reasons.total():,}" + (f" ({by_reason})" if by_reason else "")
     more = f"; shown: the newest {shown:,} of {found.chosen:,}" if shown < found.chosen else ""
-    click.echo(total + more, err=True)
+    click.echo(printable(total + more), err=True)
 
 
 def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
@@ -262,22 +262,14 @@ def lines(letter: "Letter", is_replayed: bool) -> list[str]:
     state = "  replayed" * is_replayed + "  truncated" * headers.is_truncated
     text = "(no value)"
     if letter.value is not None:
-        text = printable(letter.value[:VALUE_SHOWN]) + ("..." if letter.value[VALUE_SHOWN:] else "")
-    return [
+        text = letter.value[:VALUE_SHOWN].decode(errors="backslashreplace")
+        text += "..." if letter.value[VALUE_SHOWN:] else ""
+    written = [
         f"{at:%Y-%m-%d %H:%M:%S}  {headers.reason}  {headers.origin}{state}",
-        f"  {printable(headers.message.encode())}",
+        f"  {headers.message}",
         f"  {text}",
     ]
-
-
-def printable(content: bytes) -> str:
-    r"""The content as text without control characters.
-
-    >>> print(printable(b"a\tb\x1b[2J\xff"))
-    a\tb\x1b[2J\xff
-    """
-    text = content.decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return [printable(line) for line in written]
 
 
 @command.command("replay", short_help="Send dead letters again, each once.")

@@ -77,7 +77,7 @@ def command(given: Given, what: str, output: str | None, file_format: str | None
       sbic export workers -o workers.jsonl
       sbic export posteriors -o posteriors.parquet
     """
-    from sbic.commands.options import in_project
+    from sbic.commands.options import in_project, write_output
     from sbic.files.tables import BadFile, MissingExtra
     from sbic.files.writing import check_parquet, check_writable, write_parts_atomically
 
@@ -92,7 +92,8 @@ def command(given: Given, what: str, output: str | None, file_format: str | None
         if target:
             write_parts_atomically(target, parts)
         else:
-            click.get_binary_stream("stdout").writelines(parts)
+            for part in parts:
+                write_output(part)
     except (BadFile, MissingExtra) as error:
         raise BadInput(str(error)) from None
 

@@ -9,7 +9,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from sbic.commands.options import BadInput, reading_options
+from sbic.commands.options import BadInput, reading_options, write_output
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import AnyEstimate, Ints, Labels, Prior, shuffled_error, standard_error
 from sbic.files.labels import Reading, read_truth, truth_of
@@ -361,4 +361,4 @@ def write(content: bytes, target: Path | None) -> None:
     if target:
         write_atomically(target, content)
     else:
-        click.get_binary_stream("stdout").write(content)
+        write_output(content)

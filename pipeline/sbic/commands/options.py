@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import wraps
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 
 from sbic.classes import Classes
 from sbic.files.labels import Reading
-from sbic.foreign import shown
+from sbic.foreign import printable, shown
 from sbic.kafka.errors import ClusterError, WrongTopics
 from sbic.project.opening import Refusal
 from sbic.project.revision import Given
@@ -25,6 +26,18 @@ class BadInput(click.ClickException):
     """The input is wrong; the message says what and where. Exit status 2."""
 
     exit_code = 2
+
+
+def for_output(data: str) -> str:
+    """Data for standard output: as it is for a file or a pipe, filtered for a terminal."""
+    return printable(data, keep="\n\t") if sys.stdout.isatty() else data
+
+
+def write_output(content: bytes) -> None:
+    """Write a part of a file to standard output; filtered, if that is a terminal."""
+    if sys.stdout.isatty():
+        content = for_output(content.decode(errors="backslashreplace")).encode()
+    click.get_binary_stream("stdout").write(content)
 
 
 # Settings as command-line options: each `SBIC_*` variable is also a flag, with the same help.

@@ -14,6 +14,7 @@ import click
 from sbic.commands.crowd import CrowdAtWork, ErrorCurve, Habits, Plan
 from sbic.commands.options import BadInput, Function, given_options, in_order
 from sbic.engine import AlgorithmName
+from sbic.foreign import printable
 from sbic.infer.registry import STREAMED, default_algorithm
 from sbic.kafka.reader import Reader, reading
 from sbic.kafka.requests import PATIENCE_SECONDS, Asker, NoAnswer, asking
@@ -452,7 +453,7 @@ def summary(run: "Run") -> str:
         f"{median(run.waits) * 1000:.0f} ms (median), {high * 1000:.0f} ms (99th percentile)"
     )
     rest = [f"{name} {count:,}" for name, count in run.came_to.items() if name != "labels"]
-    return "; ".join([text, *rest])
+    return printable("; ".join([text, *rest]))
 
 
 def present(plan: "Plan", runs: "Sequence[Run]", out: Path) -> None:
@@ -466,7 +467,7 @@ def present(plan: "Plan", runs: "Sequence[Run]", out: Path) -> None:
         f"Share of wrong predictions: {plan.tasks:,} tasks{of_classes}, {plan.workers:,} workers "
         f"with accuracies from Beta({accuracy.alpha:g}, {accuracy.beta:g}), {plan.at_once} at once"
     )
-    errors = {str(run.policy): run.error for run in runs}
+    errors = {printable(str(run.policy)): run.error for run in runs}
     outcome = error_by_labels("simulate", title, plan.tasks, errors)
     click.echo(outcome.text)
     try:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sbic.commands.options import given_options
+from sbic.foreign import printable
 from sbic.project.revision import Given
 from sbic.status.report import DISPUTED, RATED, Summary
 from sbic.status.tallies import Rated
@@ -32,7 +33,7 @@ class StatusScreen:
         facts.add_column(style="dim", no_wrap=True)
         facts.add_column(overflow="fold")
         for name, text in self._facts():
-            facts.add_row(name, Text(text))
+            facts.add_row(name, Text(printable(text, keep="\n")))
         yield facts
         yield from self._disputed(options.max_width)
         yield from self._rated(options.max_width)
@@ -93,8 +94,8 @@ class StatusScreen:
         table = compact(width - DISPUTED_WIDTH, "task", "says", "confidence", "labels", "status")
         for task in disputed:
             says = "tie" if task.prediction in (0, None) else str(task.prediction)
-            cells = f"{task.confidence:.3f}", f"{task.labels:,}", task.status
-            table.add_row(Text(task.task), Text(says), *cells)
+            cells = f"{task.confidence:.3f}", f"{task.labels:,}", Text(printable(task.status))
+            table.add_row(Text(printable(task.task)), Text(printable(says)), *cells)
         yield table
 
     def _rated(self, width: int) -> Iterable[Text | Table]:
@@ -114,7 +115,7 @@ class StatusScreen:
 def _rated_cells(rated: Rated) -> Sequence[Text | str]:
     low, high = rated.interval
     return (
-        Text(rated.worker),
+        Text(printable(rated.worker)),
         f"{rated.accuracy:.3f}",
         f"{low:.3f} to {high:.3f}",
         f"{rated.labels:,}",
@@ -223,7 +224,7 @@ def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
     from orjson import dumps
     from rich.console import Console
 
-    from sbic.commands.options import in_project, run_connected
+    from sbic.commands.options import for_output, in_project, run_connected
     from sbic.status.reading import reading_status
     from sbic.status.report import Summary
 
@@ -233,7 +234,7 @@ def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
 
     def show(summary: Summary) -> None:
         if as_json:
-            click.echo(dumps(summary.as_object()).decode())
+            click.echo(for_output(dumps(summary.as_object()).decode()))
             return
         if watch and console.is_terminal:
             console.clear()

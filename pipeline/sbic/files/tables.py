@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbic.foreign import shown
+from sbic.foreign import printable, shown
 
 
 class BadFile(Exception):
@@ -37,7 +37,7 @@ def shortened(field: str) -> str:
     >>> shortened("x" * 50)
     'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
     """
-    line = " ".join(field.split())
+    line = printable(" ".join(field.split()))
     return line if len(line) <= 40 else f"{line[:40]}..."
 
 
@@ -203,7 +203,7 @@ def listed(names: list[str]) -> str:
     >>> listed(["HITId", "two\\nlines"])
     'HITId, two lines'
     """
-    line = " ".join(", ".join(names).split())
+    line = printable(" ".join(", ".join(names).split()))
     return line if len(line) <= 60 else f"{line[:60]}..."
 
 

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sbic.foreign import printable
 from sbic.kafka.reader import reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
@@ -142,13 +143,13 @@ def _sign_cells(posterior: Mapping[str, Any], width: int) -> list[Text]:
     prediction = posterior["prediction"]
     colour = {1: "green", -1: "red"}.get(prediction, "yellow")
     return [
-        Text(posterior["task"]),
+        Text(printable(posterior["task"])),
         Text(bar(probability, width), style=colour),
         Text(f"{probability:.3f}"),
         Text(f"{posterior['log_odds']:+.2f}"),
         Text(f"{posterior['labels']:,}"),
         Text(f"{prediction:+d}" if prediction else "0", style=colour),
-        Text(status_of(posterior)),
+        Text(printable(status_of(posterior))),
     ]
 
 
@@ -157,12 +158,12 @@ def _named_cells(posterior: Mapping[str, Any], width: int) -> list[Text]:
     prediction = posterior["prediction"]
     colour = "yellow" if prediction is None else "green"
     return [
-        Text(posterior["task"]),
+        Text(printable(posterior["task"])),
         Text(bar(confidence, width), style=colour),
         Text(f"{confidence:.3f}"),
         Text(f"{posterior['labels']:,}"),
-        Text(prediction or "", style=colour),
-        Text(status_of(posterior)),
+        Text(printable(prediction or ""), style=colour),
+        Text(printable(status_of(posterior))),
     ]
 
 
