@@ -24,8 +24,8 @@ from sbic.client.transport import (
 )
 from sbic.kafka import errors
 from sbic.kafka.admin import partitions_of
-from sbic.kafka.connect import client_options, connected
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.connect import connected, new_consumer
+from sbic.kafka.reader import Reader, keep_last, readable, reading
 from sbic.kafka.requests import Asker, NoAnswer, asking
 from sbic.kafka.rights import Operation
 from sbic.kafka.writer import LabelSender, sending
@@ -55,16 +55,9 @@ class PartitionPosteriors:
         async with self._reading:
             await self._reader.move_end(self._asking)
             async for records in self._reader.to_the_end():
-                for record in records:
-                    if record.value is None:
-                        self._last.pop(record.key, None)
-                    else:
-                        self._last[record.key] = record.value
-        try:
-            value = self._last.get(task.encode())
-            return None if value is None else dict(parse_any_posterior(value))
-        except BadRecord:
-            return None  # not an sbic record: ignore
+                keep_last(self._last, records)
+        posterior = readable(parse_any_posterior, self._last.get(task.encode()))
+        return None if posterior is None else dict(posterior)
 
 
 # Connections to Kafka, each opened on first use, and closed together.
@@ -146,8 +139,9 @@ class Connections:
 
         async def opened() -> PartitionPosteriors:
             topic = Topics(settings).posteriors.name
-            asker = AIOKafkaConsumer(**client_options(settings))
-            await self._stack.enter_async_context(connected(asker, settings))
+            asker = await self._stack.enter_async_context(
+                connected(new_consumer(settings), settings)
+            )
             reader = await self._stack.enter_async_context(
                 reading(settings, topic, from_start=True)
             )
@@ -271,6 +265,6 @@ def checked(sending: Sending, labels: Sequence[Label], start: int) -> list[Check
 
 
 async def _changes(reader: Reader) -> AsyncIterator[Posterior]:
-    while True:
-        for posterior in posteriors(await reader.next(seconds=1)):
+    async for records in reader.follow():
+        for posterior in posteriors(records):
             yield dict(posterior)

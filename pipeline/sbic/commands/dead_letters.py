@@ -13,7 +13,7 @@ from orjson import JSONDecodeError, dumps, loads
 from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options
 from sbic.foreign import printable, shown
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_producer
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
@@ -108,11 +108,7 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
     if not chosen:
         return done
     check = Check(Topics(settings), settings.crowd_classes, label_map)
-    producer = AIOKafkaProducer(
-        **client_options(settings),
-        enable_idempotence=True,
-        max_request_size=16 << 20,
-    )
+    producer = new_producer(settings, max_request_size=16 << 20)
     sender = Sender(producer, Topics(settings).dead_letters.name)
     async with connected(producer, settings):
         async for letters in letters_in(settings):

@@ -13,7 +13,7 @@ from aiokafka import ConsumerRecord
 
 from sbic.commands.options import BadInput, given_options, of_project, reading_options
 from sbic.files.labels import Reading
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.writer import Label, Sent, sending
 from sbic.progress import Advance, progress
 from sbic.project.revision import Given
@@ -218,11 +218,9 @@ async def _wait(
     last = noted = monotonic()
     while uncounted:
         counted = 0
-        for record in await posteriors.next(seconds=0.2):
-            try:
-                counted += len(uncounted.learn(parse_any_posterior(record.value)))
-            except BadRecord:
-                continue  # not an sbic record: ignore
+        records = await posteriors.next(seconds=0.2)
+        for _, posterior in parsed(records, parse_any_posterior):
+            counted += len(uncounted.learn(posterior))
         advance(counted)
         done.uncounted = len(uncounted)
         now = monotonic()

@@ -76,8 +76,7 @@ class Simulation:
 
     async def follow(self) -> None:
         """Read the posteriors until cancelled."""
-        while True:
-            records = await self._posteriors.next(seconds=1)
+        async for records in self._posteriors.follow():
             for posterior in posteriors(records):
                 self._curve.learn(posterior)
             if records:

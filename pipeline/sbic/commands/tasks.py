@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 import click
-from aiokafka import AIOKafkaProducer
 
 from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options, of_project, reading_options
 from sbic.files.labels import Reading
 from sbic.kafka.admin import partitions_of
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_producer
 from sbic.kafka.reader import reading
 from sbic.kafka.rights import Operation
 from sbic.progress import progress
@@ -35,13 +34,11 @@ async def unknown_tasks(settings: Settings, tasks: Iterable[str]) -> list[str]:
         async with reading(settings, topic.name, from_start=True) as reader:
             count = len(reader.partitions)
             reader.read_only(partition_of(key, count) for key in unknown)
-            with progress("Looking for the tasks", total=sum(reader.ends.values())) as advance:
-                async for records in reader.to_the_end():
-                    for record in records:
-                        unknown.pop(record.key, None)
-                    advance(len(records))
-                    if not unknown:
-                        break
+            async for records in reader.to_the_end("Looking for the tasks"):
+                for record in records:
+                    unknown.pop(record.key, None)
+                if not unknown:
+                    break
     return list(unknown.values())
 
 
@@ -57,8 +54,7 @@ async def describe(
     """Send all descriptions in order; they are acknowledged on return."""
     topic = Topics(settings).tasks.name
     partitions = await partitions_of(settings, topic, Operation.WRITE)
-    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, linger_ms=5)
-    async with connected(producer, settings):
+    async with connected(new_producer(settings, linger_ms=5), settings) as producer:
         with progress("Sending", total=len(descriptions)) as advance:
             for start in range(0, len(descriptions), AT_ONCE):
                 sent = []

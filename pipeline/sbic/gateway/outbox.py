@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_producer
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.reader import Reader
 from sbic.kafka.requests import At, OpenRequests, Record
@@ -196,12 +196,8 @@ class Outbox:
             await asyncio.sleep(RETRY_SECONDS)
 
     def _new_producer(self) -> AIOKafkaProducer:
-        return AIOKafkaProducer(
-            **client_options(self._settings),
-            enable_idempotence=True,
-            acks="all",
-            max_batch_size=BATCH_BYTES,
-            max_request_size=4 * BATCH_BYTES,
+        return new_producer(
+            self._settings, max_batch_size=BATCH_BYTES, max_request_size=4 * BATCH_BYTES
         )
 
     @property
@@ -274,8 +270,8 @@ class Desk:
 
     async def run(self) -> None:
         """Read the assignments until cancelled."""
-        while True:
-            for record in await self._assignments.next(seconds=1):
+        async for records in self._assignments.follow():
+            for record in records:
                 self._requests.learn(record.value)
 
     async def ask(self, worker: str, count: int, value: bytes) -> list[Record]:

@@ -15,7 +15,7 @@ from sbic.gateway.outbox import Desk, Outbox, Row
 from sbic.gateway.view import ProjectView
 from sbic.integrations.label_studio import Annotations
 from sbic.integrations.label_studio_import import AnnotationsFollower, following_annotations
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.errors import ClusterError, Refused
 from sbic.kafka.protocol import check_role
 from sbic.kafka.reader import Reader, reading
@@ -245,8 +245,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        asking = AIOKafkaConsumer(**client_options(settings))
-        await enter(connected(asking, settings))
+        asking = await enter(connected(new_consumer(settings), settings))
         log = await enter(connected(log_consumer(settings), settings))
         flow = await enter(reading_flow(settings, asking))
         standing = Standing(

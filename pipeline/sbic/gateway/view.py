@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from orjson import dumps
 
 from sbic.engine.labels import Ints
+from sbic.kafka.reader import parsed, readable
 from sbic.status.contents import Standing, read_worker
 from sbic.status.report import Summary
 from sbic.status.tallies import LEAST_LABELS, TaskTally, WorkerTally
-from sbic.wire.bad import BadRecord
 from sbic.wire.posteriors import AnyPosterior, parse_any_posterior
 
 SHOWN = 20
@@ -281,10 +281,8 @@ class TaskView:
             if record.value is None:
                 self._remove(record)
                 continue
-            try:
-                self._add(record, parse_any_posterior(record.value))
-            except BadRecord:
-                continue  # not an sbic record: ignore
+            if posterior := readable(parse_any_posterior, record.value):
+                self._add(record, posterior)
 
     def _add(self, record: ConsumerRecord, posterior: AnyPosterior) -> None:
         i = self.tally.add(posterior)
@@ -354,11 +352,9 @@ class WorkerView:
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:
         """Process records of the workers topic, each partition's in order."""
-        for record in {record.key: record for record in records}.values():
-            try:
-                j = self.tally.add(read_worker(record.value))
-            except BadRecord:
-                continue  # not an sbic record: ignore
+        last = {record.key: record for record in records}.values()
+        for record, worker in parsed(last, read_worker):
+            j = self.tally.add(worker)
             if j == len(self._values):
                 self._values.append(record.value)
             self._values[j] = record.value

@@ -24,7 +24,7 @@ from sbic.integrations.label_studio import (
     read_record,
     read_row,
 )
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.reader import Reader, reading
 from sbic.kafka.writer import LabelSender, sending
 from sbic.progress import progress
@@ -58,11 +58,10 @@ class AnnotationsFollower:
 @asynccontextmanager
 async def following_annotations(settings: Settings) -> AsyncIterator[AnnotationsFollower]:
     """A connected follower that begins at the start of the topic."""
-    asking = AIOKafkaConsumer(**client_options(settings))
     topic = Topics(settings).labels.name
     async with (
         reading(settings, topic, from_start=True) as labels,
-        connected(asking, settings),
+        connected(new_consumer(settings), settings) as asking,
     ):
         yield AnnotationsFollower(settings, labels, asking)
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
@@ -17,7 +17,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import client_options, connected, new_consumer
 from sbic.kafka.errors import (
     MayNotCreate,
     Mismatch,
@@ -345,8 +345,7 @@ async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
     ]
     if not partitions:
         return {}
-    consumer = AIOKafkaConsumer(**client_options(settings), enable_auto_commit=False)
-    async with connected(consumer, settings):
+    async with connected(new_consumer(settings), settings) as consumer:
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
     return {tp: Extent(begins[tp], ends[tp]) for tp in partitions}

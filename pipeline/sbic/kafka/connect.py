@@ -121,6 +121,23 @@ def client_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
+def new_consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:
+    """A consumer that commits nothing by itself, and begins at the start of a partition."""
+    return AIOKafkaConsumer(
+        **client_options(settings),
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        **options,
+    )
+
+
+def new_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """An idempotent producer."""
+    return AIOKafkaProducer(
+        **client_options(settings), enable_idempotence=True, acks="all", **options
+    )
+
+
 # Finds out why no client can connect: aiokafka 0.14 reports only that no server was usable.
 #
 # The probe connects to each server step by step, as a client does. The error names the step that

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from sbic.kafka.admin import connected_admin
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.protocol import NOT_READY, RETRY_SECONDS, Coordinator
 from sbic.project.settings import Settings
 
@@ -94,11 +94,7 @@ async def commit_zero(settings: Settings, topics: Iterable[str]) -> None:
     zero = {TopicPartition(*tp): 0 for tp in committed if tp.topic in set(topics)}
     if not zero:
         return
-    consumer = AIOKafkaConsumer(
-        **client_options(settings),
-        group_id=settings.prefix,
-        enable_auto_commit=False,
-    )
+    consumer = new_consumer(settings, group_id=settings.prefix)
     async with connected(consumer, settings):
         consumer.assign(list(zero))
         await consumer.commit(zero)

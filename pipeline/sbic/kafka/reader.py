@@ -1,16 +1,47 @@
 """Reads all partitions of a topic without joining a consumer group."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, nullcontext
+from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from sbic.kafka.admin import partitions_of
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.rights import Operation
+from sbic.progress import progress
 from sbic.project.settings import Settings
+from sbic.wire.bad import BadRecord
 
 RECORDS_AT_ONCE = 5000
+
+T = TypeVar("T")
+
+
+def readable(parse: Callable[[bytes], T], value: bytes | None) -> T | None:
+    """The parsed value, or None if it is not an sbic record (a tombstone is not)."""
+    try:
+        return parse(value)  # type: ignore[arg-type]  # parsers refuse None as they do any other
+    except BadRecord:
+        return None
+
+
+def parsed(
+    records: Iterable[ConsumerRecord], parse: Callable[[bytes], T]
+) -> Iterator[tuple[ConsumerRecord, T]]:
+    """Each record with its parsed value; records that are not sbic's are left out."""
+    for record in records:
+        if (found := readable(parse, record.value)) is not None:
+            yield record, found
+
+
+def keep_last(last: MutableMapping[bytes, bytes], records: Iterable[ConsumerRecord]) -> None:
+    """Update the last value of each key of a compacted topic; a tombstone removes its key."""
+    for record in records:
+        if record.value is None:
+            last.pop(record.key, None)
+        else:
+            last[record.key] = record.value
 
 
 class Reader:
@@ -59,11 +90,21 @@ class Reader:
         for tp in self.partitions:
             self.consumer.seek(tp, max(starts[tp], self.ends[tp] - records))
 
-    async def to_the_end(self) -> AsyncIterator[list[ConsumerRecord]]:
-        """Yield all records up to `ends`."""
-        for partition in self.partitions:
-            while await self.consumer.position(partition) < self.ends[partition]:
-                yield await self.next(seconds=1)
+    async def follow(self, seconds: float = 1) -> AsyncIterator[list[ConsumerRecord]]:
+        """Yield the next records for ever, and none after `seconds` without any."""
+        while True:
+            yield await self.next(seconds)
+
+    async def to_the_end(self, title: str | None = None) -> AsyncIterator[list[ConsumerRecord]]:
+        """Yield all records up to `ends`, with a progress bar if it has a title."""
+        bar = progress(title, total=await self.remaining()) if title else nullcontext(None)
+        with bar as advance:
+            for partition in self.partitions:
+                while await self.consumer.position(partition) < self.ends[partition]:
+                    records = await self.next(seconds=1)
+                    yield records
+                    if advance:
+                        advance(len(records))
 
 
 @asynccontextmanager
@@ -71,12 +112,7 @@ async def reading(settings: Settings, topic: str, *, from_start: bool) -> AsyncI
     """A reader that begins at the start of the topic, or at its current end."""
     count = await partitions_of(settings, topic, Operation.READ)
     partitions = [TopicPartition(topic, partition) for partition in range(count)]
-    consumer = AIOKafkaConsumer(
-        **client_options(settings),
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",  # as instances read
-    )
+    consumer = new_consumer(settings, isolation_level="read_committed")  # as instances read
     async with connected(consumer, settings):
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)

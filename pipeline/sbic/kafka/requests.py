@@ -12,7 +12,7 @@ from aiokafka.structs import RecordMetadata
 from orjson import dumps, loads
 
 from sbic.kafka.admin import partitions_of
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_producer
 from sbic.kafka.reader import Reader, reading
 from sbic.kafka.rights import Operation
 from sbic.project.settings import Settings, command_line
@@ -172,8 +172,8 @@ class Asker:
 
     async def follow(self) -> None:
         """Read the assignments until cancelled."""
-        while True:
-            for record in await self._assignments.next(seconds=1):
+        async for records in self._assignments.follow():
+            for record in records:
                 self._requests.learn(record.value)
 
     async def ask(self, worker: str) -> Answer:
@@ -236,7 +236,7 @@ async def asking(settings: Settings) -> AsyncIterator[Asker]:
     topics = Topics(settings)
     for topic in (topics.labels, topics.tasks, topics.requests):
         partitions = await partitions_of(settings, topic.name, Operation.WRITE)
-    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
+    producer = new_producer(settings)
     async with (
         connected(producer, settings),
         reading(settings, topics.assignments.name, from_start=False) as assignments,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from aiokafka import AIOKafkaProducer
 
 from sbic.kafka.admin import partitions_of
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_producer
 from sbic.kafka.errors import Refused
 from sbic.kafka.rights import Operation
 from sbic.project.settings import Settings
@@ -157,12 +157,8 @@ async def sending(settings: Settings) -> AsyncIterator[LabelSender]:
     """A sender connected to the labels topic of the project."""
     topic = Topics(settings).labels.name
     partitions = await partitions_of(settings, topic, Operation.WRITE)
-    producer = AIOKafkaProducer(
-        **client_options(settings),
-        enable_idempotence=True,
-        acks="all",
-        max_batch_size=MAX_BATCH_BYTES,
-        max_request_size=4 * MAX_BATCH_BYTES,
+    producer = new_producer(
+        settings, max_batch_size=MAX_BATCH_BYTES, max_request_size=4 * MAX_BATCH_BYTES
     )
     async with connected(producer, settings):
         yield LabelSender(producer, topic, partitions)

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from sbic.kafka.admin import connected_admin, ensure_topics, extents
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_consumer, new_producer
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.protocol import TopicIds, describe_topics
+from sbic.kafka.reader import Reader
 from sbic.kafka.rights import Need, Operation
 from sbic.project.revision import (
     Given,
@@ -93,12 +94,7 @@ async def read_project(settings: Settings) -> Revision | None:
 
 def log_consumer(settings: Settings) -> AIOKafkaConsumer:
     """A consumer for `read_on`."""
-    return AIOKafkaConsumer(
-        **client_options(settings),
-        client_id=f"{settings.prefix}-project",
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-    )
+    return new_consumer(settings, client_id=f"{settings.prefix}-project")
 
 
 async def read_on(
@@ -107,12 +103,10 @@ async def read_on(
     """The last revision, reading from the consumer's position to the current end."""
     if place not in consumer.assignment():
         consumer.assign([place])
-    ends = await consumer.end_offsets([place])
+    reader = Reader(consumer, [place], await consumer.end_offsets([place]))
     last = before
-    while await consumer.position(place) < ends[place]:
-        fetched = await consumer.getmany(timeout_ms=1000)
-        for records in fetched.values():
-            last = last_revision((record.value for record in records), last)
+    async for records in reader.to_the_end():
+        last = last_revision((record.value for record in records), last)
     return last
 
 
@@ -120,8 +114,7 @@ async def append(settings: Settings, revision: Revision) -> None:
     """Publish a revision; raises `Conflict` if another one with this number came first."""
     topic = Topics(settings).project.name
     await describe_topics(settings, [Need(topic, Operation.WRITE)])
-    producer = AIOKafkaProducer(**client_options(settings), enable_idempotence=True, acks="all")
-    async with connected(producer, settings):
+    async with connected(new_producer(settings), settings) as producer:
         await producer.send_and_wait(topic, encode_revision(revision), partition=0)
     if await read_project(settings) != revision:
         raise Conflict(settings.prefix)

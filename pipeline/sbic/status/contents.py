@@ -20,9 +20,8 @@ from aiokafka import ConsumerRecord
 from sbic.classes import SKIP, Classes
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Ids
-from sbic.kafka.reader import reading
+from sbic.kafka.reader import keep_last, parsed, readable, reading
 from sbic.kafka.writer import Label
-from sbic.progress import progress
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
 from sbic.wire.bad import BadRecord, Reason, parser, read_id, read_number, read_object
@@ -74,11 +73,8 @@ async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
     """All letters and replay marks in the topic now, in the order of the partitions."""
     topic = Topics(settings).dead_letters.name
     async with reading(settings, topic, from_start=True) as reader:
-        with progress("Reading", total=sum(reader.ends.values())) as advance:
-            async for records in reader.to_the_end():
-                found = [letter for record in records if (letter := letter_of(record))]
-                yield found
-                advance(len(records))
+        async for records in reader.to_the_end("Reading"):
+            yield [letter for record in records if (letter := letter_of(record))]
 
 
 def letter_of(record: ConsumerRecord) -> Letter | None:
@@ -152,11 +148,7 @@ class Standing:
     def take(self, records: Iterable[ConsumerRecord]) -> None:
         """Process records of the labels topic, each partition's in order."""
         rows = []
-        for record in records:
-            try:
-                task, worker, answer = self._parse(record.value)
-            except BadRecord:
-                continue  # a dead letter
+        for record, (task, worker, answer) in parsed(records, self._parse):
             if answer != SKIP and self._home(worker) == record.partition:
                 rows.append((self.tasks.number(task), self.workers.number(worker), answer))
         if rows:
@@ -197,10 +189,8 @@ async def standing_labels(settings: Settings) -> Standing:
     """The labels that stand of all that the topic has now."""
     async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
         found = Standing(settings.crowd_classes, len(reader.partitions), settings.repeats)
-        with progress("Reading", total=sum(reader.ends.values())) as advance:
-            async for records in reader.to_the_end():
-                found.take(records)
-                advance(len(records))
+        async for records in reader.to_the_end("Reading"):
+            found.take(records)
     return found
 
 
@@ -361,26 +351,7 @@ async def current_records(settings: Settings, export: Export) -> list[Record]:
     topic = export.topic(Topics(settings)).name
     last: dict[bytes, bytes] = {}
     async with reading(settings, topic, from_start=True) as reader:
-        with progress("Reading", total=sum(reader.ends.values())) as advance:
-            async for records in reader.to_the_end():
-                for record in records:
-                    if record.value is None:  # a tombstone
-                        last.pop(record.key, None)
-                    else:
-                        last[record.key] = record.value
-                advance(len(records))
-    return list(readable(export.read, (last[key] for key in sorted(last))))
-
-
-def readable(read: Callable[[bytes], Record], values: Iterable[bytes]) -> Iterable[Record]:
-    """The records among the values; any others are not sbic records, and ignored.
-
-    >>> worker = b'{"worker":"w1","accuracy":0.75,"interval":[0.2,0.9],"labels":1,"correct":1.0}'
-    >>> [record["worker"] for record in readable(read_worker, [worker, b"[]"])]
-    ['w1']
-    """
-    for value in values:
-        try:
-            yield read(value)
-        except BadRecord:
-            continue
+        async for records in reader.to_the_end("Reading"):
+            keep_last(last, records)
+    found = (readable(export.read, last[key]) for key in sorted(last))
+    return [record for record in found if record is not None]

@@ -6,12 +6,11 @@ from time import time
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.groups import Group, describe_group
 from sbic.kafka.protocol import describe_topics
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.reader import Reader, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
-from sbic.progress import progress
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
 from sbic.status.contents import read_worker
@@ -25,7 +24,6 @@ from sbic.status.report import (
     Summary,
     settledness,
 )
-from sbic.wire.bad import BadRecord
 from sbic.wire.estimates import parse_rest
 from sbic.wire.posteriors import parse_any_posterior
 
@@ -188,27 +186,19 @@ class StatusReader:
     async def _read(self, topic: str, take: Take, title: str) -> None:
         reader = self.readers[topic]
         await reader.move_end(self.asking)
-        with progress(title, total=await reader.remaining()) as advance:
-            async for records in reader.to_the_end():
-                take(records)
-                advance(len(records))
+        async for records in reader.to_the_end(title):
+            take(records)
 
     def _take_posteriors(self, records: Iterable[ConsumerRecord]) -> None:
         for record in records:
-            try:
-                if record.value is None:
-                    self.summary.tasks.remove((record.key or b"").decode(errors="replace"))
-                else:
-                    self.summary.tasks.add(parse_any_posterior(record.value))
-            except BadRecord:
-                continue  # not an sbic record: ignore
+            if record.value is None:
+                self.summary.tasks.remove((record.key or b"").decode(errors="replace"))
+            elif posterior := readable(parse_any_posterior, record.value):
+                self.summary.tasks.add(posterior)
 
     def _take_workers(self, records: Iterable[ConsumerRecord]) -> None:
-        for record in records:
-            try:
-                self.summary.workers.add(read_worker(record.value))
-            except BadRecord:
-                continue
+        for _, worker in parsed(records, read_worker):
+            self.summary.workers.add(worker)
 
 
 @asynccontextmanager
@@ -222,8 +212,7 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
         for topic in (topics.posteriors, topics.workers, topics.dead_letters):
             reader = reading(settings, topic.name, from_start=True)
             readers[topic.name] = await stack.enter_async_context(reader)
-        asking = AIOKafkaConsumer(**client_options(settings))
-        await stack.enter_async_context(connected(asking, settings))
+        asking = await stack.enter_async_context(connected(new_consumer(settings), settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
         yield StatusReader(settings, readers, asking, flow)
 

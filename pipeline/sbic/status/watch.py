@@ -14,10 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sbic.foreign import printable
-from sbic.kafka.reader import reading
+from sbic.kafka.reader import parsed, reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.wire.bad import BadRecord
 from sbic.wire.posteriors import AnyPosterior, parse_any_posterior
 
 RATE_SECONDS = 5
@@ -31,8 +30,8 @@ async def watch_as_json(settings: Settings, from_start: bool, out: BinaryIO) -> 
     """Write a line of JSON for every change, until cancelled."""
     topic = Topics(settings).posteriors.name
     async with reading(settings, topic, from_start=from_start) as reader:
-        while True:
-            for posterior in posteriors(await reader.next(seconds=1)):
+        async for records in reader.follow():
+            for posterior in posteriors(records):
                 out.write(dumps(posterior) + b"\n")
             out.flush()
 
@@ -43,20 +42,14 @@ async def watch_as_table(settings: Settings, from_start: bool, console: Console)
     async with reading(settings, topic, from_start=from_start) as reader:
         board = Board(f"{topic} at {', '.join(settings.bootstrap_servers)}")
         with Live(board, console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                board.add(posteriors(await reader.next(seconds=0.25)))
+            async for records in reader.follow(seconds=0.25):
+                board.add(posteriors(records))
                 live.refresh()
 
 
 def posteriors(records: Iterable[ConsumerRecord]) -> list[AnyPosterior]:
     """The posteriors among the records; others are not sbic records, and ignored."""
-    found = []
-    for record in records:
-        try:
-            found.append(parse_any_posterior(record.value))
-        except BadRecord:
-            continue
-    return found
+    return [posterior for _, posterior in parsed(records, parse_any_posterior)]
 
 
 class Board:
