@@ -5,18 +5,21 @@ from aiokafka import ConsumerRecord
 
 from sbic.instance.taken import Taken
 from sbic.runtime.faust.producer import BatchProducer
-from sbic.runtime.followers import EstimatesFollower, OwnEstimates, WrittenEstimates
+from sbic.runtime.followers import EstimatesFollower
 from sbic.runtime.publisher import Rejects
+from sbic.wire.columns import COLUMNS
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from tests.agents.test_publisher import ANN, SETTINGS, TOPICS, Joined, record
+from tests.stages.simulated.project import SEAL
 
 T1 = partition_of(b"t1", SETTINGS.partitions)
 
 
 def estimate(offset: int, value: bytes) -> ConsumerRecord:
     topic = TOPICS.estimates.name
-    return ConsumerRecord(topic, T1, offset, 0, 0, None, value, None, 0, len(value), [])
+    headers = [SEAL.header(topic, T1, value, COLUMNS)]
+    return ConsumerRecord(topic, T1, offset, 0, 0, None, value, None, 0, len(value), headers)
 
 
 async def test_estimates_that_the_next_owner_publishes_too_early_are_received() -> None:
@@ -29,11 +32,9 @@ async def test_estimates_that_the_next_owner_publishes_too_early_are_received() 
 
     publisher = stalled.publisher
     rejects = Rejects(publisher.redirector, BatchProducer({}, "rejects"))
-    own = OwnEstimates(WrittenEstimates(TOPICS), publisher, rejects, is_sole_owner=lambda: False)
-    follower = EstimatesFollower(SETTINGS, stalled.instance, own, rejects)
+    follower = EstimatesFollower(SETTINGS, stalled.instance, rejects)
     follower.receive(T1, [estimate(offset, value) for offset, value in enumerate(published)])
     stalled.instance.close_tasks(T1)
-    follower.receive_from_next_owner(T1)
     [here] = stalled.instance.crowd.number_tasks(["t1"])
     [there] = successor.instance.crowd.number_tasks(["t1"])
     expected = successor.instance.crowd.engine.beliefs([there])

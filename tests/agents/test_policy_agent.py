@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.publication import Outbox
 from sbic.instance.requests import Rules
 from sbic.project.settings import Settings
@@ -19,6 +18,7 @@ from sbic.runtime.publisher import MeteredRedirector
 from sbic.wire.assignments import encode_lease, encode_request, parse_assignment
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Record
+from tests.stages.simulated.project import SEAL
 
 SETTINGS = Settings(partitions=1)
 TOPIC = Topics(SETTINGS).assignments.name
@@ -31,12 +31,11 @@ class Stalled:
         self.desk = Desk(rules, partitions=1)
         self.desk.describe([{"task": f"t{number}"} for number in range(1, 6)])
         self.leases = self.desk.leases
-        judge = Judge(self.desk.stage.crowd, Ends(1, at=100))
-        nobody = cast(Any, None)  # nothing is beyond the ends, and nothing is rejected
-        self.follower = AssignmentsFollower(SETTINGS, self.leases, judge, nobody, nobody)
+        nobody = cast(Any, None)  # nothing is rejected
+        self.follower = AssignmentsFollower(SETTINGS, self.leases, SEAL, nobody)
         producer = cast(BatchProducer, SimpleNamespace())
         topics, metrics = Topics(SETTINGS), Metrics(SETTINGS.prefix)
-        redirector = MeteredRedirector(topics, metrics, DeadLetterLog())
+        redirector = MeteredRedirector(topics, SEAL, metrics, DeadLetterLog())
         self.agent = PolicyAgent(
             self.desk.stage, self.follower, topics, producer, metrics, redirector
         )
@@ -50,7 +49,10 @@ class Stalled:
 
     async def read(self, *values: bytes | None) -> None:
         """Read this on the assignments topic."""
-        await self.follower.learn(0, cast(Any, [SimpleNamespace(value=value) for value in values]))
+        records: Any = [
+            Record(0, 0, value, None, [SEAL.header(TOPIC, 0, value)], TOPIC) for value in values
+        ]
+        await self.follower.learn(0, records)
 
 
 def values(outbox: Outbox) -> list[bytes | None]:

@@ -8,7 +8,6 @@ from sbic.classes import SIGNS
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
 from sbic.instance.instance import TASKS_AT_ONCE, Instance
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.publication import Group, Outbox, TopicNames
 from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
@@ -19,10 +18,11 @@ from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
 from sbic.runtime.publisher import MeteredRedirector, Publisher
 from sbic.runtime.traces import NoExport
-from sbic.wire.columns import MOST, Names
+from sbic.wire.columns import Names
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.votes import Votes, encode_votes
+from tests.stages.simulated.project import SEAL
 
 SETTINGS = Settings(partitions=2)
 TOPICS = Topics(SETTINGS)
@@ -35,9 +35,8 @@ class Joined:
 
     def __init__(self) -> None:
         crowd = Crowd(Engine("fast-sbic"), SIGNS, SETTINGS.partitions)
-        judge = Judge(crowd, Ends(SETTINGS.partitions, at=MOST))
-        self.workers = WorkerStage(crowd, judge)
-        tasks = TaskStage(crowd, judge)
+        self.workers = WorkerStage(crowd, SEAL)
+        tasks = TaskStage(crowd)
         for partition in range(SETTINGS.partitions):
             self.workers.open(partition)
             self.workers.ready(partition)
@@ -47,7 +46,7 @@ class Joined:
         self.tasks = tasks
         names = TopicNames(*(getattr(TOPICS, name).name for name in TopicNames._fields))
         self.instance: Instance[ConsumerRecord] = Instance(
-            self.workers, tasks, names, lambda seconds: self.publisher.wake(seconds)
+            self.workers, tasks, SEAL, names, lambda seconds: self.publisher.wake(seconds)
         )
         producer = BatchProducer({}, "crowd")
         self.is_stale = False
@@ -56,7 +55,7 @@ class Joined:
             self.instance,
             producer,
             metrics,
-            MeteredRedirector(TOPICS, metrics, DeadLetterLog()),
+            MeteredRedirector(TOPICS, SEAL, metrics, DeadLetterLog()),
             self._mark_stale,
             NoExport(),
         )

@@ -47,9 +47,9 @@ WorkerStage.take = take_or_fail
 SAYS_WHEN_IT_READS_A_TABLE = """
 restore = WorkerAgent.restore
 
-def say_and_restore(self, partition, records, *, sure):
+def say_and_restore(self, partition, records):
     print("now", flush=True)
-    return restore(self, partition, records, sure=sure)
+    restore(self, partition, records)
 
 WorkerAgent.restore = say_and_restore
 """

@@ -75,16 +75,13 @@ def test_a_table_applies_nothing_twice_and_nothing_of_a_partition_that_it_has_lo
     table = BatchTable.__new__(BatchTable)
     table.offsets = {0: 5}
 
-    def restore(partition: int, some: list[Any], *, sure: bool) -> int:
-        done = some if sure else some[:1]  # of what comes then more has to be known first
-        restored.extend(record.offset for record in done)
-        return len(done)
+    def restore(partition: int, some: list[Any]) -> None:
+        restored.extend(record.offset for record in some)
 
     table.states = SimpleNamespace(restore=restore)
-    rest = table.restore(0, records(4, 5, 6, 7), sure=False)
+    table.restore(0, records(4, 5, 6))
     assert (restored, table.offsets) == ([6], {0: 6})
-    assert [record.offset for record in rest] == [7]
-    assert table.restore(0, rest, sure=True) == []
-    assert table.restore(0, records(6, 7), sure=False) == []
-    assert table.restore(1, records(0), sure=False) == []
+    table.restore(0, records(6, 7))
+    table.restore(0, records(6, 7))
+    table.restore(1, records(0))
     assert (restored, table.offsets) == ([6, 7], {0: 7})

@@ -34,10 +34,7 @@ class SlowStates:
     def close(self, partition: int) -> None:
         pass
 
-    def restore(self, partition: int, records: list[Any], *, sure: bool) -> int:
-        return len(records)
-
-    async def ask(self) -> None:
+    def restore(self, partition: int, records: list[Any]) -> None:
         pass
 
     async def ready(self, partitions: set[int], generation: int) -> None:
@@ -200,10 +197,9 @@ class Restored(SlowStates):
         self.offsets: list[int] = []
         self.then: Callable[[], None] = lambda: None
 
-    def restore(self, partition: int, records: list[Any], *, sure: bool) -> int:
+    def restore(self, partition: int, records: list[Any]) -> None:
         self.offsets += [record.offset for record in records]
         self.then()
-        return len(records)
 
 
 class CollectingTable(BatchTable):
@@ -211,7 +207,7 @@ class CollectingTable(BatchTable):
 
     def apply_changelog_batch(self, batch: Any) -> None:
         for event in batch:
-            self.restore(HERE.partition, batch_of(event.message).parts[HERE], sure=True)
+            self.restore(HERE.partition, batch_of(event.message).parts[HERE])
 
 
 def reading(

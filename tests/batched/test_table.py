@@ -21,12 +21,8 @@ class Kept:
     def close(self, partition: int) -> None:
         self.told.append(("close", partition))
 
-    def restore(self, partition: int, records: list[Any], *, sure: bool) -> int:
+    def restore(self, partition: int, records: list[Any]) -> None:
         self.told.append(("restore", partition))
-        return len(records)
-
-    async def ask(self) -> None:
-        pass
 
     async def ready(self, partitions: set[int], generation: int) -> None:
         pass

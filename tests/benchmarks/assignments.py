@@ -17,7 +17,6 @@ from sbic.classes import SIGNS
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Ints, Prior
 from sbic.instance.crowd import Crowd
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.leases import Leases
 from sbic.instance.requests import Answered, AssignmentStage, Rules
 from sbic.instance.taken import Taken
@@ -28,10 +27,10 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.assignments import encode_request
-from sbic.wire.columns import MOST
 from sbic.wire.dead_letters import Header
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
+from sbic.wire.seal import KEY_BYTES, Seal
 from tests.instances import instance
 
 FEW, MANY = 1_000, 1_000_000
@@ -66,7 +65,7 @@ class Loop:
         prior = Prior()
         self.rng = random.Random(tasks)
         self.crowd = Crowd(Engine("fast-sbic", prior=prior), SIGNS, partitions=1)
-        self.workers = WorkerStage(self.crowd, Judge(self.crowd, Ends(1, at=MOST)))
+        self.workers = WorkerStage(self.crowd, Seal(bytes(KEY_BYTES)))
         self.workers.open(0)
         self.workers.ready(0)
         self.stage = AssignmentStage(self.workers, Leases(), Rules(), prior)

@@ -11,12 +11,11 @@ from sbic.engine.engine import Engine
 from sbic.infer.registry import STREAMED
 from sbic.instance.crowd import Crowd
 from sbic.instance.estimates import Exchange
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.taken import Taken
 from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
-from sbic.wire.columns import MOST
 from sbic.wire.labels import encode_label
+from sbic.wire.seal import KEY_BYTES, Seal
 from tests.benchmarks.assignments import Record
 
 TASKS, WORKERS, LABELS = 20_000, 4_000, 200_000
@@ -29,9 +28,8 @@ class Instance:
 
     def __init__(self, algorithm: AlgorithmName, number: int) -> None:
         self.crowd = Crowd(Engine(algorithm), SIGNS, PARTITIONS)
-        judge = Judge(self.crowd, Ends(PARTITIONS, at=MOST))
-        self.workers = WorkerStage(self.crowd, judge)
-        self.tasks = TaskStage(self.crowd, judge)
+        self.workers = WorkerStage(self.crowd, Seal(bytes(KEY_BYTES)))
+        self.tasks = TaskStage(self.crowd)
         self.exchange = Exchange(self.tasks)
         own = range(number, PARTITIONS, 2)
         for partition in own:

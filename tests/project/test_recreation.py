@@ -14,7 +14,8 @@ from orjson import dumps
 from sbic.engine.labels import Prior
 from sbic.kafka.admin import delete_topics, ensure_topics
 from sbic.local.broker import EmbeddedBroker
-from sbic.project.opening import read_project
+from sbic.project.opening import append, open_project, read_project
+from sbic.project.revision import Given
 from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
 from sbic.wire.columns import Names
 from sbic.wire.votes import Votes, encode_votes
@@ -132,19 +133,68 @@ async def forge_an_answer(here: Project) -> str:
     return task
 
 
-async def test_a_recount_mends_a_forged_answer_that_could_be_ours(broker: EmbeddedBroker) -> None:
+async def test_a_forged_answer_that_could_be_ours_but_for_its_seal_changes_nothing(
+    broker: EmbeddedBroker,
+) -> None:
     here = await counted_project(broker)
     task = await forge_an_answer(here)
     with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as running:
         running.wait_ready()
         exact = log_odds_of(TRIPLES)
-        believed = await here.until_counted(len(TRIPLES))
-        assert believed[task]["log_odds"] != pytest.approx(exact[task], abs=1e-3)
-        await command(here, "recount")
-        mended = await here.until_counted(len(TRIPLES))
-        for name, posterior in mended.items():
+        found = await here.until_counted(len(TRIPLES))
+        assert task in found
+        for name, posterior in found.items():
             assert posterior["log_odds"] == pytest.approx(exact[name], abs=1e-9)
+        [letter] = await here.read(here.topics.dead_letters.name)
+        assert b"no valid seal" in dict(letter.headers)["__connect.errors.exception.message"]
+        assert running.terminate() == 0
+
+
+async def test_a_new_key_counts_everything_again_and_the_old_one_is_worth_nothing(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=1)
+    await here.send(TRIPLES)
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as running:
         running.wait_ready()
+        before = await here.until_counted(len(TRIPLES))
+        old, revision = await here.read(here.topics.answers.name), await read_project(here.settings)
+        assert "all counted" in await command(here, "recount", "--new-key")
+        assert await here.until_counted(len(TRIPLES)) == before
+        changed = await read_project(here.settings)
+        assert revision is not None
+        assert changed is not None
+        assert changed.seal != revision.seal
+        async with here.producer() as producer:
+            for record in old:
+                await producer.send_and_wait(
+                    here.topics.answers.name,
+                    record.value,
+                    partition=0,
+                    headers=list(record.headers),
+                )
+        running.kill()
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as successor:
+        successor.wait_ready()
+        assert "no valid seal" in successor.log()
+        assert await here.until_counted(len(TRIPLES)) == before
+        assert successor.terminate() == 0
+
+
+async def test_a_project_of_an_earlier_version_is_taken_over_by_a_recount(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=1)
+    await here.send(TRIPLES)
+    opened = await open_project(Given.of(here.settings))
+    await append(here.settings, opened.revision.next(seal=""))
+    refused = await asyncio.to_thread(sbic, here.settings, "run")
+    assert refused.returncode == 1
+    assert f"sbic project recount --new-key --prefix {here.settings.prefix}" in refused.stderr
+    await command(here, "recount")
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        await here.until_counted(len(TRIPLES))
         assert running.terminate() == 0
 
 

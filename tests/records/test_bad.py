@@ -98,7 +98,7 @@ def with_classes(parse: Callable[..., object]) -> Callable[..., object]:
 
 
 def parse_facts(value: bytes | None) -> object:
-    return read_facts(Columns(value), 2)
+    return read_facts(Columns(value))
 
 
 FACTS = encode_facts(Facts(0, [], Names.of([])))
@@ -124,7 +124,7 @@ FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
     (parse_answers, b"{}", "columns.loads"),
     (with_classes(parse_votes), b"{}", "columns.loads"),
     (with_classes(parse_estimates), b"{}", "columns.loads"),
-    (parse_facts, FACTS, "changelogs._read_recent"),
+    (parse_facts, FACTS, "changelogs.read_names"),
 ]
 
 

@@ -9,10 +9,9 @@ from orjson import loads
 from sbic.classes import SIGNS
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.tasks import NO_RULES, StopRules, TaskStage
 from sbic.wire.changelogs import encode_facts
-from sbic.wire.columns import MOST, Names
+from sbic.wire.columns import Names
 from sbic.wire.tasks import Description, encode_task, task_parser
 from sbic.wire.votes import Votes, encode_votes
 from tests.stages.simulated.project import PRIOR
@@ -43,7 +42,7 @@ class LoneTasks:
         spent: bool = False,
     ) -> None:
         self.crowd = Crowd(Engine("fast-sbic", prior=PRIOR), SIGNS, partitions=1)
-        self.stage = TaskStage(self.crowd, Judge(self.crowd, Ends(1, at=MOST)), rules)
+        self.stage = TaskStage(self.crowd, rules)
         self.evidence = list(evidence)
         self.stage.open(0)
         self.stage.restore(0, [(0, value) for value in evidence])

@@ -87,7 +87,7 @@ def missing(log: Log, when: str, labels: int) -> int:
 def test_whatever_anybody_writes_nothing_stops_and_labels_count(
     algorithm: Any, data: st.DataObject
 ) -> None:
-    """A forged record that could be ours affects its own label only."""
+    """A record that could be a user's affects its own label only; no other can be ours."""
     log = Log(PARTITIONS)
     project = Project(algorithm, tolerance=1e-4)
     cluster = Cluster(log, project)
@@ -105,16 +105,10 @@ def test_whatever_anybody_writes_nothing_stops_and_labels_count(
     cluster.rebalance([Member(log, project), Member(log, project)], [1, 0])
     send(log, "after", 3)
     cluster.settle()
-    forged = 4 * len(WORKERS) * len(written)  # rows in a genuine record, at the most
-    assert missing(log, "after", 3) + missing(log, "between", 2) <= forged
-    if not any(write.topic in ("labels", "tasks") for write in written):
-        assert missing(log, "before", 2) == 0  # what was counted stays so
-    if not any(is_plausible(write) for write in written):
-        assert missing(log, "before", 2) == missing(log, "between", 2) == 0
-        assert missing(log, "after", 3) == 0
+    lost = missing(log, "before", 2) + missing(log, "between", 2) + missing(log, "after", 3)
+    assert lost <= sum(is_valid(write) for write in written)
 
 
-def is_plausible(write: Write) -> bool:
-    """Whether a record is valid on its topic, and so indistinguishable from one of ours."""
-    value = write.value or b""
-    return value.startswith(b"{") and (b'"sbic"' in value or b'"label"' in value)
+def is_valid(write: Write) -> bool:
+    """Whether a record may be a valid one of a user."""
+    return write.topic in ("labels", "tasks") and (write.value or b"").startswith(b"{")

@@ -2,21 +2,30 @@
 
 from sbic.instance.requests import Rules
 from sbic.instance.taken import Outcome
+from sbic.wire.assignments import encode_request
 from sbic.wire.dead_letters import Header, Origin
 from sbic.wire.labels import encode_label
+from sbic.wire.seal import Seal
 from tests.stages.desk import Desk
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.project import SEAL, Project
 
 LAST = Project(repeats="last")
 FROM = Origin("labels", 0, 42)
 
 
-def forward(log: Log, label: int, *headers: Header) -> Record:
-    """A label of ann on t1 that comes with these headers."""
+def sealed(topic: str, value: bytes, origin: Origin) -> list[Header]:
+    """The headers of a record that an instance has forwarded to partition 0."""
+    return [SEAL.origin_header(topic, 0, value, origin)]
+
+
+def forward(log: Log, label: int, origin: Origin | None = None) -> Record:
+    """A label of ann on t1, forwarded from elsewhere if it has an origin."""
     offset = len(log["labels"][0])
-    record = Record(offset, offset, encode_label("t1", "ann", label), b"ann", headers)
+    value = encode_label("t1", "ann", label)
+    headers = sealed("labels", value, origin) if origin else []
+    record = Record(offset, offset, value, b"ann", headers)
     log["labels"][0].append(record)
     return record
 
@@ -24,41 +33,55 @@ def forward(log: Log, label: int, *headers: Header) -> Record:
 def test_a_label_forwarded_again_does_not_replace_a_later_one_even_after_a_crash() -> None:
     log = Log(1)
     instance = OneInstance(log, LAST)
-    instance.take(0, [forward(log, 1, FROM.header())])
+    instance.take(0, [forward(log, 1, FROM)])
     instance.take(0, [forward(log, -1)])
     again = OneInstance(log, LAST)
-    taken = again.take(0, [forward(log, 1, FROM.header())])
+    taken = again.take(0, [forward(log, 1, FROM)])
     assert taken.outcomes[Outcome.REPEATED] == 1
     again.count()
     posterior = again.results()["t1"]
     assert (posterior["labels"], posterior["prediction"]) == (1, -1)
 
 
-def test_a_forged_origin_keeps_no_other_label_from_counting() -> None:
+def test_a_label_from_the_same_place_with_another_content_counts() -> None:
     log = Log(1)
     instance = OneInstance(log, LAST)
-    instance.take(0, [forward(log, 1, FROM.header())])
-    taken = instance.take(0, [forward(log, -1, FROM.header())])  # the same place, another label
+    instance.take(0, [forward(log, 1, FROM)])
+    taken = instance.take(0, [forward(log, -1, FROM)])
     assert taken.outcomes[Outcome.COUNTED] == 1
     assert instance.results()["t1"]["prediction"] == -1
+
+
+def test_a_label_with_a_forged_origin_is_one_like_any_other() -> None:
+    log = Log(1)
+    instance = OneInstance(log, LAST)
+    instance.take(0, [forward(log, 1, FROM)])
+    instance.take(0, [forward(log, -1)])
+    again = forward(log, 1)
+    again.headers = [Seal(b"another key").origin_header("labels", 0, again.value, FROM)]
+    assert instance.take(0, [again]).outcomes[Outcome.COUNTED] == 1
+
+
+def test_a_label_that_was_forwarded_before_the_key_changed_still_counts_once() -> None:
+    record = forward(Log(1), 1, FROM)
+    assert Seal(b"new", [b"newer", SEAL.key]).origin(record, partitions=1) == FROM
+    assert Seal(b"new", [b"newer"]).origin(record, partitions=1) is None
 
 
 def test_a_request_forwarded_again_is_answered_once_even_after_a_crash() -> None:
     desk = Desk(Rules(), partitions=1)
     desk.describe([{"task": f"t{number}"} for number in range(5)])
-    desk.instance.ends.requests[:] = 99
-    headers = (Origin("requests", 0, 42).header(),)
+    headers = sealed("requests", encode_request("ann"), Origin("requests", 0, 42))
     [given] = desk.ask("ann", headers=headers)
     assert given["id"] == "0-42-0"
     assert desk.ask("ann", headers=headers) == []
     later = desk.successor(Rules())
-    later.instance.ends.requests[:] = 99
     assert later.ask("ann", headers=headers) == []
-    assert len(later.ask("bob", headers=headers)) == 1  # a forged origin: it is ann's
+    assert len(later.ask("bob", headers=headers)) == 1  # they are ann's
 
 
-def test_an_origin_that_cannot_be_is_not_believed() -> None:
+def test_an_origin_without_a_seal_is_not_believed() -> None:
     desk = Desk(Rules(), partitions=1)
     desk.describe([{"task": "t1"}])
-    [given] = desk.ask("ann", headers=(Origin("requests", 0, 42).header(),))
+    [given] = desk.ask("ann", headers=[("sbic.origin", b"requests/0/42")])
     assert given["id"] == "0-0-0"

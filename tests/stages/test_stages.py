@@ -1,6 +1,7 @@
 """The stages against the mathematics: what comes out is Algorithm 1 on the labels taken."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -10,14 +11,15 @@ from hypothesis import strategies as st
 
 from sbic.infer.fast_sbic import FastSBIC
 from sbic.instance.taken import Outcome
-from sbic.wire.columns import Names
+from sbic.wire.columns import COLUMNS, Names
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
+from sbic.wire.seal import NOT_SEALED, Seal
 from sbic.wire.votes import Votes, encode_votes
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.member import Member
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import PRIOR, Project
+from tests.stages.simulated.project import PRIOR, SEAL, Project
 
 Repeats = Literal["first", "last"]
 Triple = tuple[str, str, int | None]
@@ -189,7 +191,6 @@ def test_votes_of_workers_elsewhere_count_as_they_are() -> None:
     instance.assign({mine})
     votes = one_vote("t1", "ann", source=elsewhere, vote=0.25)
     instance.log.produce("t1", "ann", 1)
-    instance.ask()
     counted = instance.tasks.count(mine, [votes])
     assert (counted.votes, counted.new) == (1, [0])
     assert instance.crowd.moved().tolist() == [0]
@@ -207,13 +208,22 @@ def one_vote(task: str, worker: str, source: int, vote: float) -> bytes:
     )
 
 
-@pytest.mark.parametrize("source", [2, 1 << 62])
-def test_votes_of_a_partition_that_there_is_not_are_refused(source: int) -> None:
+def test_records_of_others_on_every_internal_topic_are_refused_and_change_nothing() -> None:
     instance = OneInstance(Log(2))
     home, there = partition_of(b"t1", 2), instance.log.produce("t1", "ann", 1)
-    instance.ask()
-    value = one_vote("t1", "ann", source, vote=9.0)
-    counted = instance.tasks.count(home, [value, one_vote("t1", "ann", there, vote=9.0), value])
-    assert (counted.new, [*counted.outcome.rejected]) == ([1], [0, 2])
-    assert [*instance.tasks.restore(home, [(0, value)]).rejected] == [0]
-    assert instance.tasks.tasks == 0
+    value = one_vote("t1", "ann", there, vote=9.0)
+    sealed = Record(0, 0, value, None, [SEAL.header("votes", home, value, COLUMNS)], "votes", home)
+    forged = [
+        replace(sealed, headers=()),
+        replace(sealed, headers=[SEAL.header("votes", home, value, b"columns 3")]),
+        replace(sealed, partition=1 - home),  # a copy of a genuine record elsewhere
+        replace(sealed, value=one_vote("t1", "ann", there, vote=8.0)),
+        replace(sealed, headers=[Seal(b"another key").header("votes", home, value, COLUMNS)]),
+    ]
+    pure = instance.instance
+    assert pure.count(home, [*forged, sealed]).new == [0]
+    assert [rejected.record for rejected in pure.filling.rejected] == forged
+    for restore in (pure.restore_answers, pure.restore_evidence):
+        assert [record for record, _ in restore(home, forged)] == forged
+    assert all(pure.hear(home, record) is NOT_SEALED for record in forged)
+    assert instance.tasks.tasks == 0  # ann is a worker of this instance: her label is yet to come

@@ -72,7 +72,6 @@ def test_labels_that_two_instances_took_count_once() -> None:
     instance = OneInstance(Log(1))
     for offset in range(12):
         instance.log.produce(f"t{offset}", "ann", 1)
-    instance.ask()
     instance.workers.restore(0, [answers(range(5)), answers(range(8))])  # who had taken more
     instance.workers.restore(0, [answers(range(5, 12))])
     assert instance.workers.partitions[0].taken == 11

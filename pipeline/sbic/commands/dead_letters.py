@@ -14,6 +14,8 @@ from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options
 from sbic.foreign import printable, shown
 from sbic.kafka.connect import connected, new_producer
+from sbic.project.changes import existing_project
+from sbic.project.opening import read_seal
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
@@ -22,6 +24,7 @@ from sbic.wire.assignments import parse_request
 from sbic.wire.bad import BadRecord
 from sbic.wire.dead_letters import Origin, replayed_mark
 from sbic.wire.labels import label_parser
+from sbic.wire.seal import Seal
 from sbic.wire.tasks import task_parser
 
 if TYPE_CHECKING:
@@ -109,7 +112,8 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
         return done
     check = Check(Topics(settings), settings.crowd_classes, label_map)
     producer = new_producer(settings, max_request_size=16 << 20)
-    sender = Sender(producer, Topics(settings).dead_letters.name)
+    seal = await read_seal(settings, await existing_project(settings))
+    sender = Sender(producer, seal, Topics(settings).dead_letters.name)
     async with connected(producer, settings):
         async for letters in letters_in(settings):
             for letter in letters:
@@ -128,8 +132,9 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
 class Sender:
     """Sends letters, and marks those that are acknowledged."""
 
-    def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
+    def __init__(self, producer: AIOKafkaProducer, seal: Seal, topic: str) -> None:
         self.producer = producer
+        self.seal = seal
         self.topic = topic
         self.sent = 0
         self._waiting: list[tuple[Letter, asyncio.Future[Any]]] = []
@@ -144,7 +149,7 @@ class Sender:
             value,
             key=letter.key,
             partition=origin.partition,
-            headers=[origin.header()],
+            headers=[self.seal.origin_header(origin.topic, origin.partition, value, origin)],
         )
         self._waiting.append((letter, future))
         if len(self._waiting) >= AT_ONCE:

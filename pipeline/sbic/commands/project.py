@@ -18,13 +18,17 @@ NOT_EXPECTED_SECONDS = 5.0
 
 @click.command(short_help="Recompute everything from labels and tasks.")
 @click.option("--yes", is_flag=True, help="Do not ask if labels have expired.")
+@click.option("--new-key", is_flag=True, help="Seal the records of instances with a new key.")
 @given_options("broker", "prefix")
-def recount(given: Given, yes: bool) -> None:
+def recount(given: Given, yes: bool, new_key: bool) -> None:
     """Delete everything but labels, tasks, requests and assignments, and recompute it.
 
     Votes, posteriors, workers and dead letters are computed from the labels; this repairs them.
     Instances may be running: they leave the group, and restart once the topics exist. If this
     command is interrupted, run it again to complete it.
+
+    With --new-key the records of instances are sealed with a new key from then on. That ends the
+    leases of workers: they ask for a task again.
 
     Labels that Kafka no longer keeps cannot be counted again: if there are any, the command says
     how many and asks first.
@@ -33,12 +37,13 @@ def recount(given: Given, yes: bool) -> None:
     Examples:
       sbic project recount
       sbic project recount --prefix birds
+      sbic project recount --new-key
     """
     from sbic.commands.options import run_connected
     from sbic.project.changes import begin
 
     ask_if_expired(given.place, yes)
-    run_connected(begin(given.place, "recounting"))
+    run_connected(begin(given.place, "rotating" if new_key else "recounting"))
     complete(given.place)
 
 

@@ -10,8 +10,6 @@ from sbic.engine.state import Sums
 from sbic.instance.crowd import NEVER, OPEN, TaskColumns, WorkerColumns, by_home
 from sbic.instance.names import NameTable, with_room
 from sbic.instance.tasks import TaskStage
-from sbic.wire.bad import BadRecord
-from sbic.wire.columns import NOT_OURS
 from sbic.wire.estimates import (
     Ask,
     Beliefs,
@@ -61,18 +59,11 @@ class Numbering:
         return Numbered(first, [self.ids.names[i] for i in new.tolist()], published_as[some])
 
     def receive(self, partition: int, numbered: Numbered) -> Ints | None:
-        """The own numbers for another instance's; None if its first names were not received.
-
-        `BadRecord` if the names do not belong to that partition, or numbers have no name.
-        """
+        """The own numbers for another instance's; None if its first names were not received."""
         received = self.received[partition]
         if numbered.first != received.count and (numbered.first or not numbered.names):
             return None
         new = self.number(numbered.names)
-        if (self.columns.home[new] != partition).any():
-            raise NOT_OURS
-        if len(numbered.numbers) and numbered.numbers.max() >= numbered.first + len(new):
-            raise NOT_OURS
         received.add(numbered.first, new)
         found: Ints = received.numbers[numbered.numbers]
         return found
@@ -115,6 +106,7 @@ class Exchange:
         self.epochs = [-1] * self.crowd.partitions
         self.sums: dict[int, Sums] = {}
         self.received = np.zeros(self.crowd.partitions, np.bool_)
+        self.ahead: dict[int, list[bytes | None]] = {}  # of the next owners of own partitions
         self.is_requested = False  # another instance requests complete estimates
         self.tasks = Numbering(
             self.crowd.tasks, self.crowd.number_tasks, self.crowd.task, self.crowd.partitions
@@ -215,28 +207,32 @@ class Exchange:
             for start in range(0, len(places), self.rows_at_once):
                 yield home, numbers[places[start : start + self.rows_at_once]]
 
-    def receive(self, partition: int, value: bytes | None) -> BadRecord | None:
-        """Apply a record of a partition's owner; return the problem if it is not an sbic record.
+    def receive(self, partition: int, value: bytes | None) -> None:
+        """Apply a record of a partition's owner; late records of a former owner are ignored.
 
-        Late records of a former owner are ignored.
+        If this instance was stalled, another may own its partitions already.
         """
+        epoch, estimates = parse_estimates(value, len(self.crowd.classes))
         if self.crowd.has_tasks_of[partition]:
-            return None  # published by this instance
-        try:
-            epoch, estimates = parse_estimates(value, len(self.crowd.classes))
-            if epoch >= self.epochs[partition]:
-                self._receive(partition, estimates)
-                self.epochs[partition] = epoch
-        except BadRecord as bad:
-            return bad
-        return None
+            if epoch > self.stage.partitions[partition].epoch:
+                self.ahead.setdefault(partition, []).append(value)
+        elif epoch >= self.epochs[partition]:
+            self._receive(partition, estimates)
+            self.epochs[partition] = epoch
+
+    def receive_from_next_owner(self, partition: int) -> None:
+        """Apply what the next owner has published before this instance released a partition.
+
+        An owner publishes everything only once. If this instance was stalled, that may be long ago.
+        """
+        for value in self.ahead.pop(partition, []):
+            self.receive(partition, value)
 
     def _receive(self, partition: int, estimates: Estimates) -> None:
         match estimates:
             case Beliefs():
                 self._receive_tasks(partition, estimates)
             case Counts():
-                self.stage.judge.check_counts(estimates.counts)
                 workers = self.workers.receive(partition, estimates.workers)
                 if workers is not None:
                     self.crowd.engine.receive_workers(workers, estimates.counts)

@@ -27,7 +27,6 @@ from sbic.classes import SKIP
 from sbic.engine.labels import Ints
 from sbic.instance.crowd import Changes, Rows, by_home
 from sbic.instance.estimates import EstimateRecords, Exchange
-from sbic.instance.judge import Restored
 from sbic.instance.publication import (
     EstimateUpdates,
     Group,
@@ -38,13 +37,15 @@ from sbic.instance.publication import (
     TopicNames,
     Traces,
     WorkerUpdates,
+    with_headers,
 )
-from sbic.instance.taken import Forwarded, R
+from sbic.instance.taken import Forwarded, R, Rejected
 from sbic.instance.tasks import NO_TASKS, Counted, TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.wire.bad import BadRecord
 from sbic.wire.changelogs import encode_facts
-from sbic.wire.columns import Names
+from sbic.wire.columns import COLUMNS, Names
+from sbic.wire.seal import NOT_SEALED, Seal
 from sbic.wire.tasks import task_parser
 from sbic.wire.traces import traced_tasks
 from sbic.wire.votes import NOBODY
@@ -89,6 +90,7 @@ class Instance(Generic[R]):
         self,
         workers: WorkerStage,
         tasks: TaskStage,
+        seal: Seal,
         topics: TopicNames = TopicNames(),  # noqa: B008  # immutable
         wake: Callable[[float], object] = _ignore,
         *,
@@ -98,9 +100,11 @@ class Instance(Generic[R]):
         self.tasks = tasks
         self.crowd = tasks.crowd
         self.exchange = Exchange(tasks)
+        self.seal = seal
         self.topics = topics
+        self.internal = {topics.answers, topics.votes, topics.evidence, topics.estimates}
         self.wake = wake
-        self.redirector = Redirector(topics.dead_letters, self.crowd.partitions)
+        self.redirector = Redirector(topics.dead_letters, self.crowd.partitions, seal)
         self.traces = Traces(self.crowd)
         self.worker_updates = WorkerUpdates(self.crowd, topics.workers, wake, throttled=throttled)
         self.estimate_updates = EstimateUpdates(
@@ -134,17 +138,21 @@ class Instance(Generic[R]):
         """Forget a partition of tasks."""
         self.exchange.release(partition)
         self.tasks.close(partition)
+        self.exchange.receive_from_next_owner(partition)
 
     # 2. Restored.
 
-    def restore_answers(self, partition: int, records: Sequence[R], *, sure: bool) -> Restored:
-        """Apply records of the answers topic."""
-        return self.workers.restore(partition, [record.value for record in records], sure=sure)
+    def restore_answers(self, partition: int, records: Sequence[R]) -> list[Rejected[R]]:
+        """Apply records of the answers topic; return those that no instance has written."""
+        genuine, forged = self.seal.sort(records, COLUMNS)
+        self.workers.restore(partition, [record.value for record in genuine])
+        return [Rejected(record, NOT_SEALED) for record in forged]
 
-    def restore_evidence(self, partition: int, records: Sequence[R], *, sure: bool) -> Restored:
-        """Apply records of the evidence topic."""
-        values = [(record.timestamp, record.value) for record in records]
-        return self.tasks.restore(partition, values, sure=sure)
+    def restore_evidence(self, partition: int, records: Sequence[R]) -> list[Rejected[R]]:
+        """Apply records of the evidence topic; return those that no instance has written."""
+        genuine, forged = self.seal.sort(records, COLUMNS)
+        self.tasks.restore(partition, [(record.timestamp, record.value) for record in genuine])
+        return [Rejected(record, NOT_SEALED) for record in forged]
 
     # 3. Ready.
 
@@ -163,6 +171,7 @@ class Instance(Generic[R]):
         for answers in self.workers.partitions[partition].last_answers:
             for home, value in answers.votes:
                 self._add_votes(again, home, value)
+        self._seal(again)
         return again
 
     def last_votes_published(self, partitions: Iterable[int]) -> None:
@@ -202,21 +211,17 @@ class Instance(Generic[R]):
             self.traces.took(parts, rows)
         return rows
 
-    def count(
-        self, partition: int, records: Sequence[R], *, sure: bool, come_again: bool = False
-    ) -> Counted:
-        """Count records of votes, as many as `sure` allows (see `TaskStage.restore`).
-
-        Records that `come_again` become dead letters only then.
-        """
+    def count(self, partition: int, records: Sequence[R], *, come_again: bool = False) -> Counted:
+        """Count records of votes; those that `come_again` become dead letters only then."""
         group = self.filling
-        counted = self.tasks.count(partition, [record.value for record in records], sure=sure)
-        group.took_votes(partition, records, counted)
+        genuine, forged = self.seal.sort(records, COLUMNS)
+        counted = self.tasks.count(partition, [record.value for record in genuine])
+        group.took_votes(partition, genuine, counted)
         if not come_again:
-            for place, why in counted.outcome.rejected.items():
-                group.reject(records[place], why)
+            for record in forged:
+                group.reject(record, NOT_SEALED)
         for place in counted.new:
-            self._follow_traces(records[place])
+            self._follow_traces(genuine[place])
         return counted
 
     def _follow_traces(self, record: R) -> None:
@@ -242,9 +247,16 @@ class Instance(Generic[R]):
             return
         self.tasks.describe(home, description, record.offset, record.timestamp)
 
-    def hear(self, partition: int, value: bytes | None) -> BadRecord | None:
-        """Apply a record of another instance's estimates; return the problem if it is not one."""
-        return self.exchange.receive(partition, value)
+    def hear(self, partition: int, record: R) -> BadRecord | None:
+        """Apply a record of estimates.
+
+        Returns the problem if no instance has written it. Only the owner of the partition does: one
+        dead letter is enough.
+        """
+        if self.seal.is_on(record, COLUMNS):
+            self.exchange.receive(partition, record.value)
+            return None
+        return NOT_SEALED if self.crowd.has_tasks_of[partition] else None
 
     # 5. Published.
 
@@ -281,9 +293,20 @@ class Instance(Generic[R]):
         self._add_estimates(outputs, group, tasks, workers)
         if self.tasks.is_restored:
             self.worker_updates.add_to(outputs, is_flushing=is_flushing)
+        self._seal(changelog)
+        self._seal(outputs)
         if not changelog:
             changelog, outputs = outputs, changelog
         return Publication(before, changelog, outputs, group, len(tasks), spans)
+
+    def _seal(self, outbox: Outbox) -> None:
+        """Seal the records that only instances read."""
+        for (topic, partition), rows in outbox.items():
+            if topic in self.internal:
+                outbox[topic, partition] = [
+                    with_headers(row, self.seal.header(topic, partition, row.value, COLUMNS))
+                    for row in rows
+                ]
 
     def _add_own_votes(self, outputs: Outbox, group: Group[R]) -> None:
         """Add the votes of labels that were taken; those on own tasks are counted here."""

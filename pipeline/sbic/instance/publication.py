@@ -14,7 +14,8 @@ from sbic.instance.taken import Forwarded, R, Rejected, Taken
 from sbic.instance.tasks import Counted
 from sbic.instance.workers import encode_workers
 from sbic.wire.bad import BadRecord
-from sbic.wire.dead_letters import Header, Origin, dead_letter, forwarded_headers, origin_of
+from sbic.wire.dead_letters import Header, Origin, dead_letter, forwarded_headers
+from sbic.wire.seal import Seal
 from sbic.wire.traces import TRACEPARENT, TracedTask, traceparent_of, vote_headers
 
 NO_HEADERS: list[Header] = []
@@ -100,9 +101,10 @@ class Redirected(Protocol[R]):
 class Redirector:
     """Turns records into dead letters, or forwards them to the partition of their key."""
 
-    def __init__(self, dead_letters: str, partitions: int) -> None:
+    def __init__(self, dead_letters: str, partitions: int, seal: Seal) -> None:
         self.dead_letters = dead_letters
         self.partitions = partitions
+        self.seal = seal
 
     def add(self, outbox: Outbox, results: Redirected[R]) -> None:
         """Add the records that are rejected, then those that are forwarded."""
@@ -113,7 +115,7 @@ class Redirector:
 
     def origin(self, record: R) -> Origin:
         """The topic, partition and offset that a record was first written to."""
-        first = origin_of(record.headers, record.topic, self.partitions)
+        first = self.seal.origin(record, self.partitions)
         return first or Origin(record.topic, record.partition, record.offset)
 
     def _reject(self, outbox: Outbox, rejected: Rejected[R]) -> None:
@@ -127,7 +129,8 @@ class Redirector:
         """Add a good record to the partition of its key, without headers that are too large."""
         record, key, partition = forwarded
         here = Origin(record.topic, record.partition, record.offset)
-        headers = forwarded_headers(record.headers, here)
+        origin = self.seal.origin_header(record.topic, partition, record.value, here)
+        headers = forwarded_headers(record.headers, origin)
         outbox.add(
             record.topic, partition, Row(key.encode(), record.value, record.timestamp, headers)
         )
@@ -341,7 +344,7 @@ class Traces:
             for place, task in enumerate(tasks.tolist()):
                 span = self.pending.pop(task, None)
                 if span is not None:
-                    rows[place] = _with(rows[place], (TRACEPARENT, span.traceparent))
+                    rows[place] = with_headers(rows[place], (TRACEPARENT, span.traceparent))
                     spans.append(span)
         return spans
 
@@ -350,10 +353,10 @@ class Traces:
         away = self.away.pop(home, [])
         if not (away and rows):
             return []
-        rows[-1] = _with(rows[-1], *vote_headers([vote.task for vote in away]))
+        rows[-1] = with_headers(rows[-1], *vote_headers([vote.task for vote in away]))
         return [vote.span for vote in away]
 
 
-def _with(row: Row, *headers: Header) -> Row:
+def with_headers(row: Row, *headers: Header) -> Row:
     """Return the row with further headers."""
     return row._replace(headers=[*row.headers, *headers])

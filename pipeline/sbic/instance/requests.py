@@ -29,7 +29,6 @@ from sbic.wire.assignments import (
     place_of,
 )
 from sbic.wire.bad import BadRecord
-from sbic.wire.dead_letters import origin_of
 
 PolicyName = Literal["uncertainty", "uniform"]
 LEAST_WEIGHT = 0.1  # of an expected label: with α = β it would be 0, and all get the same task
@@ -207,9 +206,8 @@ class AssignmentStage:
         A request that was forwarded twice because of a crash counts once.
         """
         if record.headers:
-            found = origin_of(record.headers, record.topic, self.crowd.partitions)
-            ends = self.workers.judge.ends.requests
-            if found is not None and found.offset < ends[found.partition]:
+            found = self.workers.seal.origin(record, self.crowd.partitions)
+            if found is not None:
                 return found.partition, found.offset
         return partition, record.offset
 

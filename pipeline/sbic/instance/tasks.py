@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from sbic.classes import RETRACT
 from sbic.engine.labels import Floats, Ints
 from sbic.instance.crowd import OPEN, REASONS, Crowd, Rows, by_home, rows_of
-from sbic.instance.judge import Judge, Restored, Screened, Screening
 from sbic.instance.names import FREE, RecentNames
 from sbic.instance.taken import CountedOffsets
-from sbic.wire.bad import ID_MAX_BYTES, BadRecord
+from sbic.wire.bad import ID_MAX_BYTES
 from sbic.wire.changelogs import Fact, Facts, read_facts
 from sbic.wire.columns import NO_NAMES, Columns, Names
 from sbic.wire.posterior_json import PosteriorColumns, encode_posteriors
 from sbic.wire.tasks import ParsedDescription
-from sbic.wire.votes import ManyVotes
+from sbic.wire.votes import ManyVotes, VotesReader
 
 CONFIDENT, LABELS = map(REASONS.index, ("confident", "labels"))
 
@@ -119,7 +118,6 @@ class Counted(NamedTuple):
     were taken.
     """
 
-    outcome: Restored
     votes: int
     fenced: int
     new: list[int]
@@ -136,9 +134,8 @@ class PosteriorRecords(NamedTuple):
 class TaskStage:
     """Counts each vote once, applies descriptions of tasks, and closes tasks by the stop rules."""
 
-    def __init__(self, crowd: Crowd, judge: Judge, rules: StopRules = NO_RULES) -> None:
+    def __init__(self, crowd: Crowd, rules: StopRules = NO_RULES) -> None:
         self.crowd = crowd
-        self.judge = judge
         self.rules = rules
         self.spent = False
         self.partitions: dict[int, TaskPartition] = {}
@@ -171,43 +168,29 @@ class TaskStage:
             self.unwritten.pop(partition, None)
             self.recent.pop(partition, None)
 
-    def restore(
-        self, partition: int, values: Sequence[tuple[int, bytes | None]], *, sure: bool = True
-    ) -> Restored:
-        """Apply records of the evidence topic, given with their timestamps.
-
-        Unless `sure` (the known ends of partitions are current), this stops before the first record
-        beyond an end.
-        """
+    def restore(self, partition: int, values: Sequence[tuple[int, bytes | None]]) -> None:
+        """Apply records of the evidence topic, given with their timestamps."""
         state, classes = self.partitions[partition], len(self.crowd.classes)
         state.is_restored = False
-        screening, found = Screening(self.judge), []
-        for place, (_, value) in enumerate(values):
-            try:
-                record = Columns(value)
-                if record.kind == "votes":
-                    screening.add(place, partition, record)
-                else:
-                    facts = read_facts(record, classes)
-                    self.judge.check_facts(partition, facts)
-                    found.append((place, facts))
-            except BadRecord as bad:
-                screening.problems[place] = bad
-        screened = screening.finish(len(values), sure=sure)
-        self._restore_votes(state, partition, screened)
-        times = [values[place][0] for place in screened.places.tolist()]
-        state.restored.add(times, screened.votes.ends, screened.votes.tasks)
-        for place, facts in found:
-            if screened.has(place):
-                self._restore_facts(partition, facts)
-                described = Names.of([fact.task for fact in facts.rows])
-                names = Names.joined([described, facts.recent])
-                state.restored.add([values[place][0]], np.array([len(names)]), names)
-        return screened.outcome
+        reader, times = VotesReader(classes), []
+        facts: list[tuple[int, Facts]] = []
+        for time, value in values:
+            record = Columns(value)
+            if record.kind == "votes":
+                reader.add(record)
+                times.append(time)
+            else:
+                facts.append((time, read_facts(record)))
+        votes = reader.read()
+        self._restore_votes(state, partition, votes)
+        state.restored.add(times, votes.ends, votes.tasks)
+        for time, some in facts:
+            self._restore_facts(partition, some)
+            names = Names.joined([Names.of([fact.task for fact in some.rows]), some.recent])
+            state.restored.add([time], np.array([len(names)]), names)
 
-    def _restore_votes(self, state: TaskPartition, partition: int, screened: Screened) -> None:
+    def _restore_votes(self, state: TaskPartition, partition: int, votes: ManyVotes) -> None:
         """Restore votes, except those that are all in answers being restored."""
-        votes = screened.votes
         new = state.count(votes)
         restored = votes.by_vote(self.crowd.restores[votes.sources, partition])
         self._put(votes, new & ~restored, defers=True)
@@ -256,21 +239,16 @@ class TaskStage:
             task.updated_at[i] = max(task.updated_at[i], fact.updated_at)
         self.crowd.changed.add(numbers)
 
-    def count(
-        self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
-    ) -> Counted:
-        """Count the votes in records of a partition; with `sure` as in `restore`.
+    def count(self, partition: int, values: Sequence[bytes | None]) -> Counted:
+        """Count the votes in records of a partition.
 
         Their tasks are published even if they have not moved: posteriors may be missing for labels
         that were known here before a recovery, or before another instance acquired their worker.
         """
-        screening = Screening(self.judge)
-        for place, value in enumerate(values):
-            try:
-                screening.add(place, partition, Columns(value))
-            except BadRecord as bad:
-                screening.problems[place] = bad
-        votes, places, outcome = screening.finish(len(values), sure=sure)
+        reader = VotesReader(len(self.crowd.classes))
+        for value in values:
+            reader.add(Columns(value))
+        votes = reader.read()
         new = self.partitions[partition].count(votes)
         sources = votes.by_vote(votes.sources)
         is_own = self.crowd.has_workers_of[sources]
@@ -279,9 +257,9 @@ class TaskStage:
         known = new & is_own & (votes.offsets <= self.crowd.taken_before[sources])
         self.crowd.touched.add(counted.tasks)
         self.crowd.touched.add(self._put(votes, known).tasks)
-        with_new = np.unique(votes.by_vote(places)[new]).tolist()
+        with_new = np.unique(votes.by_vote(np.arange(len(values)))[new]).tolist()
         fenced = len(new) - int(new.sum())
-        return Counted(outcome, len(new), fenced, with_new, counted.timestamps)
+        return Counted(len(new), fenced, with_new, counted.timestamps)
 
     def count_own(self, partition: int, source: int, offsets: Ints) -> None:
         """Note that votes of own workers are counted: their labels were taken here."""
@@ -390,11 +368,6 @@ class TaskStage:
             self.recent[home] = self.crowd.tasks.names_of(late[places])
         self.crowd.touched.add(missing)
         self.crowd.touched.add(late)
-
-    def raise_epoch(self, partition: int, epoch: int) -> None:
-        """Use this epoch from now on, and write it to the evidence topic."""
-        self.partitions[partition].epoch = epoch
-        self.unwritten.setdefault(partition, {})
 
     def facts(self) -> Iterator[tuple[int, Facts]]:
         """Remove and return the facts that are not written yet, with their partitions."""

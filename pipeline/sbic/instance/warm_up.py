@@ -5,7 +5,6 @@ import numpy as np
 from sbic.classes import SIGNS
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.taken import CountedOffsets
 from sbic.instance.tasks import TaskStage
 from sbic.policy.policy import WORTH, AnswerSet, Uniform
@@ -60,11 +59,10 @@ def warm_up_policies() -> None:
 def warm_up_stages() -> None:
     """Compile what reads and writes records."""
     crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=1)
-    judge = Judge(crowd, Ends(1))
     CountedOffsets().add(np.array([0]))
-    judge.problems_of(VotesReader(len(SIGNS)).read(), *np.zeros((2, 0), np.int64))
+    VotesReader(len(SIGNS)).read()
     tasks = crowd.number_tasks([f"t{number}" for number in range(20)])  # the table of names grows
     crowd.tasks.names_of(tasks).take(tasks)
     crowd.changed.add(tasks)
     crowd.overview(tasks)
-    TaskStage(crowd, judge).posteriors(tasks)
+    TaskStage(crowd).posteriors(tasks)

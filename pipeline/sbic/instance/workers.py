@@ -13,7 +13,6 @@ from sbic.engine.labels import Floats, Ints
 from sbic.engine.taking import ABSENT, REPEATED
 from sbic.infer.intervals import beta_interval
 from sbic.instance.crowd import Crowd, Rows, by_home, rows_of
-from sbic.instance.judge import Judge, Restored, Screened, Screening
 from sbic.instance.names import RecentNames
 from sbic.instance.taken import (
     OUTCOMES,
@@ -28,11 +27,12 @@ from sbic.instance.taken import (
 )
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord
 from sbic.wire.changelogs import Answers, Piece, VotesFor, parse_answers
-from sbic.wire.columns import NOT_OURS, Columns
-from sbic.wire.dead_letters import content_mark, origin_of
+from sbic.wire.columns import Columns
+from sbic.wire.dead_letters import content_mark
 from sbic.wire.labels import CodedLabel, label_parser
 from sbic.wire.posteriors import Worker, encode_worker
-from sbic.wire.votes import NOBODY, NOTHING, REPEAT, Votes, encode_votes
+from sbic.wire.seal import Seal
+from sbic.wire.votes import NOBODY, NOTHING, REPEAT, Votes, VotesReader, encode_votes
 
 # A crash can have prevented the publication of workers this recent: their records are published up
 # to 10 s after the answers, and the broker may have been unavailable before that.
@@ -93,10 +93,10 @@ class WorkerStage:
     """Takes labels in order, each once, into the engine."""
 
     def __init__(
-        self, crowd: Crowd, judge: Judge, repeats: Literal["first", "last"] = "first"
+        self, crowd: Crowd, seal: Seal, repeats: Literal["first", "last"] = "first"
     ) -> None:
         self.crowd = crowd
-        self.judge = judge
+        self.seal = seal
         self.parse = label_parser(crowd.classes)
         self.replaces = repeats == "last"
         row = 2 * ID_MAX_BYTES + 40 + 8 * (2 + len(crowd.classes))
@@ -129,45 +129,28 @@ class WorkerStage:
             self.crowd.count_workers(partition)
         self.crowd.taken_before[partition] = state.taken
 
-    def restore(
-        self, partition: int, values: Sequence[bytes | None], *, sure: bool = True
-    ) -> Restored:
+    def restore(self, partition: int, values: Sequence[bytes | None]) -> None:
         """Apply records of the answers topic.
 
         Labels may be in it twice: an instance that was stalled may continue for a moment after
-        another has acquired its partitions. The first occurrence counts. Unless `sure` (the known
-        ends of partitions are current), this stops before the first record beyond an end.
+        another has acquired its partitions. The first occurrence counts.
         """
-        screening, records = Screening(self.judge), []
-        for place, value in enumerate(values):
-            try:
-                answers = parse_answers(value)
-                self.judge.check_answers(partition, answers)
-                for home, part in answers.votes:
-                    votes = Columns(part)
-                    if votes.number("source") != partition:
-                        raise NOT_OURS
-                    screening.add(place, home, votes, before=answers.upto + 1)
-                records.append((place, answers))
-            except BadRecord as bad:
-                screening.problems[place] = bad
-        screened = screening.finish(len(values), sure=sure)
-        self._restore(partition, [one for one in records if screened.has(one[0])], screened)
-        return screened.outcome
-
-    def _restore(
-        self, partition: int, records: list[tuple[int, Answers]], screened: Screened
-    ) -> None:
-        """Restore those labels in records that are not known yet."""
-        state, votes = self.partitions[partition], screened.votes
+        state, reader = self.partitions[partition], VotesReader(len(self.crowd.classes))
+        records = list(map(parse_answers, values))
+        parts = [
+            (place, part) for place, answers in enumerate(records) for _, part in answers.votes
+        ]
+        for _, part in parts:
+            reader.add(Columns(part))
+        votes = reader.read()
         new = state.offsets.add(votes.offsets)
-        by_vote = votes.by_vote(screened.places)
+        by_vote = votes.by_vote(np.array([place for place, _ in parts], np.int64))
         have_new = set(by_vote[new].tolist())
-        for place, answers in records:
+        for place, answers in enumerate(records):
             if answers.upto > state.taken or place in have_new:
                 state.restoring(answers)
-        times = [answers.pieces[-1].time for _, answers in records]
-        ends = np.searchsorted(by_vote, [place for place, _ in records], "right")
+        times = [answers.pieces[-1].time for answers in records]
+        ends = np.searchsorted(by_vote, np.arange(len(records)), "right")
         state.restored.add(times, ends, votes.workers)
         if new.any():
             rows = rows_of(votes, self.crowd.number_tasks, self.crowd.number_workers)
@@ -208,10 +191,9 @@ class WorkerStage:
         taken.outcomes[Outcome.REJECTED] = len(taken.rejected)
         taken.outcomes[Outcome.FORWARDED] = len(taken.forwarded)
         for partition, records in parts.items():
-            state, ends = self.partitions[partition], self.judge.ends.labels
+            state = self.partitions[partition]
             state.offsets.add(np.array([record.offset for record in records], np.int64))
             state.taken = max(state.taken, records[-1].offset)
-            ends[partition] = max(ends[partition], state.taken + 1)
             taken.answers[partition][-1].pieces.append(Piece(time_ns(), state.taken))
         return rows
 
@@ -265,7 +247,7 @@ class WorkerStage:
         """
         for place, record in enumerate(records):
             if record.headers and is_here[place]:
-                origin = origin_of(record.headers, record.topic, self.crowd.partitions)
+                origin = self.seal.origin(record, self.crowd.partitions)
                 if origin is None:
                     continue
                 mark = content_mark(origin, record.value)

@@ -101,7 +101,7 @@ FOR_READING = (
 ROLES: Mapping[str, tuple[Right, ...]] = {
     "pipeline": (
         *_on(READ, "labels", "tasks", "requests", "assignments"),
-        *_on(READ, "answers", "votes", "evidence", "estimates", "project"),
+        *_on(READ, "answers", "votes", "evidence", "estimates", "seal", "project"),
         # records in the wrong partition are forwarded to the right one
         *_on(WRITE, "labels", "tasks", "requests", "assignments"),
         *_on(WRITE, "answers", "votes", "evidence", "estimates"),
@@ -118,7 +118,7 @@ ROLES: Mapping[str, tuple[Right, ...]] = {
     ),
     "operator": (
         Right(READ, "topic"),
-        *_on(WRITE, "project", "labels", "tasks", "requests", "dead-letters"),
+        *_on(WRITE, "project", "seal", "labels", "tasks", "requests", "dead-letters"),
         Right(Operation.CREATE, "topic"),
         Right(Operation.DELETE, "topic"),
         Right(Operation.ALTER_CONFIGS, "topic"),

@@ -14,7 +14,15 @@ from sbic.kafka.errors import ClusterError
 from sbic.kafka.groups import commit_zero, committed_offsets, delete_group, group_members
 from sbic.kafka.protocol import check_role
 from sbic.progress import progress
-from sbic.project.opening import Conflict, NoProject, Unfinished, append, read_project, topic_ids
+from sbic.project.opening import (
+    Conflict,
+    NoProject,
+    Unfinished,
+    append,
+    make_key,
+    read_project,
+    topic_ids,
+)
 from sbic.project.revision import PROJECT_SETTINGS, Revision, State, project_settings
 from sbic.project.settings import SPECS, Settings, read_setting
 from sbic.project.topics import Topic, Topics
@@ -198,8 +206,9 @@ NOTE_SECONDS = 10.0
 
 MAY_FOLLOW: dict[State, tuple[State, ...]] = {
     "recounting": ("ready",),
-    "resetting": ("ready", "recounting"),
-    "deleting": ("ready", "recounting", "resetting"),
+    "rotating": ("ready", "recounting"),
+    "resetting": ("ready", "recounting", "rotating"),
+    "deleting": ("ready", "recounting", "rotating", "resetting"),
 }
 
 Note = Callable[[str], None]
@@ -243,7 +252,9 @@ async def recreate_topics(place: Settings, begun: Revision, note: Note) -> Revis
     kept = {name for name, found in ids.items() if begun.topics.get(name) == found}
     read_again = {Topics(settings).labels.name, Topics(settings).tasks.name}
     await commit_zero(settings, (ids.keys() - kept) | read_again)
-    ready = begun.next(state="ready", topics=ids)
+    rotates = begun.state == "rotating" or not begun.seal
+    key = await make_key(settings) if rotates else begun.seal
+    ready = begun.next(state="ready", topics=ids, seal=key)
     await append(settings, ready)
     return ready
 
@@ -251,6 +262,7 @@ async def recreate_topics(place: Settings, begun: Revision, note: Note) -> Revis
 def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
     """The topics that are recreated in a state: those computed from labels, or labels as well.
 
+    A new key makes the old assignments worthless, too.
     Dead letters are included: bad labels and tasks produce them again.
 
     >>> [topic.name for topic in topics_to_recreate(Settings(prefix="a"), "resetting")][-3:]
@@ -266,8 +278,11 @@ def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
         topics.workers,
         topics.dead_letters,
     ]
-    given = [topics.labels, topics.requests, topics.assignments]
-    return derived if state == "recounting" else [*derived, *given]
+    if state == "recounting":
+        return derived
+    if state == "rotating":
+        return [*derived, topics.assignments]
+    return [*derived, topics.labels, topics.requests, topics.assignments]
 
 
 async def delete(place: Settings, begun: Revision, note: Note) -> None:

@@ -1,7 +1,9 @@
 """Opens a project: reads its log, applies its settings, and refuses others that were given."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from secrets import token_bytes
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -22,6 +24,7 @@ from sbic.project.revision import (
 )
 from sbic.project.settings import Settings, is_name
 from sbic.project.topics import Topic, Topics
+from sbic.wire.seal import KEY_BYTES, Seal, key_id
 
 
 class Refusal(ClusterError):
@@ -47,7 +50,12 @@ class Unfinished(ClusterError):
     """A command that recreates topics was started, and has not finished."""
 
     def __init__(self, prefix: str, state: str) -> None:
-        command = {"recounting": "recount", "resetting": "reset", "deleting": "delete"}[state]
+        command = {
+            "recounting": "recount",
+            "rotating": "recount --new-key",
+            "resetting": "reset",
+            "deleting": "delete",
+        }[state]
         super().__init__(
             f"the project {prefix} is {state}: wait until that is done, or, if the command was "
             f"interrupted, complete it with: sbic project {command} --prefix {prefix}"
@@ -66,6 +74,17 @@ class ReplacedTopics(ClusterError):
         super().__init__(
             f"{', '.join(found)}, not by sbic: nothing is counted until everything is recomputed "
             f"from labels and tasks with: sbic project recount --prefix {prefix}"
+        )
+
+
+class NoKey(ClusterError):
+    """The key that seals the records of instances is missing."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(
+            f"{Topics(settings).seal.name} has no key of the project {settings.prefix}: it was "
+            "deleted, or an earlier version of sbic has created the project. No label is lost: "
+            f"make a key with: sbic project recount --new-key --prefix {settings.prefix}"
         )
 
 
@@ -118,6 +137,39 @@ async def append(settings: Settings, revision: Revision) -> None:
         await producer.send_and_wait(topic, encode_revision(revision), partition=0)
     if await read_project(settings) != revision:
         raise Conflict(settings.prefix)
+
+
+# The keys of a project, one in force: instances seal their records with it.
+
+
+async def make_key(settings: Settings) -> str:
+    """Append a new key to the seal topic; return its id, for the next revision."""
+    key = token_bytes(KEY_BYTES)
+    topic = Topics(settings).seal.name
+    await describe_topics(settings, [Need(topic, Operation.WRITE)])
+    async with connected(new_producer(settings), settings) as producer:
+        await producer.send_and_wait(topic, key.hex().encode(), partition=0)
+    return key_id(key)
+
+
+async def read_seal(settings: Settings, revision: Revision) -> Seal:
+    """The seal with the key that a revision names; raises `NoKey`."""
+    topic = Topics(settings).seal.name
+    if not await describe_topics(settings, [Need(topic, Operation.READ)]):
+        raise NoKey(settings)
+    place = TopicPartition(topic, 0)
+    keys: dict[str, bytes] = {}
+    async with connected(new_consumer(settings), settings) as consumer:
+        consumer.assign([place])
+        reader = Reader(consumer, [place], await consumer.end_offsets([place]))
+        async for records in reader.to_the_end():
+            for record in records:
+                with suppress(ValueError):
+                    key = bytes.fromhex((record.value or b"").decode())
+                    keys[key_id(key)] = key
+    if revision.seal not in keys:
+        raise NoKey(settings)
+    return Seal(keys[revision.seal], keys.values())
 
 
 # Opens a project: applies its settings, and refuses others that were given.
@@ -196,7 +248,8 @@ def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> No
 
 async def _create(settings: Settings) -> Revision:
     """Publish the first revision, unless another process was faster; returns the one in force."""
-    revision = Revision(1, project_settings(settings), await topic_ids(settings))
+    key = await make_key(settings)
+    revision = Revision(1, project_settings(settings), await topic_ids(settings), seal=key)
     try:
         await append(settings, revision)
     except Conflict:

@@ -27,7 +27,7 @@ from sbic.project.settings import (
 FORMAT = 1
 VALUE_MAX_BYTES = 256 * 1024
 
-State = Literal["ready", "recounting", "resetting", "deleting"]
+State = Literal["ready", "recounting", "rotating", "resetting", "deleting"]
 
 PROJECT_SETTINGS = (
     "partitions",
@@ -53,14 +53,15 @@ PROJECT_SETTINGS = (
 class Revision:
     """The project from this revision on.
 
-    `topics` has the id of each topic. In any state but `ready` a command is recreating or deleting
-    topics, and instances have to wait.
+    `topics` has the id of each topic, `seal` that of the key in force. In any state but `ready` a
+    command is recreating or deleting topics, and instances have to wait.
     """
 
     number: int
     settings: Mapping[str, Any]
     topics: Mapping[str, str]
     state: State = "ready"
+    seal: str = ""
 
     def next(self, **changes: Any) -> "Revision":
         """The revision after this one."""
@@ -99,6 +100,7 @@ def encode_revision(revision: Revision) -> bytes:
             "state": revision.state,
             "settings": dict(revision.settings),
             "topics": dict(revision.topics),
+            "seal": revision.seal,
         }
     )
 
@@ -120,11 +122,14 @@ def parse_revision(value: bytes | None) -> Revision | None:
             return None
         settings = _settings(record["settings"])
         topics = record["topics"]
+        seal = record.get("seal", "")  # projects of earlier versions have none
+        if type(seal) is not str:
+            return None
         if not all(type(name) is str and type(value) is str for name, value in topics.items()):
             return None
     except (JSONDecodeError, BadSetting, AttributeError, KeyError, TypeError):
         return None
-    return Revision(number, settings, topics, cast(State, state))
+    return Revision(number, settings, topics, cast(State, state), seal)
 
 
 def _settings(values: Mapping[str, object]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Every topic, described once: for creation, checks, the AsyncAPI document and the tests.
 
 All topics have the same number of partitions, so that one instance owns partition p of all of them;
-only the project topic has a single partition. Every name starts with the project's prefix.
+only the topics `project` and `seal` have a single one. Every name starts with the project's prefix.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,6 +76,7 @@ class Topics:
         yield self.posteriors
         yield self.workers
         yield self.dead_letters
+        yield self.seal
         yield self.project
 
     @cached_property
@@ -153,6 +154,11 @@ class Topics:
         config = _kept(self.settings.retention_hours) | BY_TIME_OF_WRITING
         config["max.message.bytes"] = str(DEAD_LETTERS_MAX_BYTES)
         return self._topic("dead-letters", "as it came", config)
+
+    @cached_property
+    def seal(self) -> Topic:
+        """The keys that seal the records of instances; only these may read it."""
+        return self._topic("seal", "none", _kept(FOREVER), public=False, partitions=1)
 
     @cached_property
     def project(self) -> Topic:

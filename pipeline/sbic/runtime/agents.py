@@ -24,7 +24,6 @@ from sbic.runtime.faust.producer import BatchProducer, Offsets
 from sbic.runtime.faust.stop import CannotStart, abort
 from sbic.runtime.followers import (
     AssignmentsFollower,
-    EndsAsker,
     EstimatesFollower,
     retry,
     unread_votes,
@@ -91,10 +90,8 @@ class WorkerAgent:
         instance: Instance[ConsumerRecord],
         publisher: Publisher,
         listener: LabelsListener,
-        asker: EndsAsker,
         rejects: Rejects,
     ) -> None:
-        self.ask = asker.ask
         self.rejects = rejects
         self.settings = settings
         self.instance = instance
@@ -103,12 +100,10 @@ class WorkerAgent:
         self.open = instance.open_workers
         self.close = instance.close_workers
 
-    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
+    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply records of the answers topic; those that sbic did not write are dead letters."""
-        restored = self.instance.restore_answers(partition, records, sure=sure)
-        for place, why in restored.rejected.items():
-            self.rejects.add(records[place], why)
-        return restored.records
+        for record, why in self.instance.restore_answers(partition, records):
+            self.rejects.add(record, why)
 
     async def ready(self, partitions: set[int], _generation: int) -> None:
         """Refresh the restored tasks, and publish the last votes of each partition again."""
@@ -162,29 +157,21 @@ class TaskAgent:
         instance: Instance[ConsumerRecord],
         publisher: Publisher,
         follower: EstimatesFollower,
-        asker: EndsAsker,
         rejects: Rejects,
     ) -> None:
         self.settings = settings
         self.topic = Topics(settings).tasks.name
-        self.ask = asker.ask
         self.rejects = rejects
         self.instance = instance
         self.groups = publisher.groups
         self.follower = follower
         self.open = instance.open_tasks
+        self.close = instance.close_tasks
 
-    def close(self, partition: int) -> None:
-        """Forget a partition."""
-        self.instance.close_tasks(partition)
-        self.follower.receive_from_next_owner(partition)
-
-    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
+    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply records of the evidence topic; those that sbic did not write are dead letters."""
-        restored = self.instance.restore_evidence(partition, records, sure=sure)
-        for place, why in restored.rejected.items():
-            self.rejects.add(records[place], why)
-        return restored.records
+        for record, why in self.instance.restore_evidence(partition, records):
+            self.rejects.add(record, why)
 
     async def ready(self, partitions: set[int], generation: int) -> None:
         """Publish the estimates of these partitions, and wait for those of all others.
@@ -213,17 +200,12 @@ class TaskAgent:
     async def _count_all(
         self, partition: int, records: list[ConsumerRecord], *, come_again: bool = False
     ) -> None:
-        """Count records of votes; ask for end offsets if votes are of labels beyond the known."""
-        sure = False
-        while records:
+        """Count records of votes."""
+        for start in range(0, len(records), RECORDS_AT_ONCE):
             await self.groups.acquire()
-            some = records[:RECORDS_AT_ONCE]
-            counted = self.instance.count(partition, some, sure=sure, come_again=come_again)
+            some = records[start : start + RECORDS_AT_ONCE]
+            self.instance.count(partition, some, come_again=come_again)
             self.groups.notify()
-            records = records[counted.outcome.records :]
-            sure = counted.outcome.records < len(some)
-            if sure:
-                await self.ask()
 
     async def _describe_all(self, records: list[ConsumerRecord]) -> None:
         """Apply descriptions of tasks."""
@@ -299,8 +281,6 @@ class PolicyAgent:
             for tp, records in batch.parts.items():
                 for start in range(0, len(records), REQUESTS_AT_ONCE):
                     piece = records[start : start + REQUESTS_AT_ONCE]
-                    if any(record.headers for record in piece):
-                        await self.follower.asker.ask()  # to check where it was forwarded from
                     group = await self.groups.acquire()
                     self.stage.answer(tp.partition, piece, now(), group)
                     self.groups.notify()
@@ -311,8 +291,12 @@ class PolicyAgent:
         outbox = Outbox()
         for partition, given in group.given.items():
             if given:
-                rows = [Row(worker.encode(), value) for worker, value in given]
-                outbox.add(self.topics.assignments.name, partition, *rows)
+                topic, seal = self.topics.assignments.name, self.follower.seal
+                rows = [
+                    Row(worker.encode(), value, headers=[seal.header(topic, partition, value)])
+                    for worker, value in given
+                ]
+                outbox.add(topic, partition, *rows)
         self.redirector.add(outbox, group)
 
         def published(_offsets: Offsets, seconds: float) -> None:

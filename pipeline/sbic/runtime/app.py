@@ -15,7 +15,6 @@ from sbic.engine.engine import Engine
 from sbic.engine.labels import Prior
 from sbic.instance.crowd import Crowd
 from sbic.instance.instance import Instance
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.leases import Leases
 from sbic.instance.publication import TopicNames
 from sbic.instance.requests import AssignmentStage, Rules
@@ -42,16 +41,14 @@ from sbic.runtime.faust.recovery import BatchTable, PartitionedState
 from sbic.runtime.faust.stop import NOT_ALLOWED, KafkaErrors
 from sbic.runtime.followers import (
     AssignmentsFollower,
-    EndsAsker,
     EstimatesFollower,
-    OwnEstimates,
-    WrittenEstimates,
 )
 from sbic.runtime.logs import DeadLetterLog, ReadinessLog
 from sbic.runtime.metrics import Lag, Metrics, TaskSurvey, add_gauges
 from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
 from sbic.runtime.readiness import BrokerWatch, Readiness, Web
 from sbic.runtime.traces import exporter_of
+from sbic.wire.seal import Seal
 
 # The objects of an instance, each constructed with everything that it needs.
 #
@@ -68,16 +65,16 @@ class Components:
     `app` provides what Faust knows: the assignment, the consumer and the recovery.
     """
 
-    def __init__(self, settings: Settings, app: BatchedApp) -> None:
+    def __init__(self, settings: Settings, seal: Seal, app: BatchedApp) -> None:
         self.settings = settings
+        self.seal = seal
         self.topics = Topics(settings)
         self.metrics = Metrics(settings.prefix)
         self.dead_letter_log = DeadLetterLog()
         self.spans = exporter_of(settings)
         self._construct_stages()
-        redirector = MeteredRedirector(self.topics, self.metrics, self.dead_letter_log)
+        redirector = MeteredRedirector(self.topics, seal, self.metrics, self.dead_letter_log)
         self.rejects = Rejects(redirector, self._producer("rejects"))
-        written = WrittenEstimates(self.topics)
         self.publisher = Publisher(
             self.instance,
             self._producer("crowd", app.fence),
@@ -85,13 +82,10 @@ class Components:
             redirector,
             app.mark_stale,
             self.spans,
-            [written.wrote, app.wrote],
+            [app.wrote],
         )
-        own = OwnEstimates(written, self.publisher, self.rejects, lambda: app.is_sole_owner)
-        self.estimates_follower = EstimatesFollower(settings, self.instance, own, self.rejects)
-        self.assignments_follower = AssignmentsFollower(
-            settings, self.leases, self.judge, self.asker, self.rejects
-        )
+        self.estimates_follower = EstimatesFollower(settings, self.instance, self.rejects)
+        self.assignments_follower = AssignmentsFollower(settings, self.leases, seal, self.rejects)
         self._construct_agents(app.fence, redirector)
         servers = ", ".join(settings.bootstrap_servers)
         self.broker_watch = BrokerWatch(servers, app.connections, self._why_denied)
@@ -111,15 +105,16 @@ class Components:
             tolerance=settings.settle_tolerance,
         )
         self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
-        ends = Ends(settings.partitions)
-        self.asker = EndsAsker(settings, ends)
-        self.judge = Judge(self.crowd, ends)
-        self.worker_stage = WorkerStage(self.crowd, self.judge, settings.repeats)
+        self.worker_stage = WorkerStage(self.crowd, self.seal, settings.repeats)
         stop_rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
-        self.task_stage = TaskStage(self.crowd, self.judge, stop_rules)
+        self.task_stage = TaskStage(self.crowd, stop_rules)
         names = TopicNames(*(getattr(self.topics, name).name for name in TopicNames._fields))
         self.instance: Instance[ConsumerRecord] = Instance(
-            self.worker_stage, self.task_stage, names, lambda seconds: self.publisher.wake(seconds)
+            self.worker_stage,
+            self.task_stage,
+            self.seal,
+            names,
+            lambda seconds: self.publisher.wake(seconds),
         )
         self.leases = Leases()
 
@@ -137,7 +132,6 @@ class Components:
             self.instance,
             self.publisher,
             self.policy_agent,
-            self.asker,
             self.rejects,
         )
         self.task_agent = TaskAgent(
@@ -145,7 +139,6 @@ class Components:
             self.instance,
             self.publisher,
             self.estimates_follower,
-            self.asker,
             self.rejects,
         )
 
@@ -271,7 +264,7 @@ class Agent(Protocol):
 class PipelineApp(BatchedApp):
     """One instance of the pipeline; it owns the same partitions of all topics."""
 
-    def __init__(self, settings: Settings, revision: Revision) -> None:
+    def __init__(self, settings: Settings, revision: Revision, seal: Seal) -> None:
         super().__init__(
             settings.prefix,
             broker=[f"batched://{server}" for server in settings.bootstrap_servers],
@@ -284,7 +277,7 @@ class PipelineApp(BatchedApp):
         self.rebalance_started = monotonic()
         self.kafka_errors = KafkaErrors()
         self.kafka_errors.watch()
-        self.components = parts = Components(settings, self)
+        self.components = parts = Components(settings, seal, self)
         self._add_agents()
         why_not_ready = parts.readiness.why_not_ready
         self.web_port = Web(
@@ -325,7 +318,6 @@ class PipelineApp(BatchedApp):
             parts.dead_letter_log,
             self.task_survey,
             self.project_watch,
-            parts.asker,
             parts.estimates_follower,
             parts.assignments_follower,
             *([parts.settler] if parts.crowd.engine.is_settled else []),

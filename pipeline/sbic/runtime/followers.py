@@ -9,26 +9,19 @@ from math import inf
 from time import monotonic, time
 from typing import Any, TypeVar
 
-import numpy as np
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
-from numpy.typing import NDArray
 
 from sbic.instance.instance import Instance
-from sbic.instance.judge import Beyond, Ends, Judge
 from sbic.instance.leases import AnsweredRequests, Leases, Out, Source
-from sbic.instance.publication import Outbox
-from sbic.instance.taken import CountedOffsets
 from sbic.kafka.connect import client_options, connected
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
-from sbic.runtime.faust.producer import Offsets
 from sbic.runtime.faust.recovery import NOTHING_TO_READ, Progress, at_this_rate
-from sbic.runtime.publisher import Publisher, Rejects
+from sbic.runtime.publisher import Rejects
 from sbic.wire.assignments import Assignment, parse_assignment, place_of
-from sbic.wire.bad import BadRecord, Reason
-from sbic.wire.estimates import parse_estimates
+from sbic.wire.seal import NOT_SEALED, Seal
 
 MOST_SECONDS = 120
 SECONDS_BETWEEN = 0.5
@@ -56,52 +49,6 @@ async def retry(ask: Callable[[], Awaitable[T]], on: type[Exception]) -> T:
             if monotonic() > last:
                 raise
         await asyncio.sleep(SECONDS_BETWEEN)
-
-
-# Asks Kafka for the ends of the topics that users write to.
-#
-# A record of sbic never refers to an offset beyond them.
-
-
-class EndsAsker(Service):
-    """Updates `ends` when the known ones are not enough to judge a record.
-
-    It has its own connection: on another, its requests would wait behind a fetch.
-    """
-
-    def __init__(self, settings: Settings, ends: Ends, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.settings = settings
-        self.ends = ends
-        topics = Topics(settings)
-        self.known: dict[str, NDArray[Any]] = {
-            topics.labels.name: ends.labels,
-            topics.tasks.name: ends.tasks,
-            topics.requests.name: ends.requests,
-        }
-
-    async def on_start(self) -> None:
-        """Connect."""
-        self.consumer = AIOKafkaConsumer(
-            **client_options(self.settings),
-            client_id=f"{self.settings.prefix}-ends",
-            enable_auto_commit=False,
-        )
-        await self.consumer.start()
-
-    async def on_stop(self) -> None:
-        """Stop the client."""
-        await self.consumer.stop()
-
-    async def ask(self) -> None:
-        """Update the ends; while no broker is available, keep trying."""
-        partitions = range(self.settings.partitions)
-        places = [TopicPartition(topic, number) for topic in self.known for number in partitions]
-        ends: dict[TopicPartition, int] = await retry(
-            lambda: self.consumer.end_offsets(places), on=KafkaError
-        )
-        for (topic, partition), end in ends.items():
-            self.known[topic][partition] = end
 
 
 # Reads the votes that are in the votes topic when an instance acquires partitions.
@@ -225,39 +172,28 @@ class AssignmentsFollower(Follower):
         self,
         settings: Settings,
         leases: Leases,
-        judge: Judge,
-        asker: EndsAsker,
+        seal: Seal,
         rejects: Rejects,
         **kwargs: Any,
     ) -> None:
         super().__init__(settings, Topics(settings).assignments, "leases", **kwargs)
         self.leases = leases
-        self.judge = judge
-        self.asker = asker
+        self.seal = seal
         self.rejects = rejects
         self.answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
 
     async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Add assignments and the ends of leases to the leases."""
         now = int(time() * 1000)
-        sure = False
-        for record in records:
-            try:
-                assignment = parse_assignment(record.value)
-                try:
-                    self.judge.check_assignment(partition, assignment)
-                except Beyond:
-                    if sure:
-                        raise
-                    await self.asker.ask()
-                    sure = True  # the ends are newer than all of these records
-                    self.judge.check_assignment(partition, assignment)
-                if not assignment.ended and not self.is_published(assignment):
-                    self.leases.give_way(assignment)
-                    self._note(assignment)
-                self.leases.learn(assignment, partition, now)
-            except BadRecord as bad:
-                self.rejects.add(record, bad)
+        genuine, forged = self.seal.sort(records)
+        for record in forged:
+            self.rejects.add(record, NOT_SEALED)
+        for record in genuine:
+            assignment = parse_assignment(record.value)
+            if not assignment.ended and not self.is_published(assignment):
+                self.leases.give_way(assignment)
+                self._note(assignment)
+            self.leases.learn(assignment, partition, now)
 
     def _note(self, assignment: Assignment) -> None:
         source, place, offset, number = place_of(assignment.id)
@@ -281,93 +217,6 @@ class AssignmentsFollower(Follower):
             await self.advanced.wait()
 
 
-# Detects estimates that somebody else has written to the partitions of this instance.
-#
-# The other instances believe such records. So they become dead letters, and this instance publishes
-# all its estimates again, in an epoch that is not below the forged one.
-
-
-MOST_EPOCH = (1 << 61) - 1
-
-
-class WrittenEstimates:
-    """The offsets of all estimates that this instance has written, by partition."""
-
-    def __init__(self, topics: Topics) -> None:
-        self.topic = topics.estimates.name
-        self.offsets = [CountedOffsets() for _ in range(topics.settings.partitions)]
-
-    def wrote(self, outbox: Outbox, offsets: Offsets) -> None:
-        """Note what this instance has published, up to these offsets."""
-        for (topic, partition), last in offsets.items():
-            if topic == self.topic:
-                rows = len(outbox[topic, partition])
-                self.offsets[partition].add(np.arange(last - rows + 1, last + 1))
-
-    def has(self, record: ConsumerRecord) -> bool:
-        """Whether this instance has written the record."""
-        return record.offset in self.offsets[record.partition]
-
-
-class OwnEstimates:
-    """Compares the records of the own partitions with those that this instance has written.
-
-    `is_sole_owner` returns whether no other instance can own the partitions.
-    """
-
-    def __init__(
-        self,
-        written: WrittenEstimates,
-        publisher: Publisher,
-        rejects: Rejects,
-        is_sole_owner: Callable[[], bool],
-    ) -> None:
-        self.written = written
-        self.publisher = publisher
-        self.rejects = rejects
-        self.is_sole_owner = is_sole_owner
-        self.unknown: list[ConsumerRecord] = []  # not known to be written by this instance
-
-    def read(self, records: list[ConsumerRecord]) -> None:
-        """Take records of an own partition."""
-        self.unknown += [record for record in records if not self.written.has(record)]
-
-    def take(self, partition: int) -> list[ConsumerRecord]:
-        """Remove and return the unknown records of a partition that is no longer an own one."""
-        found = [record for record in self.unknown if record.partition == partition]
-        self.unknown = [record for record in self.unknown if record.partition != partition]
-        return found
-
-    def check(self) -> None:
-        """Publish everything again if somebody else has written estimates.
-
-        This is unknown while records are in flight, and while another instance may be the owner.
-        """
-        if not self.unknown or self.publisher.groups.producer.in_flight:
-            return
-        if not self.is_sole_owner():
-            return
-        unknown, self.unknown = self.unknown, []
-        if any([self._is_forged(record) for record in unknown]):  # noqa: C419  # check every one
-            self.publisher.instance.publish_all_estimates()
-
-    def _is_forged(self, record: ConsumerRecord) -> bool:
-        """Whether neither this instance nor a former owner wrote it; then it is a dead letter."""
-        stage = self.publisher.instance.tasks
-        state = stage.partitions.get(record.partition)
-        if state is None or self.written.has(record):
-            return False
-        try:
-            epoch, _ = parse_estimates(record.value, len(stage.crowd.classes))
-            if epoch < state.epoch:
-                return False
-            stage.raise_epoch(record.partition, min(epoch, MOST_EPOCH))
-            raise BadRecord(Reason.NOT_OURS, "not an sbic record: the owner did not write it")
-        except BadRecord as bad:
-            self.rejects.add(record, bad)
-        return True
-
-
 # Follows the estimates of the other instances: every instance knows every task and worker.
 
 
@@ -387,7 +236,6 @@ class EstimatesFollower(Service):
         self,
         settings: Settings,
         instance: Instance[ConsumerRecord],
-        own: OwnEstimates,
         rejects: Rejects,
         **kwargs: Any,
     ) -> None:
@@ -395,7 +243,6 @@ class EstimatesFollower(Service):
         self.settings = settings
         self.instance = instance
         self.exchange = instance.exchange
-        self.own = own
         self.rejects = rejects
         topic = Topics(settings).estimates.name
         self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
@@ -431,28 +278,17 @@ class EstimatesFollower(Service):
                 self.receive(tp.partition, records)
                 self.positions[tp.partition] = records[-1].offset + 1
                 await asyncio.sleep(0)  # let other tasks run
-            self.own.check()
             self._answer()
             if fetched:
                 self.received.set()
                 self.instance.check_budget()
 
     def receive(self, partition: int, records: list[ConsumerRecord]) -> None:
-        """Apply the estimates of another instance, or check those of an own partition."""
-        if self.exchange.crowd.has_tasks_of[partition]:
-            self.own.read(records)
-            return
+        """Apply estimates; those of an own partition that nobody has sealed are dead letters."""
         for record in records:
-            bad = self.instance.hear(partition, record.value)
+            bad = self.instance.hear(partition, record)
             if bad is not None:
                 self.rejects.add(record, bad)
-
-    def receive_from_next_owner(self, partition: int) -> None:
-        """Apply the estimates that the next owner has published before this instance released it.
-
-        An owner publishes everything only once. If this instance was stalled, that may be long ago.
-        """
-        self.receive(partition, self.own.take(partition))
 
     def _answer(self) -> None:
         """Publish everything if another instance has asked for it, but not too often."""

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import faust
 from aiokafka.errors import KafkaError
@@ -17,7 +17,7 @@ from sbic.kafka.connect import in_our_words
 from sbic.kafka.errors import ClusterError, Denied, NotAllowed
 from sbic.kafka.protocol import check_role
 from sbic.kafka.rights import Operation
-from sbic.project.opening import Opened, Unfinished, open_project, read_project
+from sbic.project.opening import Opened, Unfinished, open_project, read_project, read_seal
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.runtime.app import PipelineApp
@@ -25,13 +25,21 @@ from sbic.runtime.faust.app import STOP_SECONDS, BatchedWorker
 from sbic.runtime.faust.stop import RECOVERS, SOFTWARE_ERROR, CannotStart, abort, end, restart
 from sbic.runtime.logs import ReadinessLog, log_start
 from sbic.runtime.readiness import Web
+from sbic.wire.seal import Seal
 
 log = logging.getLogger("sbic")
 
 LOOK_SECONDS = 0.5
 
 
-async def opened_when_ready(given: Given) -> Opened:
+class Startable(NamedTuple):
+    """A project that is ready, and the seal of its instances."""
+
+    opened: Opened
+    seal: Seal
+
+
+async def opened_when_ready(given: Given) -> Startable:
     """Check the rights of an instance, and open the project once no command recreates its topics.
 
     Raises what `open_project` does, `NotAllowed`, and `Unfinished` if the project is being deleted.
@@ -40,14 +48,14 @@ async def opened_when_ready(given: Given) -> Opened:
     while True:
         opened = await open_project(given)
         if opened.revision.state == "ready":
-            return opened
+            return Startable(opened, await read_seal(opened.settings, opened.revision))
         why_not = Unfinished(opened.settings.prefix, opened.revision.state)
         if opened.revision.state == "deleting":
             raise why_not
         await _wait(opened.settings, str(why_not))
 
 
-async def opened_when_allowed(given: Given) -> Opened:
+async def opened_when_allowed(given: Given) -> Startable:
     """Open the project for an instance that was running before; wait until it is authorized."""
     while True:
         try:
@@ -82,7 +90,7 @@ async def _wait(settings: Settings, why_not: str) -> None:
             await asyncio.sleep(LOOK_SECONDS)
             with suppress(ClusterError):  # Kafka may be unavailable for a while
                 revision = await read_project(settings)
-                if revision is None or revision.state not in ("recounting", "resetting"):
+                if revision is None or revision.state in ("ready", "deleting"):
                     return
 
 
@@ -148,12 +156,13 @@ class Instance(BatchedWorker):
             restart()
 
 
-def run(opened: Opened) -> NoReturn:
+def run(startable: Startable) -> NoReturn:
     """Run until SIGTERM or SIGINT, then exit with 0; an unexpected error exits with 70."""
+    opened, seal = startable
     log_start(opened.settings)
     warm_up_instance()
     try:
-        app = PipelineApp(opened.settings, opened.revision)
+        app = PipelineApp(opened.settings, opened.revision, seal)
     except CannotStart as error:
         end(str(error), 1)
     gc.freeze()  # modules and compiled code, which a full search takes 70 ms for, stay anyway

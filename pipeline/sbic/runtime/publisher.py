@@ -17,13 +17,14 @@ from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
 from sbic.runtime.traces import SpanExporter
 from sbic.wire.bad import BadRecord
+from sbic.wire.seal import Seal
 
 
 class MeteredRedirector(Redirector):
     """Also counts and logs dead letters, once they are published."""
 
-    def __init__(self, topics: Topics, metrics: Metrics, log: DeadLetterLog) -> None:
-        super().__init__(topics.dead_letters.name, topics.settings.partitions)
+    def __init__(self, topics: Topics, seal: Seal, metrics: Metrics, log: DeadLetterLog) -> None:
+        super().__init__(topics.dead_letters.name, topics.settings.partitions, seal)
         self.metrics = metrics
         self.log = log
 

@@ -1,22 +1,18 @@
 """What the next owner of a partition recovers from: answers of workers, facts of tasks."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sbic.wire.bad import parser
 from sbic.wire.columns import (
     NO_NAMES,
-    NOT_OURS,
     Columns,
     Names,
     encode_columns,
-    is_id,
-    is_number,
     read_names,
 )
-from sbic.wire.posteriors import CLOSE_REASONS, CloseReason
-from sbic.wire.votes import NOBODY
+from sbic.wire.posteriors import CloseReason
 
 
 class Piece(NamedTuple):
@@ -73,34 +69,12 @@ def encode_answers(answers: Answers) -> bytes:
 def parse_answers(value: bytes | None) -> Answers:
     """The answers in a record's value, or `BadRecord`."""
     record = Columns(value)
-    pieces, parts = _pairs(record, "pieces"), _pairs(record, "parts", least=NOBODY)
-    if record.kind != "answers" or not pieces:
-        raise NOT_OURS
     votes, at = [], 0
-    for home, size in parts:
+    for home, size in record.fields["parts"]:
         votes.append(VotesFor(home, record.rest[at : at + size]))
         at += size
-    if at != len(record.rest):
-        raise NOT_OURS
-    marks = record.fields.get("marks", [])
-    if type(marks) is not list or not all(map(is_number, marks)):
-        raise NOT_OURS
-    taken = [Piece(time, upto) for time, upto in pieces]
-    return Answers(taken, votes, marks, record.fields.get("more") is True)
-
-
-def _pairs(record: Columns, field: str, least: int = 0) -> list[tuple[int, int]]:
-    """The pairs of numbers in a field; the first of each is at least `least`."""
-    found = record.fields.get(field)
-    if type(found) is not list or not all(_is_pair(value, least) for value in found):
-        raise NOT_OURS
-    return [(first, second) for first, second in found]
-
-
-def _is_pair(value: object, least: int) -> bool:
-    if type(value) is not list or len(value) != 2:
-        return False
-    return is_number(value[0], least) and is_number(value[1])
+    pieces = [Piece(time, upto) for time, upto in record.fields["pieces"]]
+    return Answers(pieces, votes, record.fields.get("marks", []), record.fields["more"])
 
 
 # Facts: what users and stop rules set for tasks, stored with the votes in the evidence topic.
@@ -139,7 +113,7 @@ def encode_facts(facts: Facts) -> bytes:
 
     >>> fact = Fact("t1", None, 1, "request", False, 7, 1700000000000)
     >>> facts = Facts(2, [fact], Names.of(["t2", "t3"]))
-    >>> read_facts(Columns(encode_facts(facts)), classes=2) == facts
+    >>> read_facts(Columns(encode_facts(facts))) == facts
     True
     """
     recent = facts.recent
@@ -153,46 +127,10 @@ def encode_facts(facts: Facts) -> bytes:
 
 
 @parser
-def read_facts(record: Columns, classes: int) -> Facts:
+def read_facts(record: Columns) -> Facts:
     """The facts in a record, or `BadRecord`."""
-    rows = record.fields.get("rows")
-    if record.kind != "facts" or type(rows) is not list:
-        raise NOT_OURS
-    if not all(_is_fact(row, classes) for row in rows):
-        raise NOT_OURS
-    recent = _read_recent(record)
-    return Facts(record.number("epoch"), [Fact(*row) for row in rows], recent)
-
-
-def _read_recent(record: Columns) -> Names:
+    rows = [Fact(*row) for row in record.fields["rows"]]
     count, size = record.number("recent"), record.number("bytes")
     lengths, text = record.column("<u2", count), record.column("u1", size)
-    record.end()
-    recent, are_ids = read_names([text.tobytes()], lengths, np.array([count]))
-    if not are_ids.all():
-        raise NOT_OURS
-    return recent
-
-
-def _is_fact(row: Any, classes: int) -> bool:
-    if type(row) is not list or len(row) != len(Fact._fields):
-        return False
-    fact = Fact(*row)
-    return (
-        type(fact.task) is str
-        and is_id(fact.task)
-        and (fact.prior is None or _is_prior(fact.prior, classes))
-        and (fact.gold is None or (type(fact.gold) is int and 0 <= fact.gold < classes))
-        and (fact.reason is None or fact.reason in CLOSE_REASONS)
-        and type(fact.reopened) is bool
-        and is_number(fact.offset, least=-1)
-        and is_number(fact.updated_at, least=-1)
-    )
-
-
-def _is_prior(value: Any, classes: int) -> bool:
-    return type(value) is list and len(value) == classes and all(map(_is_share, value))
-
-
-def _is_share(value: Any) -> bool:
-    return type(value) is float and 0 < value < 1
+    recent, _ = read_names([text.tobytes()], lengths, np.array([count]))
+    return Facts(record.number("epoch"), rows, recent)

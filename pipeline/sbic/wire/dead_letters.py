@@ -8,9 +8,8 @@ from sbic.wire.bad import BadRecord
 
 # The origin of a forwarded record, in a header: a record that is forwarded twice counts once.
 #
-# Users can write that header too. It is ignored unless its topic and partition exist. Duplicates
-# are recognised by origin and content together, so that a forged header affects only its own
-# record.
+# Users can write that header too. It counts only together with a seal. Duplicates are recognised by
+# origin and content together.
 
 
 HEADER = "sbic.origin"
@@ -41,24 +40,20 @@ class Origin(NamedTuple):
         topic, partition, offset = text.rsplit("/", 2)
         return cls(topic, int(partition), int(offset))
 
-    def header(self) -> tuple[str, bytes]:
-        """The header of a forwarded record.
 
-        >>> Origin("sbic.labels", 3, 42).header()
-        ('sbic.origin', b'sbic.labels/3/42')
-        """
-        return HEADER, str(self).encode()
+def origin_header(headers: Iterable[Header]) -> bytes | None:
+    """The value of the header with the origin, if there is one."""
+    return next((value for name, value in headers if name == HEADER), None)
 
 
-def origin_of(headers: Iterable[Header], topic: str, partitions: int) -> Origin | None:
-    """The origin in the headers of a record of this topic; None if there is none or it is invalid.
+def read_origin(text: bytes, topic: str, partitions: int) -> Origin | None:
+    """The origin of a record of this topic, as `str` writes it; None if it is invalid.
 
-    >>> origin_of([Origin("sbic.labels", 3, 42).header()], "sbic.labels", partitions=8)
+    >>> read_origin(b"sbic.labels/3/42", "sbic.labels", partitions=8)
     Origin(topic='sbic.labels', partition=3, offset=42)
-    >>> origin_of([Origin("sbic.labels", 8, 42).header()], "sbic.labels", partitions=8)
+    >>> read_origin(b"sbic.labels/8/42", "sbic.labels", partitions=8)
     """
-    found = next((value for name, value in headers if name == HEADER), None)
-    place, _, offset = (found or b"").rpartition(b"/")
+    place, _, offset = text.rpartition(b"/")
     name, _, partition = place.rpartition(b"/")
     if name != topic.encode() or not (_is_number(partition) and _is_number(offset)):
         return None
@@ -70,10 +65,11 @@ def _is_number(digits: bytes) -> bool:
     return digits.isdigit() and len(digits) < MOST_DIGITS
 
 
-def forwarded_headers(headers: Sequence[Header], origin: Origin) -> list[Header]:
+def forwarded_headers(headers: Sequence[Header], origin: Header) -> list[Header]:
     """The first headers, as many as fit, and the header with the origin.
 
-    >>> forwarded_headers([("trace", b"7"), ("note", bytes(99_999))], Origin("labels", 3, 42))
+    >>> origin = "sbic.origin", b"labels/3/42"
+    >>> forwarded_headers([("trace", b"7"), ("note", bytes(99_999))], origin)
     [('trace', b'7'), ('sbic.origin', b'labels/3/42')]
     """
     kept, size = [], 0
@@ -83,7 +79,7 @@ def forwarded_headers(headers: Sequence[Header], origin: Origin) -> list[Header]
             break
         if name != HEADER:
             kept.append((name, value))
-    return [*kept, origin.header()]
+    return [*kept, origin]
 
 
 def content_mark(origin: Origin, value: bytes | None) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sbic.engine.labels import Floats
 from sbic.engine.state import Sums
 from sbic.wire.bad import BadRecord, parser
-from sbic.wire.columns import NOT_OURS, Columns, are_counts, encode_columns
+from sbic.wire.columns import NOT_OURS, Columns, encode_columns
 
 
 class Numbered(NamedTuple):
@@ -113,19 +113,13 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         tasks = _numbered(record)
         rows = len(tasks.numbers)
         labels, gold = record.column("<i4", rows), record.column("<i2", rows)
-        is_open, scores = record.column("?", rows), record.numbers(rows, classes)
-        if rows and (labels.min() < 0 or gold.min() < -1 or gold.max() >= classes):
-            raise NOT_OURS
+        is_open, scores = record.column("?", rows), record.column("<f8", rows, classes)
         estimates = Beliefs(tasks, labels, gold, is_open, scores)
     elif record.kind == "counts":
         workers = _numbered(record)
-        estimates = Counts(workers, record.numbers(len(workers.numbers), 2 + classes))
-        if not are_counts(estimates.counts):
-            raise NOT_OURS
+        estimates = Counts(workers, record.column("<f8", len(workers.numbers), 2 + classes))
     elif record.kind in ("sums", "whole"):
-        sums = record.numbers(3 + classes)
-        if not are_counts(sums):
-            raise NOT_OURS
+        sums = record.column("<f8", 3 + classes)
         given, right, tasks_, *rho = sums.tolist()
         estimates = Sums(given, right, tasks_, np.array(rho))
         if record.kind == "whole":
@@ -136,7 +130,6 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         estimates = Ask()
     else:
         raise NOT_OURS
-    record.end()
     return epoch, estimates
 
 
@@ -163,12 +156,9 @@ def _add_numbered(fields: dict[str, object], rows: Numbered) -> NDArray[np.int32
 
 
 def _numbered(record: Columns) -> Numbered:
-    rows = Numbered(
+    return Numbered(
         record.number("first"), record.names("names"), record.column("<i4", record.number("rows"))
     )
-    if len(rows.numbers) and rows.numbers.min() < 0:
-        raise NOT_OURS
-    return rows
 
 
 def _as_column(sums: Sums) -> Floats:

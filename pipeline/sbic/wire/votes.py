@@ -5,10 +5,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sbic.engine.compiled import kernel
 from sbic.engine.labels import Floats, Ints
 from sbic.wire.bad import parser
-from sbic.wire.columns import MOST, NOT_OURS, ROUNDING, Columns, Names, encode_columns, read_names
+from sbic.wire.columns import NOT_OURS, Columns, Names, encode_columns, read_names
 
 # Votes: labels that stand, sent from the owner of their worker to the owner of their task.
 #
@@ -135,17 +134,6 @@ class ManyVotes(NamedTuple):
         records[self.by_vote(np.arange(len(records)))[which]] = True
         return self.only(records), which[self.by_vote(records)]
 
-    def are_well_formed(self, classes: int) -> Bools:
-        """Which of the records have only valid names and numbers."""
-        good = self.has_names.copy()
-        _find_malformed(self.lengths, self.answers, self.offsets, self.votes, classes, good)
-        if len(self.counts):
-            bad = ~(np.isfinite(self.counts) & (self.counts > -ROUNDING)).all(axis=1)
-            if bad.any():
-                records = np.repeat(np.flatnonzero(self.has_counts), self.lengths[self.has_counts])
-                good[records[bad]] = False
-        return good
-
 
 class VotesReader:
     """Collects the votes of records one by one."""
@@ -220,28 +208,5 @@ def parse_votes(value: bytes | None, classes: int) -> Votes:
     reader = VotesReader(classes)
     reader.add(Columns(value))
     many = reader.read()
-    if not many.are_well_formed(classes).all():
-        raise NOT_OURS
     counts = many.counts if many.has_counts[0] else np.empty((len(many.tasks), 0))
     return Votes(int(many.sources[0]), *many[4:10], counts)
-
-
-@kernel
-def _find_malformed(
-    lengths: Ints,
-    answers: NDArray[np.int16],
-    offsets: Ints,
-    votes: Floats,
-    classes: int,
-    good: Bools,
-) -> None:
-    start = 0
-    for record in range(len(lengths)):
-        last = -1
-        for row in range(start, start + lengths[record]):
-            is_answer = NOTHING <= answers[row] < classes
-            is_vote = abs(votes[row]) <= MOST_VOTE  # false for NaN
-            if not (is_answer and is_vote and last < offsets[row] < MOST):
-                good[record] = False
-            last = offsets[row]
-        start += lengths[record]

@@ -11,13 +11,17 @@ from sbic.project.revision import FIRST
 from sbic.project.settings import Settings
 from sbic.runtime.app import PipelineApp
 from sbic.runtime.metrics import Lag, LagCollector
+from sbic.wire.seal import KEY_BYTES, Seal
 
 
 def instance_registries() -> list[CollectorRegistry]:
     """All metrics of an instance with a budget, and its lags as if it read one partition."""
     lags = CollectorRegistry()
     lags.register(LagCollector(lambda: [Lag("sbic.labels", 0, 0, 0.0)]))
-    return [PipelineApp(Settings(budget=1000), FIRST).web_port.registry, lags]
+    return [
+        PipelineApp(Settings(budget=1000), FIRST, Seal(bytes(KEY_BYTES))).web_port.registry,
+        lags,
+    ]
 
 
 def gateway_registries() -> list[CollectorRegistry]:

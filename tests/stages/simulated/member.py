@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
 from sbic.instance.instance import Instance
-from sbic.instance.judge import Ends, Judge
 from sbic.instance.publication import Outbox
 from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
 from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, Record, Write
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.project import SEAL, Project
 
 NOT_RECOVERED_FROM = "posteriors", "workers"
 
@@ -36,11 +35,9 @@ class Member:
             tolerance=project.tolerance,
         )
         self.crowd = Crowd(engine, project.classes, log.partitions)
-        self.ends = Ends(log.partitions)
-        judge = Judge(self.crowd, self.ends)
-        self.workers = WorkerStage(self.crowd, judge, project.repeats)
-        self.tasks = TaskStage(self.crowd, judge, project.rules)
-        self.instance: Instance[Record] = Instance(self.workers, self.tasks, throttled=False)
+        self.workers = WorkerStage(self.crowd, SEAL, project.repeats)
+        self.tasks = TaskStage(self.crowd, project.rules)
+        self.instance: Instance[Record] = Instance(self.workers, self.tasks, SEAL, throttled=False)
         self.exchange = self.instance.exchange
         self.is_member = True  # of the group; only members may commit
         self.missed = False  # whether it was out of the group
@@ -79,17 +76,8 @@ class Member:
     ) -> None:
         """Count the next votes of a partition."""
         records = self.read("votes", partition, most)
-        sure = False
-        while records:
-            counted = self.instance.count(partition, records, sure=sure, come_again=come_again)
-            records = records[counted.outcome.records :]
-            self.ask()
-            sure = True
-
-    def ask(self) -> None:
-        """Look up the current ends of the topics that users write to."""
-        self.ends.labels[:] = list(map(len, self.log["labels"]))
-        self.ends.tasks[:] = list(map(len, self.log["tasks"]))
+        if records:
+            self.instance.count(partition, records, come_again=come_again)
 
     def heed(self, partition: int, most: int | None = None) -> None:
         """Apply the next descriptions of a partition."""
@@ -101,7 +89,7 @@ class Member:
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
         self.heard[partition] += len(records)
         for record in records:
-            self.instance.hear(partition, record.value)
+            self.instance.hear(partition, record)
         if records:
             self.instance.check_budget()
 
@@ -227,11 +215,8 @@ class Member:
         known[partition] += len(records)
         instance = self.instance
         apply = instance.restore_answers if topic == "answers" else instance.restore_evidence
-        sure = False
-        while records:
-            records = records[apply(partition, records, sure=sure).records :]
-            self.ask()
-            sure = True
+        if records:
+            apply(partition, records)
 
     def restore_all(self, topics: Iterable[str] = CHANGELOGS) -> None:
         """Restore the changelogs to their ends."""

@@ -7,7 +7,9 @@ from sbic.classes import SIGNS, Classes
 from sbic.engine import AlgorithmName
 from sbic.engine.labels import Prior
 from sbic.instance.tasks import NO_RULES, StopRules
+from sbic.wire.seal import KEY_BYTES, Seal
 
+SEAL = Seal(bytes(KEY_BYTES))
 PRIOR = Prior(alpha=2.0, beta=1.5, q=0.3)
 
 

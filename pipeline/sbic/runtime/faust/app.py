@@ -96,11 +96,6 @@ class BatchedApp(faust.App):
         return cast(BatchTableManager, self.tables).recovery
 
     @property
-    def is_sole_owner(self) -> bool:
-        """Whether this instance, and certainly no other, owns its partitions."""
-        return not (self.rebalancing or self.fence.is_overdue) and self.tables.actives_ready
-
-    @property
     def expulsions(self) -> int:
         """How often Kafka has removed this instance from the group."""
         return 0 if self._batch_consumer is None else self._batch_consumer.expulsions

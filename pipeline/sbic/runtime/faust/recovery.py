@@ -72,14 +72,8 @@ class PartitionedState(Protocol):
     def close(self, partition: int) -> None:
         """Forget a partition."""
 
-    def restore(self, partition: int, records: list[ConsumerRecord], *, sure: bool) -> int:
-        """Apply records of the changelog, in order; return how many.
-
-        Unless `sure`, it may stop before a record that only `ask` makes it possible to judge.
-        """
-
-    async def ask(self) -> None:
-        """Get what is needed to judge all records read so far."""
+    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Apply records of the changelog, in order."""
 
     async def ready(self, partitions: set[int], generation: int) -> None:
         """Called when these partitions are recovered, before agents get their records.
@@ -123,24 +117,16 @@ class BatchTable(Table[Any, Any]):
                 elif partition in self.offsets:
                     self.diverged.add(partition)
 
-    def restore(
-        self, partition: int, records: list[ConsumerRecord], *, sure: bool
-    ) -> list[ConsumerRecord]:
-        """Apply records of the changelog, in order, except those applied before.
-
-        Returns the rest, which can be judged only after `ask`.
-        """
+    def restore(self, partition: int, records: list[ConsumerRecord]) -> None:
+        """Apply records of the changelog, in order, except those applied before."""
         known = self.offsets.get(partition)
         if known is None:
-            return []  # fetched before the partition was revoked
+            return  # fetched before the partition was revoked
         if records[0].offset <= known:
             records = [record for record in records if record.offset > known]
-        if not records:
-            return []
-        done = self.states.restore(partition, records, sure=sure)
-        if done:
-            self.offsets[partition] = records[done - 1].offset
-        return records[done:]
+        if records:
+            self.states.restore(partition, records)
+            self.offsets[partition] = records[-1].offset
 
     def passed(self, partition: int, offset: int) -> None:
         """Note that there are no records to apply up to this offset."""
@@ -355,16 +341,11 @@ class BatchRecovery(Recovery):
             table = cast(BatchTable, self.tables._changelogs[tp.topic])
             pace = self.paces[tp.topic]
             for piece in pace.pieces(records):
-                rest, sure = piece, False
-                while rest:
-                    if self._is_superseded() or message.generation_id != self._generation_id:
-                        return
-                    begun = monotonic()
-                    rest = table.restore(tp.partition, rest, sure=sure)
-                    pace.took(len(piece), monotonic() - begun)
-                    if rest:
-                        await table.states.ask()
-                        sure = True
+                if self._is_superseded() or message.generation_id != self._generation_id:
+                    return
+                begun = monotonic()
+                table.restore(tp.partition, piece)
+                pace.took(len(piece), monotonic() - begun)
                 self.active_offsets[tp] = max(self.active_offsets[tp], piece[-1].offset)
                 await asyncio.sleep(0)
 
