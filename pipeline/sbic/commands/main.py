@@ -13,9 +13,6 @@ from typing import Any, Never
 import click
 
 from sbic import __version__
-from sbic.gateway import config
-from sbic.project import security
-from sbic.project.settings import SPECS, variable
 
 ELSEWHERE = (
     "SBIC_DATA",  # the folder of crowds that the tests read
@@ -31,10 +28,17 @@ def misspelt(names: Iterable[str]) -> list[str]:
     >>> misspelt(["SBIC_COLOUR"])
     ['SBIC_COLOUR is not read by anything: sbic run --help has all variables']
     """
+    given = sorted(name for name in names if name.startswith("SBIC_"))
+    if not given:
+        return []  # the usual case, and `sbic --help` starts without loading the settings
+    from sbic.gateway import config
+    from sbic.project import security
+    from sbic.project.settings import SPECS, variable
+
     known = [*map(variable, SPECS), *security.VARIABLES, *config.VARIABLES, *ELSEWHERE]
     lines = []
-    for name in sorted(names):
-        if name.startswith("SBIC_") and name not in known:
+    for name in given:
+        if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.75)
             hint = f"did you mean {near[0]}?" if near else "sbic run --help has all variables"
             lines.append(f"{name} is not read by anything: {hint}")
@@ -99,27 +103,29 @@ def end_without_output(lost: OutputLost) -> Never:
 # Runs the subcommands of `sbic`; errors become one line and an exit status.
 
 
-COMMANDS = (
-    "demo",
-    "up",
-    "broker",
-    "topics",
-    "run",
-    "gateway",
-    "project",
-    "tasks",
-    "replay",
-    "import",
-    "simulate",
-    "status",
-    "watch",
-    "export",
-    "dead-letters",
-    "infer",
-    "bounds",
-    "sizing",
-    "experiment",
-)
+COMMANDS = {  # the first sentence of each command's own help
+    "demo": "See the whole pipeline at work on a simulated crowd.",
+    "up": "Run a broker and the pipeline on this machine.",
+    "broker": "Run a real Apache Kafka on this machine, for development, until Ctrl-C.",
+    "topics": "Create a project: its topics and settings.",
+    "run": "Run one instance of the pipeline: labels in, posteriors out; requests in, "
+    "assignments out.",
+    "gateway": "Serve HTTP: labels in, posteriors out, and a page to watch.",
+    "project": "Show, change, recount, reset and delete projects.",
+    "tasks": "Register tasks; close and open them.",
+    "replay": "Send the labels of a file to the pipeline.",
+    "import": "Import the labels of another tool.",
+    "simulate": "Let a simulated crowd work with the pipeline.",
+    "status": "How the project is doing, on one screen.",
+    "watch": "Show posteriors as they change.",
+    "export": "Write the labels that stand, posteriors or workers.",
+    "dead-letters": "Show dead letters, and replay them.",
+    "infer": "Estimate every task of a file of labels.",
+    "bounds": "How fast the error falls with the labels per task.",
+    "sizing": "How many instances a rate of labels needs.",
+    "experiment": "Reproduce a table or a figure of the paper, or compare the algorithms on "
+    "other crowds.",
+}
 
 MODULES = {"import": "importing"}  # a Python keyword cannot be a module name
 ALIASES = {"worker": "run"}  # an old name, not listed in the help
@@ -136,6 +142,11 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the README."""
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command defined in the module of this name."""
