@@ -112,7 +112,9 @@ async def test_what_is_not_there_is_404_and_what_is_not_understood_400(gateway: 
     assert (await gateway.get("/status?project=none")).status == 404
     assert (await gateway.get("/nothing")).status == 404
     assert (await gateway.ask("DELETE", "/tasks/t1", None, {})).status == 405
-    for query in ("order=x", "limit=0", "limit=101", "limit=x", "after=x", "after=1", "limit=²"):
+    bad = ["order=x", "limit=0", "limit=101", "limit=x", "after=x", "after=1", "limit=²"]
+    bad += ["limit=000000001000000", f"limit={5000 * '9'}", f"after=1:{5000 * '9'}"]
+    for query in bad:
         assert (await gateway.get(f"/tasks?{query}")).status == 400, query
 
 

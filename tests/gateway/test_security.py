@@ -72,7 +72,7 @@ async def test_the_names_of_the_loopback_are_ours(open_one: Client, host: str) -
 
 async def test_pages_of_other_origins_may_not_ask(open_one: Client) -> None:
     label = {"task": "t1", "worker": "ann", "label": 1}
-    for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "http://["):
         assert (await open_one.post("/labels", label, Origin=origin)).status == 403
         answer = await open_one.get("/projects", Origin=origin)
         assert answer.status == 403
@@ -151,6 +151,39 @@ async def test_headers_without_an_end_are_cut(open_one: Client) -> None:
         answer = await reader.read()
     assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
     writer.close()
+
+
+MALFORMED = (
+    b"GET /projects HTTP/1.1\r\nHost: localhost\r\nbad header\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    b"GET /projects HTTP/1.1\r\nHost: localhost\r\nContent-Length: nine\r\n\r\n",
+)
+
+
+async def test_malformed_requests_are_counted_and_cost_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_gateway([NO_KAFKA]) as client:
+        caplog.clear()
+        for request in 3 * MALFORMED:
+            assert (await sent(client, request)).startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+        metrics = (await client.get("/metrics")).json.decode()
+    assert "sbic_gateway_malformed_requests_total 9.0" in metrics
+    logged = [record for record in caplog.records if not record.name.startswith("aiokafka")]
+    lines = [record.getMessage() for record in logged if "malformed" in record.getMessage()]
+    assert lines == [lines[0]]
+    assert not any(record.exc_info for record in logged)
+
+
+async def sent(client: Client, request: bytes) -> bytes:
+    """What a gateway answers to these bytes, until it closes the connection."""
+    address = urlsplit(client.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(request)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])

@@ -88,6 +88,16 @@ class Metrics:
             registry=registry,
         )
 
+        self._malformed = Counter(
+            "sbic_gateway_malformed_requests",
+            "Requests that are not valid HTTP.",
+            registry=registry,
+        )
+
+    def malformed(self) -> None:
+        """Count a request that is not valid HTTP."""
+        self._malformed.inc()
+
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         self._requests.labels(route, str(status)).inc()
@@ -191,7 +201,7 @@ class Guard:
         origin = request.headers.get("Origin")
         if origin is None or origin in self._origins:
             return
-        if urlsplit(origin).netloc != request.host:
+        if netloc_of(origin) != request.host:
             raise Problem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
 
     def preflight(self, request: web.Request) -> web.Response | None:
@@ -234,6 +244,18 @@ def host_of(url: str) -> str | None:
     """
     try:
         return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def netloc_of(url: str) -> str | None:
+    """The host and port in an address, as written there; None if it cannot be parsed.
+
+    >>> netloc_of("http://localhost:8080"), netloc_of("http://[") is None
+    ('localhost:8080', True)
+    """
+    try:
+        return urlsplit(url).netloc
     except ValueError:
         return None
 

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from errno import EADDRINUSE
-from typing import cast
+from math import inf
+from time import monotonic
+from typing import Any, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from sbic.gateway.access import Gate, Guard, Metrics, Routes
 from sbic.gateway.config import CannotStart, GatewayConfig
@@ -110,6 +113,49 @@ class _Connection(asyncio.Protocol):
             self._stuck = None
 
 
+# The log of aiohttp's connections.
+
+
+MALFORMED_SECONDS = 60.0
+
+log = logging.getLogger("sbic")
+
+
+class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
+    """Counts malformed requests, and logs one of them a minute, in one line.
+
+    aiohttp 3.14 logs each with its traceback, so that anybody can fill the log without a token.
+    """
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(log)
+        self._metrics = metrics
+        self._clock = clock
+        self._due_at = -inf
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **kwargs: Any) -> None:
+        """Log an error with its traceback, unless it is a malformed request."""
+        if isinstance(exc_info, HttpProcessingError):
+            self._malformed(exc_info)
+        else:
+            super().exception(msg, *args, exc_info=exc_info, **kwargs)
+
+    def debug(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Count a malformed request; aiohttp logs the first ones of a connection this way."""
+        if isinstance(error := kwargs.get("exc_info"), HttpProcessingError):
+            self._malformed(error)
+        else:
+            super().debug(msg, *args, **kwargs)
+
+    def _malformed(self, error: HttpProcessingError) -> None:
+        self._metrics.malformed()
+        now = self._clock()
+        if now >= self._due_at:
+            self._due_at = now + MALFORMED_SECONDS
+            kind = type(error).__name__  # its message quotes the request
+            log.warning("a malformed HTTP request (%s); more are counted for a minute", kind)
+
+
 # The gateway as an aiohttp application: all routes behind one middleware.
 
 
@@ -151,8 +197,6 @@ def gateway_app(
 DRAIN_SECONDS = 8  # supervisors commonly kill after 10
 IDLE_SECONDS = 30  # between two requests of a connection, and before the first
 
-log = logging.getLogger("sbic")
-
 
 async def run(config: GatewayConfig, projects: Sequence[Given]) -> None:
     """Serve until SIGTERM or SIGINT, then answer the requests in flight."""
@@ -176,6 +220,7 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=ConnectionLog(metrics),
         keepalive_timeout=IDLE_SECONDS,
         shutdown_timeout=DRAIN_SECONDS,
         auto_decompress=False,  # a small compressed body can become a large one
