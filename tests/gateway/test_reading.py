@@ -1,6 +1,7 @@
 """What can be asked for agrees with the topics, page by page."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ from openapi_spec_validator import validate
 from orjson import loads
 
 from tests.agents.kafka import Project, until
-from tests.gateway.client import Answer, Client
+from tests.gateway.client import Answer, Client, running_gateway
 from tests.test_schemas import schema
 
 HOSTILE = "<script>alert(1)</script>/../\"'\\ ü?#%2F"
@@ -153,3 +154,16 @@ async def test_metrics_count_requests_by_route_and_never_name_an_id(gateway: Cli
     text = (await gateway.get("/metrics")).json.decode()
     assert 'sbic_gateway_requests_total{route="/tasks/{task}",status="404"}' in text
     assert "secret-id" not in text
+
+
+async def test_one_address_does_not_get_all_streams(gateway: Client) -> None:
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            running_gateway(gateway.projects, address_share=0.01)
+        )
+        await client.until_ready()
+        opened = []
+        for _ in range(3):
+            opened.append(await stack.enter_async_context(client.http.get(f"{client.url}/events")))
+        assert [each.status for each in opened] == [200, 200, 503]
+        assert opened[2].headers["Retry-After"] == "10"

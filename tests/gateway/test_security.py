@@ -80,6 +80,35 @@ async def test_pages_of_other_origins_may_not_ask(open_one: Client) -> None:
     assert (await open_one.get("/projects", Origin=open_one.url)).status == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_a_page_of_another_site_may_not_ask_without_an_origin_either(
+    open_one: Client, site: str
+) -> None:
+    foreign = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+    for path in ("/projects", "/events"):
+        assert (await open_one.ask("GET", path, None, foreign)).status == 403
+    link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+    assert (await open_one.ask("GET", "/", None, link)).status == 200
+    assert (await open_one.ask("GET", "/events", None, link)).status == 403
+    for own in ("same-origin", "none"):
+        headers = {"Sec-Fetch-Site": own, "Sec-Fetch-Mode": "cors"}
+        assert (await open_one.ask("GET", "/projects", None, headers)).status == 200
+
+
+@pytest.mark.parametrize("length", [(1 << 20) + 1, 10**15])
+async def test_a_body_that_is_too_large_is_refused_before_it_comes(
+    open_one: Client, length: int
+) -> None:
+    address = urlsplit(open_one.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    head = "POST /labels HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {length}\r\n\r\n".encode())
+    async with asyncio.timeout(5):
+        answer = await reader.readline()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
 async def test_a_page_of_an_origin_that_is_named_may(open_one: Client) -> None:
     asked = {"Origin": PARTNER, "Access-Control-Request-Method": "POST"}
     answer = await open_one.ask("OPTIONS", "/labels", None, asked)
@@ -141,6 +170,22 @@ async def test_connections_beyond_the_limit_are_closed_and_others_served(
                 if (await closed_one.get("/healthz")).status == 200:
                     break
             await asyncio.sleep(0.05)
+
+
+async def test_one_address_does_not_get_all_connections() -> None:
+    async with running_gateway(
+        [NO_KAFKA], tokens=(OLD,), host="0.0.0.0", connections=8, address_share=0.5
+    ) as client:
+        port = urlsplit(client.url).port
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, local_addr=("127.0.0.2", 0)
+            )
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, each in [*idle, (reader, writer)]:
+            each.close()
 
 
 async def test_headers_without_an_end_are_cut(open_one: Client) -> None:

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from sbic.gateway.access import Gate, Guard, Metrics, Routes
-from sbic.gateway.config import CannotStart, GatewayConfig
+from sbic.gateway.config import CannotStart, GatewayConfig, Places
 from sbic.gateway.openapi import DescriptionRoutes
 from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
 from sbic.gateway.routes.reading import StatusRoutes, TaskRoutes, WorkerRoutes
@@ -26,14 +26,13 @@ STUCK_SECONDS = 20
 
 
 class GuardedSite(web.BaseSite):
-    """A TCP port that immediately closes connections beyond the limit."""
+    """A TCP port that immediately closes connections beyond the limits."""
 
-    def __init__(self, runner: web.AppRunner, host: str, port: int, most: int) -> None:
+    def __init__(self, runner: web.AppRunner, config: GatewayConfig) -> None:
         super().__init__(runner)
-        self._host = host
-        self._port = port
-        self._most = most
-        self._open = 0
+        self._host = config.host
+        self._port = config.port
+        self.connections = Places(config.connections, config.address_share)
 
     @property
     def name(self) -> str:
@@ -41,10 +40,6 @@ class GuardedSite(web.BaseSite):
         server = cast(asyncio.Server | None, self._server)
         port = self._port if server is None else server.sockets[0].getsockname()[1]
         return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}"
-
-    def count(self) -> float:
-        """How many connections are open."""
-        return self._open
 
     async def start(self) -> None:
         """Start to listen; port 0 is any free port."""
@@ -55,33 +50,17 @@ class GuardedSite(web.BaseSite):
         )
 
     def _connection(self) -> asyncio.Protocol:
-        if self._open >= self._most:
-            return _Refusal()
         assert self._runner.server is not None
-        return _Connection(self._runner.server(), self)
-
-    def opened(self) -> None:
-        """Count a connection that was opened."""
-        self._open += 1
-
-    def closed(self) -> None:
-        """Count a connection that was closed."""
-        self._open -= 1
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection immediately; the client may try again."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).abort()
+        return _Connection(self._runner.server(), self.connections)
 
 
 class _Connection(asyncio.Protocol):
     """aiohttp's protocol, with a timeout for clients that do not read their answers."""
 
-    def __init__(self, inner: asyncio.Protocol, site: GuardedSite) -> None:
+    def __init__(self, inner: asyncio.Protocol, places: Places) -> None:
         self._inner = inner
-        self._site = site
+        self._places = places
+        self._address: str | None = None
         self._transport: asyncio.Transport | None = None
         self._stuck: asyncio.TimerHandle | None = None
         self.data_received = inner.data_received  # type: ignore[method-assign]  # the hot path
@@ -89,11 +68,17 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._site.opened()
+        address = address_of(transport)
+        if self._places.take(address) is not None:
+            self._transport.abort()  # the client may try again
+            return
+        self._address = address
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._site.closed()
+        if self._address is None:
+            return  # it was refused
+        self._places.free(self._address)
         self._cancel_timeout()
         self._inner.connection_lost(exc)
 
@@ -111,6 +96,12 @@ class _Connection(asyncio.Protocol):
         if self._stuck is not None:
             self._stuck.cancel()
             self._stuck = None
+
+
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """The address of the client; empty if it has disconnected already."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
 
 
 # The log of aiohttp's connections.
@@ -162,7 +153,9 @@ class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
 MAX_BODY_BYTES = 1 << 20
 
 
-def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> Sequence[Routes]:
+def subjects(
+    config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
+) -> Sequence[Routes]:
     """All routes, by subject: add new ones here."""
     return [
         WritingRoutes(projects, metrics),
@@ -171,7 +164,7 @@ def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> S
         TaskRoutes(projects),
         WorkerRoutes(projects),
         StatusRoutes(projects),
-        EventRoutes(projects, stopping),
+        EventRoutes(projects, stopping, config.address_share),
         HealthRoutes(projects, metrics, stopping),
         PageRoutes(),
     ]
@@ -181,7 +174,9 @@ def gateway_app(
     config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
 ) -> web.Application:
     """An application that serves these projects; `stopping` ends its streams."""
-    every = [route for some in subjects(projects, metrics, stopping) for route in some.routes()]
+    every = [
+        route for some in subjects(config, projects, metrics, stopping) for route in some.routes()
+    ]
     every += DescriptionRoutes(every).routes()
     gate = Gate({route.handler: route for route in every}, Guard(config), metrics)
     app = web.Application(middlewares=[gate.handle], client_max_size=MAX_BODY_BYTES)
@@ -228,9 +223,9 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
     await runner.setup()
     following = [asyncio.create_task(project.follow()) for project in projects.by_prefix.values()]
     try:
-        site = GuardedSite(runner, config.host, config.port, config.connections)
+        site = GuardedSite(runner, config)
         await listen(site, config)
-        metrics.connections(site.count)
+        metrics.connections(lambda: site.connections.taken)
         yield site.name
     finally:
         stopping.set()
