@@ -81,7 +81,9 @@ export class Details {
   }
 
   #parts(shown, record) {
-    if (shown.path === "workers") return workerDetails(record, this.#blocking);
+    if (shown.path === "workers") {
+      return workerDetails(record, this.#blocking, (task) => this.openTask(task));
+    }
     return taskDetails(record, (worker) => this.openWorker(worker));
   }
 
