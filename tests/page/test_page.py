@@ -296,3 +296,29 @@ def test_a_project_that_is_not_there_is_said_to_be_missing(browser: Browser, sho
     browser.open(f"{show.url}?project=nope")
     browser.wait(lambda: "no project nope" in browser.text("#no-project"))
     assert show.pets.prefix in browser.text("#no-project")
+
+
+def test_an_owner_closes_and_reopens_a_task_and_sets_its_gold(page: Browser) -> None:
+    facts = "#details .facts-list"
+    page.click("#tasks tbody tr td.says")
+    page.wait(lambda: page.find("#task-actions").is_displayed())
+    before = "closed" in page.text(facts)
+    page.click("#task-status")
+    page.driver.switch_to.alert.dismiss()  # asked again, and not sent
+    assert page.text("#task-said") == ""
+    for is_closed in (not before, before):
+        page.click("#task-status")
+        page.driver.switch_to.alert.accept()
+        page.wait(lambda is_closed=is_closed: ("closed" in page.text(facts)) is is_closed)  # type: ignore[misc]
+    assert page.text("#task-said").startswith("Sent")
+    Select(page.find("#task-gold")).select_by_visible_text("bird")
+    page.click("#task-gold-set")
+    assert "bird" in page.driver.switch_to.alert.text
+    page.driver.switch_to.alert.accept()
+    page.wait(lambda: "gold" in page.text(facts))
+    assert page.audit() == []
+    page.screenshot("actions")
+    Select(page.find("#task-gold")).select_by_visible_text("none")
+    page.click("#task-gold-set")
+    page.driver.switch_to.alert.accept()
+    page.wait(lambda: "gold" not in page.text(facts))

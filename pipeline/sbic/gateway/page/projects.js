@@ -23,6 +23,11 @@ export class Projects {
     return this.#chosen?.prefix ?? null;
   }
 
+  /** The labels of the classes, as the API has them. */
+  get labels() {
+    return this.#chosen?.classes ?? [];
+  }
+
   /** The number of classes of the project. */
   get classes() {
     return this.#classes.length || 2;
