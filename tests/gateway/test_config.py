@@ -19,6 +19,7 @@ GOOD = {
     "cors": "https://label.example.org",
     "rate": "2.5",
     "connections": "7",
+    "address_share": "0.5",
 }
 READ = {
     "host": "::1",
@@ -27,8 +28,9 @@ READ = {
     "cors": ("https://label.example.org",),
     "rate": 2.5,
     "connections": 7,
+    "address_share": 0.5,
 }
-BAD = {"host": "a b", "port": "65536", "rate": "0.5", "connections": "0"}
+BAD = {"host": "a b", "port": "65536", "rate": "0.5", "connections": "0", "address_share": "0"}
 
 
 def read(*arguments: str, **env: str) -> tuple[Result, dict[str, Any]]:
@@ -44,7 +46,7 @@ def read(*arguments: str, **env: str) -> tuple[Result, dict[str, Any]]:
 
 def test_a_flag_and_a_variable_mean_the_same() -> None:
     assert set(GOOD) == set(GATEWAY_SPECS)
-    flags = [part for name, text in GOOD.items() for part in (f"--{name}", text)]
+    flags = [part for name, text in GOOD.items() for part in (f"--{name.replace('_', '-')}", text)]
     assert read(*flags)[1] == READ
     assert read(**{variable(f"gateway_{name}"): text for name, text in GOOD.items()})[1] == READ
 
@@ -56,7 +58,7 @@ def test_without_any_all_are_as_by_default() -> None:
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_value_is_refused_with_what_it_must_be(name: str) -> None:
     for result, _ in (
-        read(f"--{name}", BAD[name]),
+        read(f"--{name.replace('_', '-')}", BAD[name]),
         read(**{f"SBIC_GATEWAY_{name.upper()}": BAD[name]}),
     ):
         assert result.exit_code == 2

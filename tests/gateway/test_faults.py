@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
+from orjson import loads
 
 from sbic.gateway.outbox import NotAcknowledged, Outbox, Row
 from sbic.local.broker import EmbeddedBroker
@@ -183,3 +184,12 @@ async def test_a_port_that_is_taken_is_told_in_one_line() -> None:
     assert process.returncode == 1
     last = said.decode().splitlines()[-1]
     assert last.endswith(f"port {port} is taken; choose another with --port")
+
+
+def test_the_log_can_be_json() -> None:
+    nowhere = {"SBIC_BROKER": "kafka://127.0.0.1:1", "SBIC_LOG_FORMAT": "json"}
+    with sbic_gateway(nowhere) as (url, process):
+        assert process.stderr is not None
+        line = loads(process.stderr.readline())
+    assert (line["level"], line["logger"]) == ("info", "sbic")
+    assert line["message"] == f"listening on {url}"

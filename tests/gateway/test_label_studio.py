@@ -130,11 +130,10 @@ async def test_the_parameters_say_what_choices_mean(hook: Hook) -> None:
 @pytest.mark.parametrize(
     ("payload", "status", "error"),
     [
-        (webhook("ANNOTATION_CREATED", annotation(17, "fish")), 422, "'fish' is not one of"),
         ({"action": "ANNOTATION_CREATED"}, 422, "switch on 'Send payload' in the webhook"),
         ([], 422, "must be a JSON object with an 'action'"),
     ],
-    ids=["no class", "no payload", "no object"],
+    ids=["no payload", "no object"],
 )
 async def test_what_cannot_be_a_label_is_refused(
     hook: Hook, payload: object, status: int, error: str
@@ -153,3 +152,25 @@ async def test_a_label_from_label_studio_is_counted_and_taken_back(gateway: Clie
     assert (counted.json["prediction"], counted.json["labels"]) == (1, 1)
     await hook.say(deletion(hook.id))
     await gateway.until(path, lambda answer: answer.json["labels"] == 0)
+
+
+async def test_an_annotation_that_is_no_label_becomes_a_dead_letter(gateway: Client) -> None:
+    """The others of the same webhook count."""
+    hook = Hook(gateway, gateway.projects[1])
+    status = f"/status?project={hook.settings.prefix}"
+    before = (await gateway.get(status)).json["dead_letters"]["by_reason"].get("bad-label", 0)
+    both = hook.given(1, "cat", worker=2)
+    both["result"][0]["value"]["choices"].append("dog")
+    given = [hook.given(0, "fish"), both, hook.given(2, "bird", worker=3)]
+    said = await hook.say(webhook("ANNOTATIONS_CREATED", given))
+    assert len(said["labels"]) == 1
+    assert [each["id"] for each in said["unusable"]] == [hook.id, hook.id + 1]
+    assert "'fish' is not one of" in said["unusable"][0]["reason"]
+    assert "2 choices at once" in said["unusable"][1]["reason"]
+    await gateway.until(
+        status,
+        lambda answer: answer.json["dead_letters"]["by_reason"].get("bad-label", 0) == before + 2,
+    )
+    assert await hook.stands() == {"3": "bird"}
+    await hook.say(webhook("ANNOTATION_UPDATED", hook.given(0, "dog", second=60)))
+    assert await hook.stands() == {"1": "dog", "3": "bird"}

@@ -1,6 +1,7 @@
 """What can be asked for agrees with the topics, page by page."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ from openapi_spec_validator import validate
 from orjson import loads
 
 from tests.agents.kafka import Project, until
-from tests.gateway.client import Answer, Client
+from tests.gateway.client import Answer, Client, running_gateway
 from tests.test_schemas import schema
 
 HOSTILE = "<script>alert(1)</script>/../\"'\\ ü?#%2F"
@@ -112,7 +113,9 @@ async def test_what_is_not_there_is_404_and_what_is_not_understood_400(gateway: 
     assert (await gateway.get("/status?project=none")).status == 404
     assert (await gateway.get("/nothing")).status == 404
     assert (await gateway.ask("DELETE", "/tasks/t1", None, {})).status == 405
-    for query in ("order=x", "limit=0", "limit=101", "limit=x", "after=x", "after=1", "limit=²"):
+    bad = ["order=x", "limit=0", "limit=101", "limit=x", "after=x", "after=1", "limit=²"]
+    bad += ["limit=000000001000000", f"limit={5000 * '9'}", f"after=1:{5000 * '9'}"]
+    for query in bad:
         assert (await gateway.get(f"/tasks?{query}")).status == 400, query
 
 
@@ -151,3 +154,16 @@ async def test_metrics_count_requests_by_route_and_never_name_an_id(gateway: Cli
     text = (await gateway.get("/metrics")).json.decode()
     assert 'sbic_gateway_requests_total{route="/tasks/{task}",status="404"}' in text
     assert "secret-id" not in text
+
+
+async def test_one_address_does_not_get_all_streams(gateway: Client) -> None:
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            running_gateway(gateway.projects, address_share=0.01)
+        )
+        await client.until_ready()
+        opened = []
+        for _ in range(3):
+            opened.append(await stack.enter_async_context(client.http.get(f"{client.url}/events")))
+        assert [each.status for each in opened] == [200, 200, 503]
+        assert opened[2].headers["Retry-After"] == "10"

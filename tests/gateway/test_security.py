@@ -1,6 +1,7 @@
 """Which requests are refused; that needs no Kafka."""
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -72,12 +73,41 @@ async def test_the_names_of_the_loopback_are_ours(open_one: Client, host: str) -
 
 async def test_pages_of_other_origins_may_not_ask(open_one: Client) -> None:
     label = {"task": "t1", "worker": "ann", "label": 1}
-    for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "http://["):
         assert (await open_one.post("/labels", label, Origin=origin)).status == 403
         answer = await open_one.get("/projects", Origin=origin)
         assert answer.status == 403
         assert "Access-Control-Allow-Origin" not in answer.headers
     assert (await open_one.get("/projects", Origin=open_one.url)).status == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_a_page_of_another_site_may_not_ask_without_an_origin_either(
+    open_one: Client, site: str
+) -> None:
+    foreign = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+    for path in ("/projects", "/events"):
+        assert (await open_one.ask("GET", path, None, foreign)).status == 403
+    link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+    assert (await open_one.ask("GET", "/", None, link)).status == 200
+    assert (await open_one.ask("GET", "/events", None, link)).status == 403
+    for own in ("same-origin", "none"):
+        headers = {"Sec-Fetch-Site": own, "Sec-Fetch-Mode": "cors"}
+        assert (await open_one.ask("GET", "/projects", None, headers)).status == 200
+
+
+@pytest.mark.parametrize("length", [(1 << 20) + 1, 10**15])
+async def test_a_body_that_is_too_large_is_refused_before_it_comes(
+    open_one: Client, length: int
+) -> None:
+    address = urlsplit(open_one.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    head = "POST /labels HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {length}\r\n\r\n".encode())
+    async with asyncio.timeout(5):
+        answer = await reader.readline()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 413 ")
 
 
 async def test_a_page_of_an_origin_that_is_named_may(open_one: Client) -> None:
@@ -143,6 +173,22 @@ async def test_connections_beyond_the_limit_are_closed_and_others_served(
             await asyncio.sleep(0.05)
 
 
+async def test_one_address_does_not_get_all_connections() -> None:
+    async with running_gateway(
+        [NO_KAFKA], tokens=(OLD,), host="0.0.0.0", connections=8, address_share=0.5
+    ) as client:
+        port = urlsplit(client.url).port
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, local_addr=("127.0.0.2", 0)
+            )
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, each in [*idle, (reader, writer)]:
+            each.close()
+
+
 async def test_headers_without_an_end_are_cut(open_one: Client) -> None:
     address = urlsplit(open_one.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -151,6 +197,41 @@ async def test_headers_without_an_end_are_cut(open_one: Client) -> None:
         answer = await reader.read()
     assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
     writer.close()
+
+
+MALFORMED = (
+    b"GET /projects HTTP/1.1\r\nHost: localhost\r\nbad header\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    b"GET /projects HTTP/1.1\r\nHost: localhost\r\nContent-Length: nine\r\n\r\n",
+)
+
+
+async def test_malformed_requests_are_counted_and_cost_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("sbic"), "disabled", False)  # other tests set up logging
+    caplog.set_level(logging.INFO, "sbic")
+    async with running_gateway([NO_KAFKA]) as client:
+        caplog.clear()
+        for request in 3 * MALFORMED:
+            assert (await sent(client, request)).startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+        metrics = (await client.get("/metrics")).json.decode()
+    assert "sbic_gateway_malformed_requests_total 9.0" in metrics
+    logged = [record for record in caplog.records if not record.name.startswith("aiokafka")]
+    lines = [record.getMessage() for record in logged if "malformed" in record.getMessage()]
+    assert len(lines) == 1
+    assert not any(record.exc_info for record in logged)
+
+
+async def sent(client: Client, request: bytes) -> bytes:
+    """What a gateway answers to these bytes, until it closes the connection."""
+    address = urlsplit(client.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(request)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])

@@ -8,7 +8,7 @@ import pytest
 from orjson import dumps, loads
 
 from sbic.gateway.outbox import Delivery, Lane, Place, Producer, Row
-from sbic.gateway.view import LiveRanking, TaskView
+from sbic.gateway.view import Latency, LiveRanking, TaskView
 from sbic.status.tallies import TaskTally
 from tests.records.made import encode_posterior, posterior_of
 
@@ -87,7 +87,7 @@ async def test_those_who_ask_at_once_wait_for_one_sort() -> None:
         sorts += 1
         return np.arange(3), np.array([0.3, 0.1, 0.2])
 
-    ranking = LiveRanking(columns)
+    ranking = LiveRanking(columns, key=float)
     pages = await asyncio.gather(*(ranking.page(None, 2) for _ in range(20)))
     assert {tuple(page.numbers) for page in pages} == {(1, 2)}
     assert sorts == 1
@@ -138,3 +138,20 @@ async def test_rows_of_many_go_together_and_each_learns_its_place() -> None:
         *(Place(5, offset) for offset in (3, 4, 5)),
     ]
     assert not errors
+
+
+async def test_a_page_is_in_the_order_of_what_it_shows_though_the_ranking_is_old() -> None:
+    view = TaskView(TaskTally())
+    view.take([record("one", 0.1), record("two", 1.0)])
+    assert await names(view, "disputed") == ["one", "two"]
+    view.take([record("one", 3.0)])  # within the time for which a ranking is kept
+    assert await names(view, "disputed") == ["two", "one"]
+
+
+def test_labels_that_waited_for_a_recount_have_no_latency() -> None:
+    latency = Latency(clock=lambda: 1000.0)
+    for second in range(3):
+        latency.add(published_at=900_000 + second, labelled_at=700_000)
+    assert latency.as_object()["median_ms"] is None
+    latency.add(published_at=950_040, labelled_at=950_000)
+    assert latency.as_object()["median_ms"] == 40

@@ -14,7 +14,10 @@ from sbic.integrations.label_studio import (
     label_map_of,
     microseconds,
     read_event,
+    read_record,
 )
+from sbic.wire.bad import BadRecord
+from sbic.wire.labels import label_parser
 from tests.label_studio.payloads import annotation, choice, deletion, skipped, webhook
 
 PETS = Choices(Classes.parse("cat,dog"))
@@ -92,8 +95,8 @@ def test_one_control_of_several_is_chosen_by_name() -> None:
     payload = webhook("ANNOTATION_CREATED", given)
     assert read_event(payload, Choices(PETS.classes, "pet")).created[0].label == "cat"
     assert read_event(payload, Choices(PETS.classes, "colour")).created[0].label == 0
-    with pytest.raises(Problem, match=r"annotation 17: several controls .*\('pet', 'quality'\)"):
-        read_event(payload, PETS)
+    (found,) = read_event(payload, PETS).unusable
+    assert "annotation 17: several controls have choices ('pet', 'quality')" in found.problem
 
 
 @pytest.mark.parametrize(("name", "label"), [("1", 1), ("-1", -1), ("0", 0)])
@@ -126,6 +129,17 @@ BAD: dict[str, tuple[object, str]] = {
     "nobody": (webhook("ANNOTATION_CREATED", annotation(worker=None)), "'completed_by' must be"),
     "long id": (webhook("ANNOTATION_CREATED", annotation(task="x" * 257)), "257 bytes"),
     "no text": (webhook("ANNOTATION_CREATED", annotation(task="\ud800")), "surrogates"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_read_is_refused_with_what_is_wrong(case: str) -> None:
+    payload, problem = BAD[case]
+    with pytest.raises(Problem, match=problem):
+        read_event(payload, PETS)
+
+
+UNUSABLE: dict[str, tuple[object, str]] = {
     "no class": (webhook("ANNOTATION_CREATED", annotation(17, "fish")), "'fish' is not one of"),
     "two regions": (webhook("ANNOTATION_CREATED", annotation(17, "cat", "cat")), "2 results"),
     "no results": (
@@ -146,8 +160,20 @@ BAD: dict[str, tuple[object, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_read_is_refused_with_what_is_wrong(case: str) -> None:
-    payload, problem = BAD[case]
-    with pytest.raises(Problem, match=problem):
-        read_event(payload, PETS)
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_what_has_no_label_is_kept_with_what_is_wrong_and_never_read_as_a_label(case: str) -> None:
+    payload, problem = UNUSABLE[case]
+    event = read_event(payload, PETS)
+    (found,) = event.unusable
+    assert event == Event(unusable=(found,))
+    assert found.slot == Slot("19", "1")
+    assert problem in found.problem
+    with pytest.raises(BadRecord, match="'label' must be"):
+        label_parser(PETS.classes)(found.encode())
+    assert read_record(found.encode()) is None
+
+
+def test_what_has_no_label_makes_a_small_record() -> None:
+    payload = webhook("ANNOTATION_CREATED", annotation(17, *(100 * ["x" * 5000])))
+    (found,) = read_event(payload, PETS).unusable
+    assert len(found.encode()) < 5000

@@ -127,6 +127,12 @@ def test_a_click_on_a_task_shows_its_labels_and_one_on_a_worker_what_is_known(
     page.click(".answers tbody th button")
     page.wait(lambda: "Last seen" in page.text("#details"))
     assert page.run("return document.querySelector('#details-title').textContent") == workers[0]
+    mine = {each: label for each, worker, label in show.pets.labels if worker == workers[0]}
+    tasks = page.run(
+        "return [...document.querySelectorAll('.answers tbody th bdi')].map((e) => e.title)"
+    )
+    said = page.texts(".answers tbody td:nth-child(2)")
+    assert dict(zip(tasks, said, strict=True)) == mine
     page.click("#details .back")
     page.wait(lambda: "Labels that stand" in page.text("#details"))
     page.press(Keys.ESCAPE)
@@ -271,3 +277,48 @@ def test_a_restart_of_the_gateway_is_survived(browser: Browser, show: Show) -> N
     browser.wait(lambda: browser.text("#connection") == "Live")
     assert not browser.find("#problem").is_displayed()
     browser.complaints()  # the requests that nobody answered
+
+
+def test_long_ids_are_told_apart_on_a_phone(page: Browser, show: Show) -> None:
+    page.size(400)
+    shown = page.run("""
+      return import("./dom.js").then(({ element, shortened }) => {
+        const button = element("button", { class: "link" }, shortened("pets-in-2026-00417"));
+        document.querySelector("#tasks tbody th").replaceChildren(button);
+        const [head, whole] = [button.querySelector(".head"), button.querySelector("bdi")];
+        return [head.scrollWidth > head.clientWidth, whole.scrollWidth <= whole.clientWidth];
+      })""")
+    assert shown == [True, True]  # the head is cut, and the end is not
+
+
+def test_a_project_that_is_not_there_is_said_to_be_missing(browser: Browser, show: Show) -> None:
+    opened(browser, show)
+    browser.open(f"{show.url}?project=nope")
+    browser.wait(lambda: "no project nope" in browser.text("#no-project"))
+    assert show.pets.prefix in browser.text("#no-project")
+
+
+def test_an_owner_closes_and_reopens_a_task_and_sets_its_gold(page: Browser) -> None:
+    facts = "#details .facts-list"
+    page.click("#tasks tbody tr td.says")
+    page.wait(lambda: page.find("#task-actions").is_displayed())
+    before = "closed" in page.text(facts)
+    page.click("#task-status")
+    page.driver.switch_to.alert.dismiss()  # asked again, and not sent
+    assert page.text("#task-said") == ""
+    for is_closed in (not before, before):
+        page.click("#task-status")
+        page.driver.switch_to.alert.accept()
+        page.wait(lambda is_closed=is_closed: ("closed" in page.text(facts)) is is_closed)  # type: ignore[misc]
+    assert page.text("#task-said").startswith("Sent")
+    Select(page.find("#task-gold")).select_by_visible_text("bird")
+    page.click("#task-gold-set")
+    assert "bird" in page.driver.switch_to.alert.text
+    page.driver.switch_to.alert.accept()
+    page.wait(lambda: "gold" in page.text(facts))
+    assert page.audit() == []
+    page.screenshot("actions")
+    Select(page.find("#task-gold")).select_by_visible_text("none")
+    page.click("#task-gold-set")
+    page.driver.switch_to.alert.accept()
+    page.wait(lambda: "gold" not in page.text(facts))

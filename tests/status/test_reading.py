@@ -66,6 +66,13 @@ def test_two_instances_settle_and_the_status_knows(pets: Settings) -> None:
     assert found["instances"]["lag"] == dict.fromkeys(("labels", "votes", "tasks", "requests"), 0)
 
 
+def test_a_budget_that_nothing_will_spend_has_no_forecast() -> None:
+    summary = Summary("birds", {}, budget=100, activity=Activity(flow=Flow(12_345, 120)))
+    assert summary.budget_seconds is None  # no task is open
+    summary.tasks.add(posterior_of("t1", 0.1, 40, {}, 0))
+    assert summary.budget_seconds == 30
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_all_of_it_fits_the_screen(width: int) -> None:
     activity = Activity(

@@ -15,7 +15,7 @@ RULES = ("stop_confidence", "stop_labels", "budget", "block_below", "block_after
 
 @click.command("gateway", short_help="Serve HTTP: labels in, posteriors out, and a page to watch.")
 @spec_options(GATEWAY_SPECS)
-@given_options("broker", "prefix", *RULES)
+@given_options("broker", "prefix", "log_level", "log_format", *RULES)
 def command(given: Given, **values: Any) -> None:
     """Serve HTTP until SIGTERM: POST /labels, POST /next, GET /tasks/ID, and a page at /.
 
@@ -32,9 +32,10 @@ def command(given: Given, **values: Any) -> None:
       SBIC_GATEWAY_TOKEN_FILE=token sbic gateway --host 0.0.0.0 --projects birds,pets
     """
     import asyncio
+    import logging
 
-    from sbic.gateway.config import set_up_logging
     from sbic.gateway.server import run
+    from sbic.runtime.logs import set_up_logging
 
     try:
         tokens = tokens_in()
@@ -44,9 +45,9 @@ def command(given: Given, **values: Any) -> None:
         config = GatewayConfig(**values, tokens=tokens)
         prefixes = config.projects or (given.values.get("prefix", SPECS["prefix"].default),)
         all_given = [given.with_values(prefix=prefix) for prefix in prefixes]
-        for each in all_given:
-            _ = each.settings
-        set_up_logging()
+        all_settings = [each.settings for each in all_given]
+        set_up_logging(all_settings[0].log_level, all_settings[0].log_format)
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it would repeat our messages
         asyncio.run(run(config, all_given))
     except (CannotStart, BadSetting) as error:
         raise click.ClickException(str(error)) from None

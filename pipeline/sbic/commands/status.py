@@ -81,7 +81,7 @@ class StatusScreen:
     def _when_spent(self) -> str:
         seconds = self.summary.budget_seconds
         if seconds is None:
-            return "; no labels are arriving"
+            return "; nothing is spending it"
         if not seconds:
             return ""
         return f", spent in {duration(seconds)} at this rate"

@@ -88,6 +88,16 @@ class Metrics:
             registry=registry,
         )
 
+        self._malformed = Counter(
+            "sbic_gateway_malformed_requests",
+            "Requests that are not valid HTTP.",
+            registry=registry,
+        )
+
+    def malformed(self) -> None:
+        """Count a request that is not valid HTTP."""
+        self._malformed.inc()
+
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         self._requests.labels(route, str(status)).inc()
@@ -163,7 +173,9 @@ class Guard:
     def check(self, request: web.Request, route: Route | None) -> None:
         """Raise `Problem` unless the request is allowed."""
         if not self._tokens:
-            self._check_host_and_origin(request)
+            self._check_host_and_origin(request, route)
+        if (request.content_length or 0) > request.client_max_size:
+            raise too_large()
         if route is None or route.is_open:
             return
         token = self._token(request) if self._tokens else b""
@@ -184,14 +196,18 @@ class Guard:
             raise unauthorized("this token is not valid")
         return matches[0]
 
-    def _check_host_and_origin(self, request: web.Request) -> None:
+    def _check_host_and_origin(self, request: web.Request, route: Route | None) -> None:
         host = host_of(f"//{request.host}")
         if host is None or not is_loopback(host):
             raise Problem(403, "the Host must be localhost or 127.0.0.1, or set a token")
         origin = request.headers.get("Origin")
-        if origin is None or origin in self._origins:
+        if origin is None:
+            if request.headers.get("Sec-Fetch-Site") in FOREIGN and not is_link(request, route):
+                raise Problem(403, "pages of other sites may not send requests here")
             return
-        if urlsplit(origin).netloc != request.host:
+        if origin in self._origins:
+            return
+        if netloc_of(origin) != request.host:
             raise Problem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
 
     def preflight(self, request: web.Request) -> web.Response | None:
@@ -221,6 +237,21 @@ class Guard:
             response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
 
 
+FOREIGN = ("cross-site", "same-site")  # another port of this machine is the same site
+
+
+def is_link(request: web.Request, route: Route | None) -> bool:
+    """Whether somebody follows a link to the page from another site, which cannot read it."""
+    is_open = route is not None and route.is_open
+    return is_open and request.headers.get("Sec-Fetch-Mode") == "navigate"
+
+
+def too_large() -> Problem:
+    """413; the connection is closed, since the rest of the body is not read."""
+    error = "the body has more than 1 MB: send it in parts"
+    return Problem(413, error, {"Connection": "close"})
+
+
 def unauthorized(error: str) -> Problem:
     """401, with the header that it requires."""
     return Problem(401, error, {"WWW-Authenticate": 'Bearer realm="sbic"'})
@@ -234,6 +265,18 @@ def host_of(url: str) -> str | None:
     """
     try:
         return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def netloc_of(url: str) -> str | None:
+    """The host and port in an address, as written there; None if it cannot be parsed.
+
+    >>> netloc_of("http://localhost:8080"), netloc_of("http://[") is None
+    ('localhost:8080', True)
+    """
+    try:
+        return urlsplit(url).netloc
     except ValueError:
         return None
 
@@ -313,5 +356,5 @@ def translated(error: web.HTTPException) -> Problem:
         allowed = ", ".join(sorted(error.allowed_methods))
         return Problem(405, f"the method must be one of {allowed}", {"Allow": allowed})
     if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return Problem(413, "the body has more than 1 MB: send it in parts")
+        return too_large()
     return Problem(error.status, error.reason)

@@ -26,7 +26,8 @@ def order_of(request: web.Request, orders: Collection[str], default: str) -> str
 def limit_of(request: web.Request) -> int:
     """The requested number of records."""
     text = request.query.get("limit", str(LIMIT))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
+    is_short = len(text) <= len(str(MOST))
+    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
         raise Problem(400, f"limit must be a whole number from 1 to {MOST}")
     return int(text)
 

@@ -1,12 +1,12 @@
-"""The settings of a gateway, its errors and its log."""
+"""The settings of a gateway, its errors and its limits."""
 
-import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,14 @@ not 0
         "a whole number from 1 on",
         lambda value: value >= 1,
     )
+    address_share: float = _setting(
+        0.25,
+        "Largest share of the connections and of the event streams for one address; 1 behind a "
+        "proxy, whose address all clients have.",
+        "a share above 0, up to 1",
+        lambda value: 0 < value <= 1,
+        float,
+    )
     tokens: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -173,15 +181,63 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# Logging of a gateway, to standard error.
+# How many of one kind an address has: connections or event streams.
 
 
-def set_up_logging() -> None:
-    """Log the gateway's own messages; aiokafka's would repeat them."""
-    logging.basicConfig(
-        force=True,
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("sbic").setLevel(logging.INFO)
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+IPV6_SITE = 64  # bits: the rest of an address is the client's choice
+
+
+class Places:
+    """A number of places, of which one address gets a share.
+
+    >>> places = Places(4, share=0.5)
+    >>> [places.take("192.0.2.1"), places.take("192.0.2.1"), places.take("192.0.2.1")]
+    [None, None, 2]
+    >>> [places.take("2001:db8::1"), places.take("192.0.2.2"), places.take("192.0.2.3")]
+    [None, None, 4]
+    >>> places.free("192.0.2.1")
+    >>> places.take("192.0.2.1"), places.taken
+    (None, 4)
+    """
+
+    def __init__(self, most: int, share: float) -> None:
+        self.taken = 0
+        self._most = most
+        self._most_each = max(1, int(most * share))
+        self._by_site: Counter[str] = Counter()
+
+    def take(self, address: str) -> int | None:
+        """Take a place; returns None, or the limit that is reached."""
+        site = site_of(address)
+        if self.taken >= self._most:
+            return self._most
+        if self._by_site[site] >= self._most_each:
+            return self._most_each
+        self.taken += 1
+        self._by_site[site] += 1
+        return None
+
+    def free(self, address: str) -> None:
+        """Free a place that was taken."""
+        site = site_of(address)
+        self.taken -= 1
+        self._by_site[site] -= 1
+        if not self._by_site[site]:
+            del self._by_site[site]
+
+
+def site_of(address: str) -> str:
+    """Whom an address belongs to: of IPv6, the first half.
+
+    >>> site_of("2001:db8::1") == site_of("2001:db8::2:3"), site_of("::ffff:192.0.2.1")
+    (True, '192.0.2.1')
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Network((found, IPV6_SITE), strict=False))

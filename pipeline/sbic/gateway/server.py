@@ -3,15 +3,18 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from errno import EADDRINUSE
-from typing import cast
+from math import inf
+from time import monotonic
+from typing import Any, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from sbic.gateway.access import Gate, Guard, Metrics, Routes
-from sbic.gateway.config import CannotStart, GatewayConfig
+from sbic.gateway.config import CannotStart, GatewayConfig, Places
 from sbic.gateway.openapi import DescriptionRoutes
 from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
 from sbic.gateway.routes.reading import StatusRoutes, TaskRoutes, WorkerRoutes
@@ -23,14 +26,13 @@ STUCK_SECONDS = 20
 
 
 class GuardedSite(web.BaseSite):
-    """A TCP port that immediately closes connections beyond the limit."""
+    """A TCP port that immediately closes connections beyond the limits."""
 
-    def __init__(self, runner: web.AppRunner, host: str, port: int, most: int) -> None:
+    def __init__(self, runner: web.AppRunner, config: GatewayConfig) -> None:
         super().__init__(runner)
-        self._host = host
-        self._port = port
-        self._most = most
-        self._open = 0
+        self._host = config.host
+        self._port = config.port
+        self.connections = Places(config.connections, config.address_share)
 
     @property
     def name(self) -> str:
@@ -38,10 +40,6 @@ class GuardedSite(web.BaseSite):
         server = cast(asyncio.Server | None, self._server)
         port = self._port if server is None else server.sockets[0].getsockname()[1]
         return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{port}"
-
-    def count(self) -> float:
-        """How many connections are open."""
-        return self._open
 
     async def start(self) -> None:
         """Start to listen; port 0 is any free port."""
@@ -52,33 +50,17 @@ class GuardedSite(web.BaseSite):
         )
 
     def _connection(self) -> asyncio.Protocol:
-        if self._open >= self._most:
-            return _Refusal()
         assert self._runner.server is not None
-        return _Connection(self._runner.server(), self)
-
-    def opened(self) -> None:
-        """Count a connection that was opened."""
-        self._open += 1
-
-    def closed(self) -> None:
-        """Count a connection that was closed."""
-        self._open -= 1
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection immediately; the client may try again."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).abort()
+        return _Connection(self._runner.server(), self.connections)
 
 
 class _Connection(asyncio.Protocol):
     """aiohttp's protocol, with a timeout for clients that do not read their answers."""
 
-    def __init__(self, inner: asyncio.Protocol, site: GuardedSite) -> None:
+    def __init__(self, inner: asyncio.Protocol, places: Places) -> None:
         self._inner = inner
-        self._site = site
+        self._places = places
+        self._address: str | None = None
         self._transport: asyncio.Transport | None = None
         self._stuck: asyncio.TimerHandle | None = None
         self.data_received = inner.data_received  # type: ignore[method-assign]  # the hot path
@@ -86,11 +68,17 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._site.opened()
+        address = address_of(transport)
+        if self._places.take(address) is not None:
+            self._transport.abort()  # the client may try again
+            return
+        self._address = address
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._site.closed()
+        if self._address is None:
+            return  # it was refused
+        self._places.free(self._address)
         self._cancel_timeout()
         self._inner.connection_lost(exc)
 
@@ -110,13 +98,64 @@ class _Connection(asyncio.Protocol):
             self._stuck = None
 
 
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """The address of the client; empty if it has disconnected already."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
+
+
+# The log of aiohttp's connections.
+
+
+MALFORMED_SECONDS = 60.0
+
+log = logging.getLogger("sbic")
+
+
+class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
+    """Counts malformed requests, and logs one of them a minute, in one line.
+
+    aiohttp 3.14 logs each with its traceback, so that anybody can fill the log without a token.
+    """
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(log)
+        self._metrics = metrics
+        self._clock = clock
+        self._due_at = -inf
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **kwargs: Any) -> None:
+        """Log an error with its traceback, unless it is a malformed request."""
+        if isinstance(exc_info, HttpProcessingError):
+            self._malformed(exc_info)
+        else:
+            super().exception(msg, *args, exc_info=exc_info, **kwargs)
+
+    def debug(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Count a malformed request; aiohttp logs the first ones of a connection this way."""
+        if isinstance(error := kwargs.get("exc_info"), HttpProcessingError):
+            self._malformed(error)
+        else:
+            super().debug(msg, *args, **kwargs)
+
+    def _malformed(self, error: HttpProcessingError) -> None:
+        self._metrics.malformed()
+        now = self._clock()
+        if now >= self._due_at:
+            self._due_at = now + MALFORMED_SECONDS
+            kind = type(error).__name__  # its message quotes the request
+            log.warning("a malformed HTTP request (%s); more are counted for a minute", kind)
+
+
 # The gateway as an aiohttp application: all routes behind one middleware.
 
 
 MAX_BODY_BYTES = 1 << 20
 
 
-def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> Sequence[Routes]:
+def subjects(
+    config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
+) -> Sequence[Routes]:
     """All routes, by subject: add new ones here."""
     return [
         WritingRoutes(projects, metrics),
@@ -125,7 +164,7 @@ def subjects(projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> S
         TaskRoutes(projects),
         WorkerRoutes(projects),
         StatusRoutes(projects),
-        EventRoutes(projects, stopping),
+        EventRoutes(projects, stopping, config.address_share),
         HealthRoutes(projects, metrics, stopping),
         PageRoutes(),
     ]
@@ -135,7 +174,9 @@ def gateway_app(
     config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
 ) -> web.Application:
     """An application that serves these projects; `stopping` ends its streams."""
-    every = [route for some in subjects(projects, metrics, stopping) for route in some.routes()]
+    every = [
+        route for some in subjects(config, projects, metrics, stopping) for route in some.routes()
+    ]
     every += DescriptionRoutes(every).routes()
     gate = Gate({route.handler: route for route in every}, Guard(config), metrics)
     app = web.Application(middlewares=[gate.handle], client_max_size=MAX_BODY_BYTES)
@@ -150,8 +191,6 @@ def gateway_app(
 
 DRAIN_SECONDS = 8  # supervisors commonly kill after 10
 IDLE_SECONDS = 30  # between two requests of a connection, and before the first
-
-log = logging.getLogger("sbic")
 
 
 async def run(config: GatewayConfig, projects: Sequence[Given]) -> None:
@@ -176,6 +215,7 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=ConnectionLog(metrics),
         keepalive_timeout=IDLE_SECONDS,
         shutdown_timeout=DRAIN_SECONDS,
         auto_decompress=False,  # a small compressed body can become a large one
@@ -183,9 +223,9 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
     await runner.setup()
     following = [asyncio.create_task(project.follow()) for project in projects.by_prefix.values()]
     try:
-        site = GuardedSite(runner, config.host, config.port, config.connections)
+        site = GuardedSite(runner, config)
         await listen(site, config)
-        metrics.connections(site.count)
+        metrics.connections(lambda: site.connections.taken)
         yield site.name
     finally:
         stopping.set()

@@ -4,13 +4,14 @@ import asyncio
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from time import monotonic, time
 from typing import Any, NamedTuple
 
 import numpy as np
 from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
-from orjson import dumps
+from orjson import dumps, loads
 
 from sbic.engine.labels import Ints
 from sbic.kafka.reader import parsed, readable
@@ -20,6 +21,7 @@ from sbic.status.tallies import LEAST_LABELS, TaskTally, WorkerTally
 from sbic.wire.posteriors import AnyPosterior, parse_any_posterior
 
 SHOWN = 20
+MOST_GIVEN = 100  # labels of a worker in an answer
 
 
 class Seen(NamedTuple):
@@ -117,7 +119,10 @@ RECENT_MS = 600_000
 class Latency:
     """The latency of the last posteriors with a new label: from its timestamp to publication.
 
+    A label from before the first posterior of all waited for a recount, or for the first instance.
+
     >>> latency = Latency(clock=lambda: 100.0)
+    >>> latency.add(published_at=89_000, labelled_at=1_000)
     >>> for ms in (10, 20, 30):
     ...     latency.add(published_at=90_000 + ms, labelled_at=90_000)
     >>> latency.as_object()
@@ -127,10 +132,13 @@ class Latency:
     def __init__(self, clock: Callable[[], float] = time) -> None:
         self._clock = clock
         self._seen: deque[tuple[int, int]] = deque(maxlen=KEPT)
+        self._first_at: float = inf
 
     def add(self, published_at: int, labelled_at: int) -> None:
         """Add a posterior that counts a label; both times in milliseconds."""
-        self._seen.append((published_at, published_at - labelled_at))
+        self._first_at = min(self._first_at, published_at)
+        if labelled_at >= self._first_at:
+            self._seen.append((published_at, published_at - labelled_at))
 
     def as_object(self) -> dict[str, float | None]:
         """Median and 99th percentile of the last ten minutes; null where there are none."""
@@ -220,11 +228,18 @@ Columns = Callable[[], tuple[Ints, Floats]]
 class LiveRanking:
     """A ranking that is sorted again on request, but not too often.
 
-    `columns` returns copies of the numbers and their keys.
+    `columns` returns copies of the numbers and their keys, `key` the key of a number now: the
+    numbers of a page are in the order of what they show, even if the ranking is a little old.
     """
 
-    def __init__(self, columns: Columns, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        key: Callable[[int], float],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._columns = columns
+        self._key = key
         self._clock = clock
         self._ranking = Ranking(np.empty(0, np.int64), np.empty(0))
         self._stale_at = self._useless_at = 0.0
@@ -237,7 +252,8 @@ class LiveRanking:
                 self._sorting = asyncio.create_task(self._sort())
             if self._clock() >= self._useless_at:
                 await asyncio.shield(self._sorting)
-        return self._ranking.page(after, limit)
+        page = self._ranking.page(after, limit)
+        return Page(sorted(page.numbers, key=self._key), page.next)
 
     async def _sort(self) -> None:
         try:
@@ -269,9 +285,9 @@ class TaskView:
         self._published = array("q")  # times in milliseconds
         self._updated = array("q")
         self.orders = {
-            "disputed": LiveRanking(self._by_doubt),
-            "recent": LiveRanking(self._by_time),
-            "confidence": LiveRanking(self._by_confidence),
+            "disputed": LiveRanking(self._by_doubt, lambda i: -tally.doubt(i)),
+            "recent": LiveRanking(self._by_time, lambda i: -self._published[i]),
+            "confidence": LiveRanking(self._by_confidence, tally.doubt),
         }
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:
@@ -311,6 +327,12 @@ class TaskView:
         i = self.tally.ids.known(task)
         return None if i is None else self._values[i]
 
+    def prediction(self, task: str) -> int | str | None:
+        """The prediction for a task, as published; None if there is none."""
+        value = self.get(task)
+        found: int | str | None = None if value is None else loads(value).get("prediction")
+        return found
+
     def values(self, numbers: Iterable[int]) -> list[bytes]:
         """The posteriors of these numbers, without deleted tasks."""
         return [value for i in numbers if (value := self._values[i]) is not None]
@@ -345,9 +367,9 @@ class WorkerView:
         self.tally = tally
         self._values: list[bytes] = []
         self.orders = {
-            "best": LiveRanking(self._by_low),
-            "worst": LiveRanking(self._by_high),
-            "labels": LiveRanking(self._by_labels),
+            "best": LiveRanking(self._by_low, lambda j: -tally.low(j)),
+            "worst": LiveRanking(self._by_high, tally.high),
+            "labels": LiveRanking(self._by_labels, lambda j: -tally.labels_of(j)),
         }
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:
@@ -417,4 +439,13 @@ class ProjectView:
         return [
             {**answer._asdict(), "accuracy": self.workers.tally.accuracy(answer.worker)}
             for answer in self.standing.answers_to(task)
+        ]
+
+    def given_by(self, worker: str) -> list[dict[str, Any]] | None:
+        """The last labels of a worker that stand, the newest first; None: not read yet."""
+        if not self._has_labels:
+            return None
+        return [
+            {"task": task, "label": label, "prediction": self.tasks.prediction(task)}
+            for task, label in self.standing.given_by(worker, MOST_GIVEN)
         ]

@@ -217,6 +217,24 @@ UPDATED = ("ANNOTATION_UPDATED",)
 DELETED = ("ANNOTATION_DELETED", "ANNOTATIONS_DELETED")
 
 
+class Unusable(NamedTuple):
+    """An annotation whose choices are no label, with these choices and the reason.
+
+    It is sent as a label that no project has, which becomes a dead letter: Label Studio shows
+    nobody that a webhook was refused.
+    """
+
+    id: int
+    slot: Slot
+    chosen: str | list[str]
+    problem: str
+
+    def encode(self) -> bytes:
+        """The value of the record; its label is not a class, and a list never is one."""
+        (task, worker), source = self.slot, {"unusable": self.id, "problem": self.problem}
+        return dumps({"task": task, "worker": worker, "label": self.chosen, FIELD: source})
+
+
 class Event(NamedTuple):
     """Annotations that were created or updated, and the ids of those that were deleted.
 
@@ -226,6 +244,7 @@ class Event(NamedTuple):
     created: tuple[Annotation, ...] = ()
     updated: tuple[Annotation, ...] = ()
     deleted: tuple[int, ...] = ()
+    unusable: tuple[Unusable, ...] = ()
 
 
 def read_event(payload: object, choices: Choices) -> Event:
@@ -244,8 +263,46 @@ def read_event(payload: object, choices: Choices) -> Event:
         return Event()
     around = payload.get("task")
     task = around if isinstance(around, Mapping) else None  # a list for several annotations
-    given = tuple(read_annotation(found, choices, task) for found in _found(payload))
-    return Event(updated=given) if action in UPDATED else Event(created=given)
+    given: list[Annotation] = []
+    unusable: list[Unusable] = []
+    for found in _found(payload):
+        try:
+            given.append(read_annotation(found, choices, task))
+        except Problem as problem:
+            unusable.append(_unusable(found, task, problem))
+    if action in UPDATED:
+        return Event(updated=tuple(given), unusable=tuple(unusable))
+    return Event(created=tuple(given), unusable=tuple(unusable))
+
+
+MOST_CHOICES = 10  # of an annotation that cannot be used, in its dead letter
+MOST_CHARACTERS = 200  # of each
+
+
+def _unusable(found: Mapping[str, Any], task: object, problem: Problem) -> Unusable:
+    """The annotation of which only the choices are bad; raises the problem again for any other."""
+    try:
+        worker = text_id(found.get("completed_by"), "completed_by")
+        slot = Slot(text_id(found.get("task", task), "task"), worker)
+        name = annotation_id(found.get("id"))
+    except Problem:
+        raise problem from None
+    chosen = _names_in(found.get("result"))
+    names = [each[:MOST_CHARACTERS] for each in chosen[:MOST_CHOICES]]
+    is_whole = len(chosen) == 1 and chosen == names and "is not one of" in str(problem)
+    return Unusable(name, slot, names[0] if is_whole else names, str(problem))
+
+
+def _names_in(result: object) -> list[str]:
+    """All choices in the results of an annotation."""
+    names: list[str] = []
+    for item in result if isinstance(result, list) else ():
+        value = item.get("value") if isinstance(item, Mapping) else None
+        chosen = value.get("choices") if isinstance(value, Mapping) else None
+        names += [
+            name for name in (chosen if isinstance(chosen, list) else ()) if type(name) is str
+        ]
+    return names
 
 
 def _found(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -378,13 +378,13 @@ class Settings:
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info",
-        "Lowest level that an instance logs: debug, info, warning or error.",
+        "Lowest level that an instance or gateway logs: debug, info, warning or error.",
         "debug, info, warning or error",
         lambda value: value in ("debug", "info", "warning", "error"),
     )
     log_format: Literal["text", "json"] = setting(
         "text",
-        "Format of an instance's log: text, or json with one object per line.",
+        "Format of the log of an instance or gateway: text, or json with one object per line.",
         "text or json",
         lambda value: value in ("text", "json"),
     )

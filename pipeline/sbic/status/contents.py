@@ -1,5 +1,6 @@
 """What topics contain: dead letters, labels that stand, the last record of each key."""
 
+from array import array
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
@@ -12,6 +13,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -131,7 +133,7 @@ class Answer(NamedTuple):
 
 
 class Standing:
-    """The labels that stand so far: about 30 bytes for each, and the ids once."""
+    """The labels that stand so far: about 40 bytes for each, and the ids once."""
 
     def __init__(
         self, classes: Classes, partitions: int, repeats: Literal["first", "last"] = "first"
@@ -142,6 +144,7 @@ class Standing:
         self.tasks = Ids[str]()
         self.workers = Ids[str]()
         self._homes: list[int] = []  # the partition of each worker
+        self._given: list[array[int]] = []  # the tasks of each worker's answers, in order
         self._parse = label_parser(classes)
         self._engine = Engine("settled", classes=len(classes), class_prior="uniform")
 
@@ -150,7 +153,9 @@ class Standing:
         rows = []
         for record, (task, worker, answer) in parsed(records, self._parse):
             if answer != SKIP and self._home(worker) == record.partition:
-                rows.append((self.tasks.number(task), self.workers.number(worker), answer))
+                i, j = self.tasks.number(task), self.workers.number(worker)
+                rows.append((i, j, answer))
+                self._given[j].append(i)
         if rows:
             tasks, workers, answers = np.array(rows, np.int64).T
             self._engine.take(tasks, workers, answers, replaces=self.replaces)
@@ -159,6 +164,7 @@ class Standing:
         number = self.workers.number(worker)
         if number == len(self._homes):
             self._homes.append(partition_of(worker.encode(), self.partitions))
+            self._given.append(array("q"))
         return self._homes[number]
 
     def __len__(self) -> int:
@@ -173,6 +179,19 @@ class Standing:
         return [
             Answer(self.workers.names[j], self.classes.label_of(answer))
             for j, answer in zip(workers.tolist(), answers.tolist(), strict=True)
+        ]
+
+    def given_by(self, worker: str, most: int) -> list[tuple[str, int | str]]:
+        """The tasks and labels of a worker that stand, of the last `most` tasks, newest first."""
+        number = self.workers.known(worker)
+        if number is None:
+            return []
+        last = list(islice(dict.fromkeys(reversed(self._given[number])), most))
+        columns = (column.tolist() for column in self._engine.labels_of(last))
+        return [
+            (self.tasks.names[i], self.classes.label_of(answer))
+            for i, j, answer in zip(*columns, strict=True)
+            if j == number
         ]
 
     def __iter__(self) -> Iterator[Label]:

@@ -182,10 +182,15 @@ class Summary:
 
     @property
     def budget_seconds(self) -> float | None:
-        """Seconds until the budget is spent at the current rate."""
-        if self.budget_left is None or (self.budget_left and not self.per_second):
+        """Seconds until the budget is spent at the current rate; None if nothing will spend it."""
+        if self.budget_left is None or (self.budget_left and not self._is_spending):
             return None
         return self.budget_left / self.per_second if self.budget_left else 0.0
+
+    @property
+    def _is_spending(self) -> bool:
+        """Whether labels arrive, and there is a task that they can be for."""
+        return bool(self.per_second) and self.tasks.open > 0
 
     def as_object(self) -> dict[str, Any]:
         """The summary as a JSON object, described by schemas/status.schema.json.

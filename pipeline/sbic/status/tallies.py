@@ -143,6 +143,10 @@ class TaskTally:
         order = np.lexsort((-labels[places], -doubts[places]))[:most]
         return [self._disputed(i) for i in places[order].tolist()]
 
+    def doubt(self, i: int) -> float:
+        """How probable it is that the prediction for a task is wrong."""
+        return self._doubts[i]
+
     def doubts(self) -> NDArray[np.float64]:
         """How probable it is that each prediction is wrong, by the number of the task."""
         return np.array(self._doubts)
@@ -219,6 +223,18 @@ class WorkerTally:
     def worst(self, most: int) -> list[Rated]:
         """Those with the lowest upper end of the interval."""
         return self._first(self.highs(), most)
+
+    def low(self, j: int) -> float:
+        """The lower end of a worker's interval."""
+        return self._lows[j]
+
+    def high(self, j: int) -> float:
+        """The upper end of a worker's interval."""
+        return self._highs[j]
+
+    def labels_of(self, j: int) -> int:
+        """How many labels a worker has given."""
+        return self._labels[j]
 
     def lows(self) -> NDArray[np.float64]:
         """The lower end of each worker's interval, by the number of the worker."""

@@ -1,4 +1,4 @@
-// Requests to the gateway: JSON by GET, and server-sent events.
+// Requests to the gateway: JSON by GET and POST, and server-sent events.
 
 import { serverSentEvents } from "./server_sent_events.js";
 
@@ -31,6 +31,11 @@ export class Api {
     return response.json();
   }
 
+  /** Post a record as JSON. */
+  async post(path, record) {
+    await this.#fetch(address(path, [], this.#project()), undefined, JSON.stringify(record));
+  }
+
   /** Yields events with a name and data until the connection closes or the signal aborts. */
   async *events(ending) {
     const silence = new AbortController();
@@ -53,10 +58,12 @@ export class Api {
     }
   }
 
-  async #fetch(url, signal) {
+  async #fetch(url, signal, body) {
     const token = sessionStorage.getItem(TOKEN);
     const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
-    const response = await fetch(url, { headers, signal, cache: "no-store" });
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    const method = body === undefined ? "GET" : "POST";
+    const response = await fetch(url, { method, headers, body, signal, cache: "no-store" });
     if (response.ok) return response;
     const problem = await problemOf(response);
     if (response.status === 401) throw new TokenWanted(problem);

@@ -3,6 +3,7 @@
 import { NotFound } from "./api.js";
 import { byId, element, identity, say } from "./dom.js";
 import { replaceKeepingFocus } from "./focus.js";
+import { TaskActions } from "./task_actions.js";
 import { taskDetails } from "./task_details.js";
 import { workerDetails } from "./worker_details.js";
 
@@ -11,6 +12,7 @@ export class Details {
   #api = null;
   #path = [];
   #blocking = null;
+  #actions = new TaskActions();
   #dialog = byId("details");
   #back = element("button", { type: "button", class: "link back" }, "Back");
 
@@ -29,7 +31,12 @@ export class Details {
   /** Switch to another project; the dialog closes. */
   use(api) {
     this.#api = api;
+    this.#actions.use(api);
     this.#dialog.close();
+  }
+
+  set classes(classes) {
+    this.#actions.classes = classes;
   }
 
   set blocking(rule) {
@@ -63,6 +70,7 @@ export class Details {
     say(byId("details-kind"), kind);
     byId("details-title").replaceChildren(identity(id));
     byId("details-body").replaceChildren(element("p", { class: "reading" }, "Loading"));
+    this.#actions.show(null);
     this.#back.hidden = this.#path.length < 2;
     byId("details-title").focus();
     this.#load().catch((error) => this.#fail(error.message));
@@ -74,6 +82,7 @@ export class Details {
       const record = await this.#api.get(shown.path, { names: [shown.id] });
       if (shown !== this.#path.at(-1)) return;
       replaceKeepingFocus(byId("details-body"), ...this.#parts(shown, record));
+      this.#actions.show(shown.path === "tasks" ? record : null);
     } catch (error) {
       if (!(error instanceof NotFound)) throw error;
       this.#fail(error.message);
@@ -81,7 +90,9 @@ export class Details {
   }
 
   #parts(shown, record) {
-    if (shown.path === "workers") return workerDetails(record, this.#blocking);
+    if (shown.path === "workers") {
+      return workerDetails(record, this.#blocking, (task) => this.openTask(task));
+    }
     return taskDetails(record, (worker) => this.openWorker(worker));
   }
 

@@ -14,9 +14,20 @@ export function svg(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
 
+const graphemes = new Intl.Segmenter();
+const TAIL = 6; // characters at the end of an id that are always shown
+
 /** An id from the data: isolated from the text direction around it, and shortened to fit. */
 export function identity(id) {
   return element("bdi", { class: "id", title: id }, id);
+}
+
+/** The same for tables, shortened in the middle: ids often differ at their ends only. */
+export function shortened(id) {
+  const parts = [...graphemes.segment(id)].map((each) => each.segment);
+  if (parts.length <= 2 * TAIL) return identity(id);
+  const head = element("span", { class: "head" }, parts.slice(0, -TAIL).join(""));
+  return element("bdi", { class: "id", title: id }, head, parts.slice(-TAIL).join(""));
 }
 
 /** Set a text only if it differs, so that screen readers announce real changes only. */

@@ -48,6 +48,6 @@ function showBudget({ budget, at }) {
 
 function ending({ left, seconds }, at) {
   if (!left) return ": spent";
-  if (seconds === null) return "; no labels are arriving";
+  if (seconds === null) return "; nothing is spending it";
   return `, for ${duration(seconds)}: until ${upcoming(at + 1000 * seconds)}`;
 }

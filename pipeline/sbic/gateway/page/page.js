@@ -66,6 +66,7 @@ class Page {
     const projects = await api.get("projects");
     if (ending.aborted) return;
     this.#projects.learn(projects);
+    this.#details.classes = this.#projects.labels;
     const status = await api.get("status");
     if (ending.aborted) return;
     this.#showStatus(status);

@@ -23,6 +23,11 @@ export class Projects {
     return this.#chosen?.prefix ?? null;
   }
 
+  /** The labels of the classes, as the API has them. */
+  get labels() {
+    return this.#chosen?.classes ?? [];
+  }
+
   /** The number of classes of the project. */
   get classes() {
     return this.#classes.length || 2;
@@ -37,6 +42,9 @@ export class Projects {
     byId("project").replaceChildren(...options);
     show(byId("chooser"), names.length > 1);
     show(byId("project-name"), names.length === 1);
+    const isUnknown = wanted !== null && !names.includes(wanted);
+    say(byId("no-project"), isUnknown ? `This gateway has no project ${wanted}: this is ${first}.` : "");
+    show(byId("no-project"), isUnknown);
     this.#show(names.includes(wanted) ? wanted : first);
   }
 
@@ -55,6 +63,7 @@ export class Projects {
     const address = new URL(location.href);
     address.searchParams.set(PARAMETER, prefix);
     history.replaceState(null, "", address);
+    show(byId("no-project"), false);
     this.#show(prefix);
   }
 

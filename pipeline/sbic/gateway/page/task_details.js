@@ -1,7 +1,7 @@
 // The details of a task: its posterior, and the labels that stand.
 
 import { confidence, prediction, probabilities, status } from "./beliefs.js";
-import { element, identity } from "./dom.js";
+import { element, shortened } from "./dom.js";
 import { facts, sharesTable } from "./facts.js";
 import { className, count, moment, percent } from "./format.js";
 
@@ -27,7 +27,7 @@ export function taskDetails(posterior, open) {
 function answersTable(answers, posterior, open) {
   const rows = answers.map(({ worker, label, accuracy }) => {
     const button = element("button", { type: "button", class: "link", "data-key": worker });
-    button.append(identity(worker));
+    button.append(shortened(worker));
     button.addEventListener("click", () => open(worker));
     const isAgainst = posterior.prediction && String(label) !== String(posterior.prediction);
     return element(

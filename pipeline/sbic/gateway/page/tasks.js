@@ -1,14 +1,14 @@
 // The rows of the table of tasks.
 
 import { confidence, prediction, status } from "./beliefs.js";
-import { element, identity } from "./dom.js";
+import { element, shortened } from "./dom.js";
 import { count, percent } from "./format.js";
 import { bar } from "./marks.js";
 
 /** A row for a posterior; `open` is called with the task when the user chooses it. */
 export function taskRow(posterior, open) {
   const button = element("button", { type: "button", class: "link", "data-key": posterior.task });
-  button.append(identity(posterior.task));
+  button.append(shortened(posterior.task));
   const sure = confidence(posterior);
   const row = element(
     "tr",

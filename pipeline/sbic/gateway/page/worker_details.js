@@ -1,12 +1,12 @@
 // The details of a worker.
 
-import { element } from "./dom.js";
+import { element, shortened } from "./dom.js";
 import { facts, sharesTable } from "./facts.js";
-import { count, decimal, moment, percent } from "./format.js";
+import { className, count, decimal, moment, percent } from "./format.js";
 import { accuracyText, blockedChip, habitsOf, isBlocked } from "./workers.js";
 
-/** The parts of the dialog. */
-export function workerDetails(worker, blocking) {
+/** The parts of the dialog; `open` is called with the task that the user chooses. */
+export function workerDetails(worker, blocking, open) {
   const accuracy = element("span", {}, accuracyText(worker));
   if (isBlocked(worker, blocking)) accuracy.append(" ", blockedChip());
   const known = {
@@ -18,8 +18,40 @@ export function workerDetails(worker, blocking) {
   };
   if (typeof worker.theta === "number") known["Knows the answer"] = percentSigned(worker.theta);
   const habits = habitsOf(worker);
-  if (!habits.length) return [facts(known)];
-  return [facts(known), sharesTable("Says when they do not know", "Class", habits)];
+  const habitual = habits.length ? [sharesTable("Says when they do not know", "Class", habits)] : [];
+  return [facts(known), ...habitual, ...answersOf(worker, open)];
+}
+
+function answersOf({ answers, labels }, open) {
+  const say = (text) => element("p", { class: "reading" }, text);
+  if (answers === null) return [say("The gateway is still reading the labels.")];
+  if (!answers.length) return [say("No label stands.")];
+  const more = labels > answers.length ? [say(`The last ${answers.length} of ${count(labels)} labels.`)] : [];
+  return [answersTable(answers, open), ...more];
+}
+
+function answersTable(answers, open) {
+  const rows = answers.map(({ task, label, prediction }) => {
+    const button = element("button", { type: "button", class: "link", "data-key": task });
+    button.append(shortened(task));
+    button.addEventListener("click", () => open(task));
+    const isAgainst = prediction && String(label) !== String(prediction);
+    return element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, button),
+      element("td", { class: isAgainst ? "against" : "" }, element("bdi", {}, className(label))),
+      element("td", {}, element("bdi", {}, prediction ? className(prediction) : "–")),
+    );
+  });
+  const headings = ["Task", "Label", "Prediction"].map((name) => element("th", { scope: "col" }, name));
+  return element(
+    "table",
+    { class: "answers" },
+    element("caption", {}, "Labels that stand"),
+    element("thead", {}, element("tr", {}, ...headings)),
+    element("tbody", {}, ...rows),
+  );
 }
 
 const percentSigned = (theta) => (theta < 0 ? `below chance (−${percent(-theta)})` : percent(theta));

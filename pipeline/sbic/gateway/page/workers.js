@@ -1,13 +1,13 @@
 // The rows of the table of workers, and whether a worker is blocked.
 
-import { element, identity } from "./dom.js";
+import { element, shortened } from "./dom.js";
 import { className, count, percent } from "./format.js";
 import { interval, shares } from "./marks.js";
 
 /** A row for a worker record; `open` is called with the worker when the user chooses it. */
 export function workerRow(worker, blocking, open) {
   const button = element("button", { type: "button", class: "link", "data-key": worker.worker });
-  button.append(identity(worker.worker));
+  button.append(shortened(worker.worker));
   const who = element("span", { class: "who" }, button);
   if (isBlocked(worker, blocking)) who.append(blockedChip());
   const row = element(

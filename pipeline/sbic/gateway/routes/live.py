@@ -10,7 +10,7 @@ from orjson import dumps
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sbic.gateway.access import Handler, Metrics, Route, json
-from sbic.gateway.config import unavailable
+from sbic.gateway.config import Places, unavailable
 from sbic.gateway.openapi import PROJECT, STRING, operation, record
 from sbic.gateway.session import Project, Projects, wait_for
 
@@ -73,10 +73,10 @@ EVENTS = operation(
 class EventRoutes:
     """Server-sent events; `stopping` ends all streams."""
 
-    def __init__(self, projects: Projects, stopping: asyncio.Event) -> None:
+    def __init__(self, projects: Projects, stopping: asyncio.Event, address_share: float) -> None:
         self.projects = projects
         self.stopping = stopping
-        self.streams = 0
+        self.streams = Places(MOST_STREAMS, address_share)
 
     def routes(self) -> Sequence[Route]:
         """All of them."""
@@ -84,19 +84,19 @@ class EventRoutes:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """A stream that ends when the client disconnects, or the gateway stops."""
-        if self.streams >= MOST_STREAMS:
-            raise unavailable(f"{MOST_STREAMS} streams are open already", retry_after=10)
         project = self.projects.of(request)
         _ = project.readable
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        self.streams += 1
+        address = request.remote or ""
+        if most := self.streams.take(address):
+            raise unavailable(f"{most} streams are open already", retry_after=10)
         try:
             await response.prepare(request)
             await self._send(response, project)
         except ConnectionResetError:
             pass  # the client has disconnected
         finally:
-            self.streams -= 1
+            self.streams.free(address)
         return response
 
     async def _send(self, response: web.StreamResponse, project: Project) -> None:

@@ -194,9 +194,12 @@ PAGE_OF_WORKERS = operation(
     PROJECT,
     errors=(400, 404, 503),
 )
+LABEL = {"type": ["integer", "string"]}
+GIVEN = record(task=STRING, label=LABEL, prediction={"type": ["integer", "string", "null"]})
 ONE_WORKER = operation(
-    "The accuracy of a worker, and what else is estimated.",
-    ref("Worker"),
+    "The accuracy of a worker, what else is estimated, and `answers`: the last 100 labels that "
+    "stand, each with the prediction for its task; null until the gateway has read all labels.",
+    {"allOf": [ref("Worker"), record(answers=nullable(array(GIVEN)))]},
     in_path("worker", "The id of the worker."),
     PROJECT,
     errors=(404, 503),
@@ -222,8 +225,10 @@ class WorkerRoutes:
         return await page_of("workers", workers, request, default="best")
 
     async def one(self, request: web.Request) -> web.Response:
-        """A worker."""
-        found = self.projects.of(request).readable.view.workers.get(request.match_info["worker"])
+        """A worker with their last labels."""
+        view = self.projects.of(request).readable.view
+        worker = request.match_info["worker"]
+        found = view.workers.get(worker)
         if found is None:
             raise Problem(404, "no such worker: a worker is known from their first label on")
-        return json(found)
+        return json(found.rstrip()[:-1] + b',"answers":%b}' % dumps(view.given_by(worker)))

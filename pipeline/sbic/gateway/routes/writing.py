@@ -29,6 +29,7 @@ from sbic.integrations.label_studio import (
     Choices,
     Event,
     Record,
+    Unusable,
     encode_record,
     label_map_of,
     read_event,
@@ -180,11 +181,15 @@ FIXED_BY = "sbic import label-studio EXPORT.json sends it"
 HOOK = operation(
     "A webhook of Label Studio: annotations created, updated and deleted become labels; other "
     "actions are accepted and ignored. `unknown` has the ids of deleted annotations that are not "
-    "in the labels topic.",
+    "in the labels topic, `unusable` the annotations that are no labels and become dead letters.",
     {
         "type": "object",
         "required": ["labels"],
-        "properties": {"labels": array(ref("Place")), "unknown": array(INTEGER)},
+        "properties": {
+            "labels": array(ref("Place")),
+            "unknown": array(INTEGER),
+            "unusable": array(record(id=INTEGER, reason=STRING)),
+        },
     },
     PROJECT,
     query("control", "The control whose choices are labels.  Default: the only one.", STRING),
@@ -224,19 +229,36 @@ class LabelStudioRoutes:
             raise unavailable(str(error)) from None
 
     async def _take(self, session: Session, event: Event) -> web.Response:
+        await self._send_unusable(session, event.unusable)
         if not event.updated and not event.deleted:  # new ones do not depend on known ones
-            return await self._send(session, [Record.of(created) for created in event.created])
+            records = [Record.of(created) for created in event.created]
+            return await self._send(session, records, event.unusable)
         async with session.annotations.up_to_date() as known:
             records, unknown = _records(known, event)
-            return await self._send(session, records, unknown)
+            return await self._send(session, records, event.unusable, unknown)
+
+    async def _send_unusable(self, session: Session, unusable: Sequence[Unusable]) -> None:
+        """Publish annotations that are no labels: an instance makes them dead letters."""
+        if not unusable:
+            return
+        rows = [Row(each.slot.worker.encode(), each.encode()) for each in unusable]
+        await session.outbox.send(session.topics.labels.name, rows)
+        self.metrics.sent("labels", len(rows))
+        log.warning("Label Studio sent what is no label: %s; a dead letter", unusable[0].problem)
 
     async def _send(
-        self, session: Session, records: Sequence[Record], unknown: Sequence[int] = ()
+        self,
+        session: Session,
+        records: Sequence[Record],
+        unusable: Sequence[Unusable],
+        unknown: Sequence[int] = (),
     ) -> web.Response:
         rows = [Row(record.slot.worker.encode(), encode_record(record)) for record in records]
         places = await session.outbox.send(session.topics.labels.name, rows) if rows else []
         self.metrics.sent("labels", len(places))
         answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
+        if unusable:
+            answer["unusable"] = [{"id": each.id, "reason": each.problem} for each in unusable]
         if unknown:
             listed = ", ".join(map(str, unknown[:10])) + (", ..." if unknown[10:] else "")
             log.warning(
