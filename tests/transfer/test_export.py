@@ -1,6 +1,8 @@
 """`sbic export`: the last record of every key, as CSV, whole or not at all."""
 
 import asyncio
+import csv
+import io
 import os
 import pty
 import subprocess
@@ -308,3 +310,36 @@ async def test_a_terminal_gets_no_control_characters_and_a_pipe_gets_the_data(
     assert "a\\x7f\\u202e" in seen
     assert "\x7f" not in seen
     assert len(seen.splitlines()) == (2 if file_format == "csv" else 1)
+
+
+async def test_a_file_for_excel_has_no_formula_and_the_separator_of_the_locale(
+    project: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\ttab", "\rreturn", "Müller"]
+    records = [posterior(task, -0.5, 1) for task in ids]
+    await write(project, Topics(project).posteriors.name, records)
+    target = tmp_path / "posteriors.csv"
+
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    ended = sbic(project, "export", "posteriors", "--excel", "-o", str(target))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    content = target.read_bytes()
+    assert content.startswith(b"\xef\xbb\xbftask;log_odds;probability;")
+    rows = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), delimiter=";"))
+    assert {row["task"] for row in rows} == {"Müller"} | {f"'{task}" for task in ids[:-1]}
+    assert {row["log_odds"] for row in rows} == {"-0,5"}, "a negative number stays a number"
+
+    for language, first in (("C", "task,log_odds"), ("en_US", "task,log_odds")):
+        monkeypatch.setenv("LC_ALL", language)
+        ended = sbic(project, "export", "posteriors", "--excel")
+        assert ended.stdout.lstrip("\ufeff").startswith(first)
+    ended = sbic(project, "export", "posteriors", "--excel", "--separator", "semicolon")
+    assert ended.stdout.lstrip("\ufeff").startswith("task;log_odds")
+    assert "\n=cmd" in sbic(project, "export", "posteriors").stdout, "plain CSV is exact"
+
+
+@pytest.mark.parametrize("options", [["--separator", "comma"], ["--excel", "--format", "jsonl"]])
+def test_options_for_excel_that_do_not_go_together_are_refused(options: list[str]) -> None:
+    ended = CliRunner().invoke(command, ["export", "labels", *options])
+    assert ended.exit_code == 2
+    assert "--excel" in ended.output

@@ -9,6 +9,7 @@ from sbic.commands.options import BadInput, given_options
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 
+SEPARATORS = {"comma": ",", "semicolon": ";"}
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -22,11 +23,34 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
     help="CSV, JSON Lines with the original records, or Parquet with the columns of CSV, which "
     "needs pip install 'sbic[parquet]'.  [default: by the name of FILE, or csv]",
 )
+@click.option(
+    "--excel",
+    is_flag=True,
+    help="CSV for a spreadsheet: nothing in it runs as a formula, and umlauts and columns arrive.",
+)
+@click.option(
+    "--separator",
+    type=click.Choice(tuple(SEPARATORS)),
+    help="For --excel: between cells; with a semicolon, numbers have a decimal comma.  "
+    "[default: as Excel in your locale]",
+)
 @given_options("broker", "prefix")
-def command(given: Given, what: str, output: str | None, file_format: str | None) -> None:
+def command(
+    given: Given,
+    what: str,
+    output: str | None,
+    file_format: str | None,
+    excel: bool,
+    separator: str | None,
+) -> None:
     """Write the labels that stand, the current posteriors or the workers.
 
     The file has the current content of the topics; it is written completely or not at all.
+
+    Plain CSV has every id and class exactly as it is, for programs and for `sbic infer` and `sbic
+    replay`. To open a file in Excel or another spreadsheet, use --excel: ids are written by others,
+    and a cell that begins with = + - @, a tab or a carriage return could run as a formula, so it
+    gets an apostrophe in front.
 
     \b
     labels, a row for each label that stands, as `sbic infer` and `sbic replay` read them:
@@ -76,19 +100,30 @@ def command(given: Given, what: str, output: str | None, file_format: str | None
       sbic export posteriors --format jsonl | jq .task
       sbic export workers -o workers.jsonl
       sbic export posteriors -o posteriors.parquet
+      sbic export posteriors --excel -o for-excel.csv
     """
     from sbic.commands.options import in_project, write_output
     from sbic.files.tables import BadFile, MissingExtra
-    from sbic.files.writing import check_parquet, check_writable, write_parts_atomically
+    from sbic.files.writing import (
+        check_parquet,
+        check_writable,
+        excel_separator,
+        write_parts_atomically,
+    )
 
     target = None if output in (None, "-") else Path(str(output))
+    if separator and not excel:
+        raise click.UsageError("--separator needs --excel: plain CSV always has commas")
+    if excel and (file_format or format_of(target)) != "csv":
+        raise click.UsageError("--excel is for CSV, not for JSON Lines or Parquet")
     try:
         if target:
             check_writable(target)
         file_format = file_format or format_of(target)
         if file_format == "parquet":
             check_parquet()
-        parts = exported(in_project(given), what, file_format)
+        cells = SEPARATORS[separator] if separator else excel_separator() if excel else None
+        parts = exported(in_project(given), what, file_format, cells)
         if target:
             write_parts_atomically(target, parts)
         else:
@@ -107,10 +142,15 @@ def format_of(target: Path | None) -> str:
     return FORMATS.get(target.suffix, "csv") if target else "csv"
 
 
-def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]:
-    """The content of the file in parts; everything is read from Kafka before the first."""
+def exported(
+    settings: Settings, what: str, file_format: str, excel_cells: str | None = None
+) -> Iterator[bytes]:
+    """The content of the file in parts; everything is read from Kafka before the first.
+
+    `excel_cells` is the separator of CSV for Excel.
+    """
     from sbic.commands.options import run_connected
-    from sbic.files.writing import csv_parts, jsonl_parts, kinds_of, parquet_parts
+    from sbic.files.writing import csv_parts, excel_parts, jsonl_parts, kinds_of, parquet_parts
     from sbic.status.contents import EXPORTS, KINDS, current_records
 
     columns = ("task", "worker", "label")
@@ -118,6 +158,8 @@ def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]
         from sbic.status.contents import standing_labels
 
         labels = run_connected(standing_labels(settings))
+        if excel_cells:
+            return excel_parts(columns, labels, excel_cells)
         if file_format == "csv":
             return csv_parts(columns, labels)
         if file_format == "parquet":
@@ -130,4 +172,4 @@ def exported(settings: Settings, what: str, file_format: str) -> Iterator[bytes]
     table = EXPORTS[what].table(records)
     if file_format == "parquet":
         return parquet_parts(table.columns, kinds_of(*table, KINDS), table.rows)
-    return csv_parts(*table)
+    return excel_parts(*table, excel_cells) if excel_cells else csv_parts(*table)

@@ -2,11 +2,14 @@
 
 import csv
 import io
+import locale
 import os
+import re
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -115,6 +118,94 @@ def parts_of(rows: Iterable[T]) -> Iterator[list[T]]:
 
 def _cell(value: object) -> object:
     return dumps(value).decode() if type(value) in (bool, dict, list) else value
+
+
+# Encodes rows as Excel opens them with a double click.
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet runs a cell that begins with one of these."""
+
+DECIMAL_COMMA = frozenset(
+    [
+        "af",
+        "be",
+        "bg",
+        "ca",
+        "cs",
+        "da",
+        "de",
+        "el",
+        "es",
+        "et",
+        "eu",
+        "fi",
+        "fr",
+        "gl",
+        "hr",
+        "hu",
+        "id",
+        "is",
+        "it",
+        "lt",
+        "lv",
+        "nb",
+        "nl",
+        "nn",
+        "no",
+        "pl",
+        "pt",
+        "ro",
+        "ru",
+        "sk",
+        "sl",
+        "sr",
+        "sv",
+        "tr",
+        "uk",
+        "vi",
+    ]
+)
+"""Languages whose Excel reads 0,5 and so separates cells by semicolons."""
+
+
+def excel_parts(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], separator: str
+) -> Iterator[bytes]:
+    """The rows of `csv_parts` with a byte order mark; text that would be a formula is quoted.
+
+    Where semicolons separate cells, numbers have a decimal comma.
+
+    >>> b"".join(excel_parts(("task", "log_odds"), [("=1+1", -0.5), ("t2", 3)], ";"))
+    b"\\xef\\xbb\\xbftask;log_odds\\r\\n'=1+1;-0,5\\r\\nt2;3\\r\\n"
+    """
+    yield BOM_UTF8
+    for part in parts_of(chain([columns], rows)):
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=separator)
+        writer.writerows([_excel_cell(value, separator) for value in row] for row in part)
+        yield text.getvalue().encode()
+
+
+def _excel_cell(value: object, separator: str) -> object:
+    value = _cell(value)
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(FORMULA) else value
+    return str(value).replace(".", ",") if separator == ";" and type(value) is float else value
+
+
+def excel_separator() -> str:
+    """The separator of Excel in the locale of the user."""
+    before = locale.setlocale(locale.LC_NUMERIC)
+    try:
+        locale.setlocale(locale.LC_NUMERIC, "")
+        has_comma = locale.localeconv()["decimal_point"] == ","
+    except locale.Error:  # not installed here; its name still says the language
+        chosen = (os.environ.get(name) for name in ("LC_ALL", "LC_NUMERIC", "LANG"))
+        has_comma = re.split("[_.@]", next(filter(None, chosen), ""))[0] in DECIMAL_COMMA
+    finally:
+        locale.setlocale(locale.LC_NUMERIC, before)
+    return ";" if has_comma else ","
 
 
 # Writes an estimate as CSV, a row for each task in order of first appearance.
