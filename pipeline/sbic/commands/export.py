@@ -88,7 +88,9 @@ def command(given: Given, what: str, output: str | None, file_format: str | None
         file_format = file_format or format_of(target)
         if file_format == "parquet":
             check_parquet()
-        parts = exported(in_project(given), what, file_format)
+        # labels are the way out of a project to which partitions were added
+        settings = in_project(given, may_have_more_partitions=what == "labels")
+        parts = exported(settings, what, file_format)
         if target:
             write_parts_atomically(target, parts)
         else:

@@ -14,7 +14,15 @@ from sbic.kafka.errors import ClusterError
 from sbic.kafka.groups import commit_zero, committed_offsets, delete_group, group_members
 from sbic.kafka.protocol import check_role
 from sbic.progress import progress
-from sbic.project.opening import Conflict, NoProject, Unfinished, append, read_project, topic_ids
+from sbic.project.opening import (
+    Conflict,
+    NoProject,
+    Unfinished,
+    append,
+    check_partitions,
+    read_project,
+    topic_ids,
+)
 from sbic.project.revision import PROJECT_SETTINGS, Revision, State, project_settings
 from sbic.project.settings import SPECS, Settings, read_setting
 from sbic.project.topics import Topic, Topics
@@ -224,6 +232,7 @@ async def begin(place: Settings, state: State, **changes: Any) -> Revision:
     begun = revision.next(state=state, **changes)
     settings = begun.apply_to(place)
     if state != "deleting":  # check what stays before the rest is deleted
+        await check_partitions(settings)
         await check_topics(settings, without=topics_to_recreate(settings, state))
     await append(place, begun)
     return begun
