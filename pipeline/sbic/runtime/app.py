@@ -41,7 +41,7 @@ from sbic.runtime.faust.app import BatchedApp
 from sbic.runtime.faust.consumer import Batch, credentials_of
 from sbic.runtime.faust.producer import BatchProducer, Fence
 from sbic.runtime.faust.recovery import BatchTable, PartitionedState
-from sbic.runtime.faust.stop import NOT_ALLOWED, CannotGoOn, KafkaErrors, abort
+from sbic.runtime.faust.stop import NOT_ALLOWED, CannotGoOn, KafkaErrors
 from sbic.runtime.followers import (
     AssignmentsFollower,
     EndsAsker,
@@ -340,13 +340,12 @@ class PipelineApp(BatchedApp):
         for service in services:
             await self.add_runtime_dependency(service)
 
-    async def _on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """End the process if partitions were added: the project watch may see them later."""
+    def check_assigned(self, assigned: set[TP]) -> None:
+        """Raise `CannotGoOn` if partitions were added: the project watch may see them later."""
         more = [tp for tp in assigned if tp.partition >= self.settings.partitions]
         if more:
             has, needs = max(tp.partition for tp in more) + 1, self.settings.partitions
-            abort(CannotGoOn(str(AddedPartitions(self.settings.prefix, more[0].topic, has, needs))))
-        await super()._on_partitions_assigned(assigned, generation_id)
+            raise CannotGoOn(str(AddedPartitions(self.settings.prefix, more[0].topic, has, needs)))
 
     async def leave(self) -> None:
         """Leave the group, then export the remaining spans."""
