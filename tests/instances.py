@@ -73,9 +73,12 @@ class Instance:
         return found
 
     def terminate(self, deadline: float = 30) -> int:
-        """Send SIGTERM; the exit status."""
+        """Send SIGTERM; the exit status. A test that fails because of it shows the log."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(deadline)
+        status = self.process.wait(deadline)
+        if status:
+            print(f"ended with status {status}:\n{self.log()}")
+        return status
 
     def kill(self) -> None:
         """Send SIGKILL, and wait until the process has ended."""

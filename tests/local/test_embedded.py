@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from sbic.kafka.admin import ensure_topics
-from sbic.local.broker import VERSION_FILE, DataFolder, EmbeddedBroker
+from sbic.local.broker import VERSION_FILE, DataFolder, EmbeddedBroker, Quorum
 from sbic.local.java import KAFKA_VERSION, BadChoice, CannotStart, free_port, is_free, kafka_answers
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
@@ -33,6 +33,23 @@ def sbic_broker(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_only_its_user_can_read_the_folder(tmp_path: Path) -> None:
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    own.mkdir(mode=0o755)
+    shared.mkdir(mode=0o755)
+    (shared / "letter.txt").write_text("of somebody else")
+    for path in own, shared:
+        folder = DataFolder(path)
+        with folder.lock():
+            folder.prepare(9092, Quorum(1, {1: 9093}))
+        assert folder.data.stat().st_mode & 0o777 == 0o700
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert shared.stat().st_mode & 0o777 == 0o755
+    own.chmod(0o755)  # as versions before left it
+    with DataFolder(own).lock():
+        assert own.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_taken_port_is_named() -> None:

@@ -123,7 +123,9 @@ def command(
         if file_format == "parquet":
             check_parquet()
         cells = SEPARATORS[separator] if separator else excel_separator() if excel else None
-        parts = exported(in_project(given), what, file_format, cells)
+        # labels are the way out of a project to which partitions were added
+        settings = in_project(given, may_have_more_partitions=what == "labels")
+        parts = exported(settings, what, file_format, cells)
         if target:
             write_parts_atomically(target, parts)
         else:

@@ -175,11 +175,12 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
         raise click.ClickException(str(error)) from None
 
 
-def in_project(given: Given) -> Settings:
+def in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:
     """The settings of a tool: those of the project; other values are refused."""
     from sbic.project.opening import settings_in_project
 
-    return run_connected(settings_in_project(given))
+    more = may_have_more_partitions
+    return run_connected(settings_in_project(given, may_have_more_partitions=more))
 
 
 # `--label-map FROM=TO`: maps labels to classes.

@@ -11,7 +11,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
@@ -96,6 +96,7 @@ def server_properties(
 
 CLUSTER_ID = "c2JpYy1lbWJlZGRlZC0wMQ"  # Kafka wants 16 bytes in base64
 VERSION_FILE = "sbic-kafka-version"
+PRIVATE = 0o700
 
 
 def default_folder() -> Path:
@@ -134,6 +135,7 @@ class DataFolder:
         """The folder's lock, held as long as this file is open in any process."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._make_private()
             lock = (self.path / "lock").open("w")
         except OSError as error:
             raise BadChoice(f"cannot use the data folder {self.path}: {error.strerror}") from None
@@ -143,6 +145,13 @@ class DataFolder:
             lock.close()
             raise BadChoice(f"another broker is running on the data folder {self.path}") from None
         return lock
+
+    def _make_private(self) -> None:
+        """Let nobody else read labels and ids; a folder with files of others keeps its mode."""
+        ours = (self.data, self.log, self.properties, self.log4j, self.path / "lock")
+        with suppress(PermissionError):  # the folder of another user, who lets this one write
+            if set(self.path.iterdir()) <= set(ours):
+                self.path.chmod(PRIVATE)
 
     def prepare(
         self,
@@ -162,6 +171,7 @@ class DataFolder:
                 _format(self.data, self.properties, secure.format_options())
             else:
                 _copy_of_formatted(self.data, quorum.node)
+        self.data.chmod(PRIVATE)
         self.log4j.write_text(LOG4J)
 
     def end_of_log(self, lines: int = 10) -> str:

@@ -19,6 +19,7 @@ from sbic.project.opening import (
     NoProject,
     Unfinished,
     append,
+    check_partitions,
     make_key,
     read_project,
     topic_ids,
@@ -233,6 +234,7 @@ async def begin(place: Settings, state: State, **changes: Any) -> Revision:
     begun = revision.next(state=state, **changes)
     settings = begun.apply_to(place)
     if state != "deleting":  # check what stays before the rest is deleted
+        await check_partitions(settings)
         await check_topics(settings, without=topics_to_recreate(settings, state))
     await append(place, begun)
     return begun

@@ -88,6 +88,19 @@ class NoKey(ClusterError):
         )
 
 
+class AddedPartitions(ClusterError):
+    """Somebody has added partitions to topics of the project."""
+
+    def __init__(self, prefix: str, topic: str, has: int, needs: int) -> None:
+        super().__init__(
+            f"{topic} has {has} partitions, the project {prefix} has {needs}: somebody has added "
+            "partitions, and Kafka cannot remove them. Nothing is counted here any more, and no "
+            f"label is lost: write them to a file with: sbic export labels --prefix {prefix} "
+            f"-o labels.csv; create another project with: sbic topics --prefix NAME --partitions "
+            f"{has}; and send it the labels with: sbic replay labels.csv --prefix NAME"
+        )
+
+
 class Conflict(ClusterError):
     """Another command has changed the project at the same time."""
 
@@ -187,7 +200,7 @@ async def open_project(given: Given) -> Opened:
     """Open the project for an instance; create the project or its missing topics.
 
     The project may be in any state: an instance has to wait until it is `ready`. Raises `Refusal`,
-    `ReplacedTopics` and the errors of `ensure_topics`.
+    `ReplacedTopics`, `AddedPartitions` and the errors of `ensure_topics`.
     """
     revision = await read_project(given.place)
     created: list[Topic] = []
@@ -197,16 +210,21 @@ async def open_project(given: Given) -> Opened:
     settings = settings_of(revision, given)
     if revision.state == "ready":
         await check_topic_ids(settings, revision)
+        await check_partitions(settings)
         created += await ensure_topics(settings)
     return Opened(settings, revision, created)
 
 
-async def settings_in_project(given: Given) -> Settings:
+async def settings_in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:
     """The settings for a tool: those of the project, or those given if it does not exist yet.
 
-    Raises `Refusal`, and `Unfinished` if records sent now would be deleted.
+    Raises `Refusal`, `AddedPartitions`, and `Unfinished` if records sent now would be deleted.
     """
-    return settings_at(await read_project(given.place), given)
+    revision = await read_project(given.place)
+    settings = settings_at(revision, given)
+    if revision is not None and not may_have_more_partitions:
+        await check_partitions(settings)
+    return settings
 
 
 def settings_at(revision: Revision | None, given: Given) -> Settings:
@@ -236,6 +254,19 @@ async def topic_ids(settings: Settings) -> dict[str, str]:
 async def check_topic_ids(settings: Settings, revision: Revision) -> None:
     """Raise `ReplacedTopics` if a topic is not the one that the project was created with."""
     compare_topics(settings.prefix, revision, await topic_ids(settings))
+
+
+async def check_partitions(settings: Settings) -> None:
+    """Raise `AddedPartitions` if a topic has more partitions than the project.
+
+    A topic that this client must not describe has none to it.
+    """
+    topics = {topic.name: topic for topic in Topics(settings)}
+    async with connected(TopicIds(settings), settings) as client:
+        found = await client.describe(topics)
+    for name, described in found.items():
+        if described.partitions > (needs := topics[name].partitions):
+            raise AddedPartitions(settings.prefix, name, described.partitions, needs)
 
 
 def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
-from faust.types import StreamT
+from faust.types import TP, StreamT
 from mode import Service
 
 from sbic.engine.engine import Engine
@@ -24,7 +24,9 @@ from sbic.instance.workers import WorkerStage
 from sbic.kafka.connect import client_options, why_unreachable
 from sbic.kafka.errors import ClusterError, Denied
 from sbic.project.opening import (
+    AddedPartitions,
     ReplacedTopics,
+    check_partitions,
     check_topic_ids,
     log_consumer,
     read_on,
@@ -38,7 +40,7 @@ from sbic.runtime.faust.app import BatchedApp
 from sbic.runtime.faust.consumer import Batch, credentials_of
 from sbic.runtime.faust.producer import BatchProducer, Fence
 from sbic.runtime.faust.recovery import BatchTable, PartitionedState
-from sbic.runtime.faust.stop import NOT_ALLOWED, KafkaErrors
+from sbic.runtime.faust.stop import NOT_ALLOWED, CannotGoOn, KafkaErrors
 from sbic.runtime.followers import (
     AssignmentsFollower,
     EstimatesFollower,
@@ -186,7 +188,7 @@ class ProjectWatch(Service):
         self.changed = asyncio.Event()
         self._place = TopicPartition(Topics(settings).project.name, 0)
         self._last: Revision | None = None  # that this consumer has read
-        self._replaced: ReplacedTopics | None = None
+        self._replaced: ReplacedTopics | AddedPartitions | None = None
 
     async def on_start(self) -> None:
         """Read the project topic once more, before this instance joins the group."""
@@ -229,6 +231,10 @@ class ProjectWatch(Service):
             try:
                 await check_topic_ids(self.settings, self.revision)
                 misses = 0
+                await check_partitions(self.settings)
+            except AddedPartitions as added:
+                self._replaced = added
+                self.changed.set()
             except ReplacedTopics as replaced:
                 misses += 1
                 if (misses == MISSES or replaced.other) and not await self._is_intended():
@@ -325,6 +331,13 @@ class PipelineApp(BatchedApp):
         ]
         for service in services:
             await self.add_runtime_dependency(service)
+
+    def check_assigned(self, assigned: set[TP]) -> None:
+        """Raise `CannotGoOn` if partitions were added: the project watch may see them later."""
+        more = [tp for tp in assigned if tp.partition >= self.settings.partitions]
+        if more:
+            has, needs = max(tp.partition for tp in more) + 1, self.settings.partitions
+            raise CannotGoOn(str(AddedPartitions(self.settings.prefix, more[0].topic, has, needs)))
 
     async def leave(self) -> None:
         """Leave the group, then export the remaining spans."""

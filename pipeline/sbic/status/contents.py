@@ -133,11 +133,20 @@ class Answer(NamedTuple):
 
 
 class Standing:
-    """The labels that stand so far: about 40 bytes for each, and the ids once."""
+    """The labels that stand so far: about 40 bytes for each, and the ids once.
+
+    `anywhere`: labels stand in any partition, not only in their worker's.
+    """
 
     def __init__(
-        self, classes: Classes, partitions: int, repeats: Literal["first", "last"] = "first"
+        self,
+        classes: Classes,
+        partitions: int,
+        repeats: Literal["first", "last"] = "first",
+        *,
+        anywhere: bool = False,
     ) -> None:
+        self.anywhere = anywhere
         self.classes = classes
         self.partitions = partitions
         self.replaces = repeats == "last"
@@ -152,7 +161,8 @@ class Standing:
         """Process records of the labels topic, each partition's in order."""
         rows = []
         for record, (task, worker, answer) in parsed(records, self._parse):
-            if answer != SKIP and self._home(worker) == record.partition:
+            is_here = self.anywhere or self._home(worker) == record.partition
+            if answer != SKIP and is_here:
                 i, j = self.tasks.number(task), self.workers.number(worker)
                 rows.append((i, j, answer))
                 self._given[j].append(i)
@@ -207,7 +217,12 @@ class Standing:
 async def standing_labels(settings: Settings) -> Standing:
     """The labels that stand of all that the topic has now."""
     async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
-        found = Standing(settings.crowd_classes, len(reader.partitions), settings.repeats)
+        count = len(reader.partitions)
+        # instances stop when partitions are added: nobody forwards labels from there any more
+        partitions = settings.partitions if count > settings.partitions else count
+        found = Standing(
+            settings.crowd_classes, partitions, settings.repeats, anywhere=count > partitions
+        )
         async for records in reader.to_the_end("Reading"):
             found.take(records)
     return found

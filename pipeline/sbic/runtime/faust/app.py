@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, cast
 
 import faust
-from faust.types import AgentT
+from faust.types import TP, AgentT
 from mode.utils.futures import maybe_cancel
 
 from sbic.instance.publication import Outbox
@@ -15,7 +15,7 @@ from sbic.runtime.faust.consumer import BatchConsumer, BatchTopic, Connections, 
 from sbic.runtime.faust.groups import GroupPublisher
 from sbic.runtime.faust.producer import Fence, Offsets
 from sbic.runtime.faust.recovery import BatchRecovery, BatchTable, BatchTableManager
-from sbic.runtime.faust.stop import abort
+from sbic.runtime.faust.stop import CannotGoOn, abort
 
 # An app that ends the process on any unexpected error, without committing what failed.
 #
@@ -112,6 +112,16 @@ class BatchedApp(faust.App):
     @property
     def _batch_consumer(self) -> BatchConsumer | None:
         return cast(BatchConsumer | None, self._consumer)  # Faust creates it when it is first used
+
+    def check_assigned(self, assigned: set[TP]) -> None:
+        """Raise `CannotGoOn` if this app cannot take these partitions."""
+
+    async def _on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        try:
+            self.check_assigned(assigned)
+        except CannotGoOn as error:
+            abort(error)
+        await super()._on_partitions_assigned(assigned, generation_id)
 
     def _create_directories(self) -> None:
         """Create none: Faust 0.15.3 creates folders even for tables in memory."""
