@@ -51,3 +51,18 @@ def test_added_partitions_stop_an_instance_and_every_label_reaches_another_proje
     other = made(replace(new_project(broker), partitions=5))
     ended = sbic(other, "replay", str(file))
     assert ended.returncode == 0, ended.stderr
+
+
+def test_partitions_added_to_a_topic_that_a_recount_recreates_are_gone_after_it(
+    broker: EmbeddedBroker,
+) -> None:
+    settings = made(new_project(broker))
+    asyncio.run(add_partitions(settings, Topics(settings).posteriors.name, 5))
+    refused = sbic(settings, "run")
+    assert refused.returncode == 1
+    assert "posteriors has 5 partitions" in refused.stderr
+    assert f"sbic project recount --prefix {settings.prefix}" in refused.stderr
+    assert sbic(settings, "project", "recount").returncode == 0
+    with instance(broker.url, settings.prefix) as running:
+        running.wait_ready()
+        assert running.terminate() == 0

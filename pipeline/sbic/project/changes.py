@@ -15,6 +15,7 @@ from sbic.kafka.groups import commit_zero, committed_offsets, delete_group, grou
 from sbic.kafka.protocol import check_role
 from sbic.progress import progress
 from sbic.project.opening import (
+    DERIVED,
     Conflict,
     NoProject,
     Unfinished,
@@ -234,8 +235,9 @@ async def begin(place: Settings, state: State, **changes: Any) -> Revision:
     begun = revision.next(state=state, **changes)
     settings = begun.apply_to(place)
     if state != "deleting":  # check what stays before the rest is deleted
-        await check_partitions(settings)
-        await check_topics(settings, without=topics_to_recreate(settings, state))
+        recreated = topics_to_recreate(settings, state)
+        await check_partitions(settings, without=recreated)
+        await check_topics(settings, without=recreated)
     await append(place, begun)
     return begun
 
@@ -271,15 +273,8 @@ def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
     ['a.labels', 'a.requests', 'a.assignments']
     """
     topics = Topics(settings)
-    derived = [
-        topics.answers,
-        topics.votes,
-        topics.evidence,
-        topics.estimates,
-        topics.posteriors,
-        topics.workers,
-        topics.dead_letters,
-    ]
+    names = [f"{settings.prefix}.{name}" for name in DERIVED]
+    derived = [topic for topic in topics if topic.name in names]
     if state == "recounting":
         return derived
     if state == "rotating":

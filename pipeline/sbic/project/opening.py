@@ -88,16 +88,26 @@ class NoKey(ClusterError):
         )
 
 
+DERIVED = ("answers", "votes", "evidence", "estimates", "posteriors", "workers", "dead-letters")
+"""The topics that are computed from the others; a recount recreates them."""
+
+
 class AddedPartitions(ClusterError):
     """Somebody has added partitions to topics of the project."""
 
     def __init__(self, prefix: str, topic: str, has: int, needs: int) -> None:
+        what = topic.removeprefix(f"{prefix}.")
+        way_out = (
+            f"write the labels to a file with: sbic export labels --prefix {prefix} -o labels.csv; "
+            f"create another project with: sbic topics --prefix NAME --partitions {has}; "
+            "and send it the labels with: sbic replay labels.csv --prefix NAME"
+        )
+        if what in DERIVED:
+            way_out = f"recreate the topic with: sbic project recount --prefix {prefix}"
         super().__init__(
             f"{topic} has {has} partitions, the project {prefix} has {needs}: somebody has added "
             "partitions, and Kafka cannot remove them. Nothing is counted here any more, and no "
-            f"label is lost: write them to a file with: sbic export labels --prefix {prefix} "
-            f"-o labels.csv; create another project with: sbic topics --prefix NAME --partitions "
-            f"{has}; and send it the labels with: sbic replay labels.csv --prefix NAME"
+            f"label is lost: {way_out}"
         )
 
 
@@ -256,12 +266,12 @@ async def check_topic_ids(settings: Settings, revision: Revision) -> None:
     compare_topics(settings.prefix, revision, await topic_ids(settings))
 
 
-async def check_partitions(settings: Settings) -> None:
+async def check_partitions(settings: Settings, without: Iterable[Topic] = ()) -> None:
     """Raise `AddedPartitions` if a topic has more partitions than the project.
 
     A topic that this client must not describe has none to it.
     """
-    topics = {topic.name: topic for topic in Topics(settings)}
+    topics = {topic.name: topic for topic in Topics(settings) if topic not in without}
     async with connected(TopicIds(settings), settings) as client:
         found = await client.describe(topics)
     for name, described in found.items():

@@ -161,7 +161,7 @@ class Standing:
         """Process records of the labels topic, each partition's in order."""
         rows = []
         for record, (task, worker, answer) in parsed(records, self._parse):
-            is_here = self.anywhere or self._home(worker) == record.partition
+            is_here = self._home(worker) == record.partition or self.anywhere
             if answer != SKIP and is_here:
                 i, j = self.tasks.number(task), self.workers.number(worker)
                 rows.append((i, j, answer))
