@@ -192,7 +192,9 @@ def refresh(h: Honest, i: int) -> float:
 @kernel
 def to_softmax(score: Floats) -> None:
     """Replace logarithms by probabilities."""
-    most, total = score.max(), 0.0
+    most, total = score[0], 0.0
+    for k in range(1, len(score)):
+        most = max(most, score[k])
     for k in range(len(score)):
         score[k] = exp(score[k] - most)
         total += score[k]
