@@ -76,7 +76,10 @@ def same_outside(crowd: Crowd, by_hand: Any) -> None:
         assert found == pytest.approx(expected, abs=1e-7)
 
 
-@pytest.mark.parametrize(("classes", "golds", "copies"), [(2, 0, 0), (2, 12, 1), (3, 12, 1)])
+@pytest.mark.parametrize(
+    ("classes", "golds", "copies"),
+    [(2, 0, 0), (2, 12, 0), (3, 0, 0), (3, 12, 0), (2, 0, 1), (3, 12, 1)],
+)
 def test_the_vectors_of_a_jury(reference: Any, classes: int, golds: int, copies: int) -> None:
     labels, truth = reference.example(classes)
     crowd = Crowd(80, 6 + copies, classes)
