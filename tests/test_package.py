@@ -121,6 +121,7 @@ def ran(folder: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(600)  # it compiles afresh
 def test_the_wheel_runs_the_command(installed: Path) -> None:
     assert "Real-time truth from crowds" in ran(installed, "sbic", "--help")
     labels = installed / "labels.csv"

@@ -348,3 +348,33 @@ def stopping(
         return stopping(data, name, out, confidences=confidences, runs=runs, seed=seed, jobs=jobs)
 
     present(make, out)
+
+
+@command.command(short_help="Expected against real error of the published confidence.")
+@data_option("NAME.labels.csv and NAME.truth.csv")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Random choices of gold tasks.",
+)
+@run_options()
+def honesty(data: Path, draws: int, out: Path, seed: int, jobs: int) -> None:
+    """Whether a confidence means what it says, on crowds whose truth is known.
+
+    Compares what the stream publishes (settled) with the model that is to replace it (honest), with
+    0, 50, 100 and 200 gold tasks: error, expected error, calibration error, log-loss, effective
+    votes, and what a stop rule at 0.95 would do.
+
+    \b
+    Example:
+      sbic experiment honesty --data juries
+    """
+
+    def make() -> "Outcome":
+        from sbic.research.honesty import honesty
+
+        return honesty(data, out, draws=draws, seed=seed, jobs=jobs)
+
+    present(make, out)
