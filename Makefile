@@ -7,10 +7,10 @@ READY := .venv/ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check pure test long compiled demo docs bench scale soak lint lock audit sbom clean
+.PHONY: help setup check pure test long compiled demo docs bench scale soak label-studio integrations lint lock audit sbom clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## make .venv with the pinned dependencies
 
@@ -73,6 +73,26 @@ scale: $(READY) ## measure 1,000,000 and 10,000,000 labels, recovery and four in
 
 soak: $(READY) ## kill, stall and restart at random for SOAK_MINUTES (10), then count again
 	@$(BIN)/python -m tests.soak
+
+label-studio: compiled .venv-label-studio/ready ## the tests against a real Label Studio, which takes minutes to install and start
+	@LABEL_STUDIO=$(CURDIR)/.venv-label-studio/bin/label-studio $(BIN)/pytest tests/label_studio/test_real.py
+
+.venv-label-studio/ready: $(READY) Makefile
+	@echo "Installing Label Studio in .venv-label-studio (once) ..."
+	@$(PYTHON) -m venv --clear .venv-label-studio
+	@$(BIN)/uv pip install --quiet --python .venv-label-studio/bin/python label-studio==1.23.2
+	@touch $@
+
+integrations: compiled .venv-integrations/ready ## the tests side by side with crowd-kit, scikit-learn, polars and pyarrow
+	@.venv-integrations/bin/python -m pytest tests/inference/test_frames.py tests/inference/test_crowd_kit.py
+
+.venv-integrations/ready: $(READY) Makefile
+	@echo "Installing crowd-kit, scikit-learn, polars and pyarrow in .venv-integrations (once) ..."
+	@$(PYTHON) -m venv --clear .venv-integrations
+	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --constraint requirements.lock \
+	  crowd-kit==1.4.2 scikit-learn==1.9.1 polars==2.1.0 pyarrow==26.0.1
+	@touch $@
 
 lock: $(READY) ## pin the newest allowed dependencies, with hashes
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

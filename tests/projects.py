@@ -21,7 +21,7 @@ PARTITIONS = 3
 Row = tuple[str, str, int | str]
 
 
-def new_project(broker: EmbeddedBroker, **settings: str) -> Settings:
+def new_project(broker: EmbeddedBroker, **settings: object) -> Settings:
     prefix = f"tools-{uuid4().hex[:8]}"
     return replace(Settings(broker=broker.url, prefix=prefix, partitions=PARTITIONS), **settings)  # type: ignore[arg-type]
 

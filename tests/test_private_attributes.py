@@ -1,6 +1,6 @@
 """Private attributes of Faust and aiokafka are used in `sbic/runtime/faust` only.
 
-They change without notice: whoever upgrades has one package to look through.
+They change without notice: the one who upgrades has one package to look through.
 """
 
 import ast

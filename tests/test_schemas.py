@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from sbic.classes import NAME_MAX_BYTES, RETRACT, SIGNS, SKIP, Classes
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord
 from sbic.wire.labels import encode_label, label_parser
-from sbic.wire.posteriors import encode_worker, parse_any_posterior, parse_posterior
+from sbic.wire.posteriors import encode_worker, parse_posterior
 from tests.records.made import by_name, encode_posterior, named_posterior_of, posterior_of
 
 FOLDER = Path(__file__).parent.parent / "schemas"
@@ -176,7 +176,6 @@ def test_published_posteriors_are_valid_and_come_back_to_the_last_bit(
     value = encode_posterior(posterior)
     VALIDATORS["posterior"].validate(json.loads(value))
     assert parse_posterior(value) == posterior
-    assert parse_any_posterior(value) == posterior
 
 
 names = st.text(min_size=1, max_size=NAME_MAX_BYTES).filter(
@@ -202,7 +201,7 @@ def test_published_posteriors_by_name_are_valid_and_come_back_to_the_last_bit(
     posterior["prior"] = by_name(classes, probabilities)
     value = encode_posterior(posterior)
     VALIDATORS["posterior"].validate(json.loads(value))
-    assert parse_any_posterior(value) == posterior
+    assert parse_posterior(value) == posterior
 
 
 OF_SIGNS, GOLD_OF_SIGNS, OF_NAMES, GOLD_OF_NAMES = schema("posterior")["examples"]
@@ -210,7 +209,7 @@ OF_SIGNS, GOLD_OF_SIGNS, OF_NAMES, GOLD_OF_NAMES = schema("posterior")["examples
 
 @pytest.mark.parametrize("example", schema("posterior")["examples"])
 def test_the_examples_of_posteriors_are_taken(example: dict[str, Any]) -> None:
-    assert parse_any_posterior(json.dumps(example).encode()) == example
+    assert parse_posterior(json.dumps(example).encode()) == example
 
 
 @pytest.mark.parametrize(

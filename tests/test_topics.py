@@ -12,7 +12,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from sbic.kafka.admin import check_topics, ensure_topics
-from sbic.kafka.errors import Mismatch, Refused, Unreachable, WrongTopics
+from sbic.kafka.errors import KafkaUnreachable, Mismatch, Refused, WrongTopics
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
@@ -112,7 +112,7 @@ async def test_instances_that_start_together_both_find_the_topics(settings: Sett
 
 
 async def test_without_a_broker_the_address_is_named(unused_port: int) -> None:
-    with pytest.raises(Unreachable, match=f"127.0.0.1:{unused_port}"):
+    with pytest.raises(KafkaUnreachable, match=f"127.0.0.1:{unused_port}"):
         await ensure_topics(Settings(broker=f"kafka://127.0.0.1:{unused_port}"))
 
 
@@ -120,7 +120,7 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
     monkeypatch.setattr("sbic.kafka.connect.CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(Unreachable, match=address):
+        with pytest.raises(KafkaUnreachable, match=address):
             await ensure_topics(Settings(broker=address))
 
 

@@ -12,7 +12,7 @@ LIFE = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from sbic.instance.warm_up import warm_up_instance
-from tests.stages.desk import Desk
+from tests.stages.assigning import AssigningInstance
 from tests.stages.simulated.cluster import Cluster
 from tests.stages.simulated.member import Member
 from tests.stages.simulated.log import Log
@@ -49,13 +49,13 @@ for members, owners in ([first], [0]), ([first, second], [0, 1]), ([second, thir
 assert sum(found["labels"] for found in log.posteriors().values()) > 100
 
 for policy in "uniform", "uncertainty":
-    desk = Desk(Rules(policy=policy, gold_rate=0.5))
-    desk.describe({"task": f"t{number}"} for number in range(40))
-    desk.describe({"task": f"gold {number}", "gold": 1} for number in range(3))
+    assigning = AssigningInstance(Rules(policy=policy, gold_rate=0.5))
+    assigning.describe({"task": f"t{number}"} for number in range(40))
+    assigning.describe({"task": f"gold {number}", "gold": 1} for number in range(3))
     for number in range(30):
-        [given] = desk.ask(f"w{number % 5}")
-        desk.instance.label(given["task"], f"w{number % 5}", 1)
-    desk.successor(Rules(policy=policy, gold_rate=0.5)).ask("w1", 20)
+        [given] = assigning.ask(f"w{number % 5}")
+        assigning.instance.label(given["task"], f"w{number % 5}", 1)
+    assigning.successor(Rules(policy=policy, gold_rate=0.5)).ask("w1", 20)
 print(sorted({f"{one.py_func.__module__}.{one.py_func.__name__}" for one, _ in loaded() - before}))
 """
 

@@ -1,9 +1,8 @@
 """Real-time truth from crowds, on Kafka.
 
 >>> from sbic import Settled
->>> crowd = Settled()
->>> for task, worker, label in [("t1", "ann", 1), ("t1", "bob", 1), ("t1", "eve", -1)]:
-...     vote = crowd.observe(task, worker, label)
+>>> Settled().fit_predict([("t1", "ann", "cat"), ("t1", "bob", "cat"), ("t1", "eve", "dog")])
+{'t1': 'cat'}
 """
 
 from importlib import import_module
@@ -11,17 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbic.client import AsyncClient, Client
+    from sbic.infer.dawid_skene import DawidSkene, MajorityVote
     from sbic.infer.fast_sbic import FastSBIC
     from sbic.infer.settled import Settled
 
-__all__ = ["AsyncClient", "Client", "FastSBIC", "Settled", "__version__"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "DawidSkene",
+    "FastSBIC",
+    "MajorityVote",
+    "Settled",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 
 PUBLIC = {
     "AsyncClient": "sbic.client",
     "Client": "sbic.client",
+    "DawidSkene": "sbic.infer.dawid_skene",
     "FastSBIC": "sbic.infer.fast_sbic",
+    "MajorityVote": "sbic.infer.dawid_skene",
     "Settled": "sbic.infer.settled",
 }
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+from sbic.engine import RETRACT as RETRACT  # in place of a class number, as SKIP is
 from sbic.foreign import shown
 
 SIGN_NAMES = ("-1", "1")
@@ -13,8 +14,6 @@ SUM_TOLERANCE = 1e-6  # tolerated difference of a sum of probabilities from 1
 
 SKIP = -2
 """In place of a class number: the worker skipped the task."""
-RETRACT = -1
-"""In place of a class number: the worker takes the answer back; the engine uses the same number."""
 
 LISTED_NAMES = 10
 LISTED_CHARACTERS = 160
@@ -94,6 +93,16 @@ class Classes:
         if type(label) is not (int if self.is_signs else str):
             return None
         return self.numbers.get(label)
+
+    def label_named(self, name: str) -> int | str | None:
+        """The label that people call so: the wire form of a class, or 0 for a skip.
+
+        >>> [SIGNS.label_named(name) for name in ("-1", "0", "2")]
+        [-1, 0, None]
+        """
+        if name in self.names:
+            return self.labels[self.names.index(name)]
+        return 0 if name == "0" else None
 
     def listed(self) -> str:
         """The classes for a message: all if they are few, otherwise the first ones.

@@ -21,7 +21,7 @@ async def test_it_says_once_why_clients_cannot_connect(caplog: pytest.LogCapture
         await watch.explain()
     assert [record.message for record in caplog.records] == [
         "Kafka at here:9092 does not answer; trying again until it does",
-        "Kafka refuses the password; trying again until that is mended",
+        "Kafka refuses the password; trying again until that is fixed",
     ]
 
 

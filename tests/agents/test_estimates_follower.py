@@ -31,7 +31,7 @@ async def test_estimates_that_the_next_owner_publishes_too_early_are_received() 
     published = successor.instance.exchange.all_estimates()[T1]
 
     publisher = stalled.publisher
-    rejects = Rejects(publisher.redirector, BatchProducer({}, "rejects"))
+    rejects = Rejects(publisher.redirector, BatchProducer(SETTINGS, "rejects"))
     follower = EstimatesFollower(SETTINGS, stalled.instance, rejects)
     follower.receive(T1, [estimate(offset, value) for offset, value in enumerate(published)])
     stalled.instance.close_tasks(T1)

@@ -35,7 +35,7 @@ class Stream:
                 await asyncio.sleep(0.1)  # some hundred labels a second
 
     async def has_sent(self, more: int) -> None:
-        """Wait until it has sent so many more labels from now on."""
+        """Wait until it has sent this many more labels from now on."""
         goal = self.sent + more
 
         async def reached() -> bool:

@@ -1,8 +1,10 @@
 """Metrics of timestamps, tasks and leases, without a broker."""
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
+from orjson import loads
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -11,8 +13,10 @@ from sbic.engine.engine import Engine
 from sbic.instance.crowd import OPEN, REASONS, Crowd
 from sbic.instance.leases import Leases
 from sbic.instance.survey import Survey, Surveyor
+from sbic.instance.tasks import TaskStage
+from sbic.instance.workers import encode_workers
 from sbic.runtime.metrics import Metrics
-from sbic.wire.assignments import Assignment
+from sbic.wire.assignments import AssignmentId, AssignmentRecord
 
 LATENCY = "sbic_label_to_posterior_seconds"
 
@@ -58,7 +62,7 @@ def crowd_of(tasks: int, partitions: int) -> Crowd:
 
 
 def surveyed(surveyor: Surveyor) -> Survey:
-    survey = Survey()
+    survey = Survey.empty(2)
     for _ in surveyor.steps(survey):
         pass
     return survey
@@ -73,7 +77,7 @@ def test_a_survey_counts_the_own_tasks_by_state_and_by_confidence() -> None:
     tasks = rng.choice(own, 3_000)
     answers = rng.integers(0, 2, len(tasks))
     crowd.engine.take(tasks, rng.choice(workers, len(tasks)), answers, replaces=False)
-    survey = surveyed(Surveyor(crowd))
+    survey = surveyed(Surveyor(TaskStage(crowd)))
     states = survey.tasks_by_state()
     assert states == {
         "open": len(own) - 7,
@@ -81,6 +85,7 @@ def test_a_survey_counts_the_own_tasks_by_state_and_by_confidence() -> None:
         "labels": 7,
         "budget": 0,
         "request": 0,
+        "exhausted": 0,
     }
     sure = crowd.engine.beliefs(own).max(axis=1)
     assert np.isclose(survey.expected_wrong, (1 - sure).sum())
@@ -98,15 +103,43 @@ def test_a_survey_counts_the_workers_who_are_blocked() -> None:
         crowd.engine.take_one(task, good, 1)
         crowd.engine.take_one(task, bad, 0)
     crowd.engine.take_one(0, new, 0)
-    assert surveyed(Surveyor(crowd, block_below=0.6, block_after=10)).blocked_workers == 1
-    assert surveyed(Surveyor(crowd)).blocked_workers == 0
+    assert (
+        surveyed(Surveyor(TaskStage(crowd), block_below=0.6, block_after=10)).blocked_workers == 1
+    )
+    assert surveyed(Surveyor(TaskStage(crowd))).blocked_workers == 0
+
+
+def test_a_survey_counts_the_workers_whom_gold_contradicts() -> None:
+    crowd = crowd_of(0, partitions=1)
+    tasks = crowd.number_tasks([f"t{number}" for number in range(300)]).tolist()
+    workers = crowd.number_workers(["a", "b", "c", "alone"]).tolist()
+    rng = np.random.default_rng(1)
+    for i in tasks:
+        together = int(rng.random() < 0.6)  # three who err together; the truth is 1 everywhere
+        for j in workers[:3]:
+            crowd.engine.take_one(i, j, together)
+        crowd.engine.take_one(i, workers[3], int(rng.random() < 0.95))
+    assert surveyed(Surveyor(TaskStage(crowd))).contradicted_workers == 0
+    for i in tasks[:60]:
+        crowd.engine.set_gold(i, 1)
+    told = {worker["worker"]: worker for worker in map(loads, values_of(crowd, workers))}
+    contradicted = {name for name, worker in told.items() if "contradicted" in worker}
+    assert {"a", "b", "c"} <= contradicted
+    for name in contradicted:
+        low, high = told[name]["interval"]
+        assert not low <= told[name]["gold_right"] / told[name]["gold"] <= high
+    assert surveyed(Surveyor(TaskStage(crowd))).contradicted_workers == len(contradicted)
+
+
+def values_of(crowd: Crowd, workers: Sequence[int]) -> list[bytes]:
+    return [record.value for record in encode_workers(crowd, np.array(workers))]
 
 
 def test_leases_that_expire_are_counted_by_who_gave_them_and_once() -> None:
     leases = Leases()
     for partition, task in ((0, "t1"), (0, "t2"), (1, "t3")):
-        name = f"{partition}-{len(task)}{task[1]}-0"
-        given = Assignment("ann", task, name, expires_at=600, ended=False)
+        name = AssignmentId(partition, int(task[1]), 0)
+        given = AssignmentRecord("ann", task, name, expires_at=600, ended=False)
         leases.learn(given, partition, now=0)
     leases.end("ann", "t2")
     leases.expire(600)
@@ -116,6 +149,7 @@ def test_leases_that_expire_are_counted_by_who_gave_them_and_once() -> None:
 
 def test_a_lease_that_was_over_before_the_start_is_not_counted() -> None:
     leases = Leases()
-    leases.learn(Assignment("ann", "t1", "0-1-0", expires_at=600, ended=False), 0, now=700)
+    given = AssignmentRecord("ann", "t1", AssignmentId(0, 1, 0), expires_at=600, ended=False)
+    leases.learn(given, 0, now=700)
     leases.expire(700)
     assert leases.take_expirations({0}) == 0

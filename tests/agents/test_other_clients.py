@@ -6,6 +6,9 @@ import random
 import subprocess
 from collections.abc import Sequence
 
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError
 from confluent_kafka import Consumer, Producer
 
 from sbic.local.broker import EmbeddedBroker
@@ -73,6 +76,34 @@ async def test_confluent_kafka_produces_and_consumes(broker: EmbeddedBroker) -> 
     assert sum(counts.values()) == len(triples)
     assert metrics['sbic_labels_total{outcome="counted"}'] == len(triples)
     assert metrics['sbic_labels_total{outcome="forwarded"}'] > 0
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+async def test_labels_count_whatever_codec_a_producer_uses(
+    broker: EmbeddedBroker, codec: str
+) -> None:
+    triples = crowd(labels=300, tasks=30, workers=20, seed=22)
+    here = await project(broker, partitions=1)
+    await asyncio.to_thread(
+        produce_with_confluent, here, triples, **{"compression.type": codec, "linger.ms": "100"}
+    )
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="1") as running:
+        running.wait_ready()
+        await here.until_counted(len(triples))
+        assert running.terminate() == 0
+
+
+async def test_a_batch_that_is_larger_than_a_record_may_be_when_unpacked_is_refused(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=1)
+    async with AIOKafkaProducer(
+        bootstrap_servers=here.settings.bootstrap_servers,
+        compression_type="gzip",
+        max_request_size=64 << 20,
+    ) as producer:
+        with pytest.raises(MessageSizeTooLargeError):
+            await producer.send_and_wait(here.topics.labels.name, bytes(50 << 20), partition=0)
 
 
 async def test_librdkafka_and_we_agree_on_the_partition_of_every_key(

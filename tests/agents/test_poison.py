@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
-from sbic.engine.state import Sums
+from sbic.engine.state import ELSEWHERE, Sums
 from sbic.local.broker import EmbeddedBroker
 from sbic.status.contents import EXPORTS, current_records
-from sbic.wire.assignments import encode_lease, encode_request
+from sbic.wire.assignments import AssignmentId, encode_lease, encode_request
 from sbic.wire.changelogs import Answers, Fact, Facts, Piece, VotesFor, encode_answers, encode_facts
 from sbic.wire.columns import Names
 from sbic.wire.estimates import Whole, encode_estimates
@@ -37,7 +37,7 @@ BEFORE, AFTER = 40, 60  # labels of each worker
 AHEAD = 25  # so far ahead a forged end is, and labels reach it later
 FAR = 1_000_000  # they do not reach this: once they did, a forged label would stand for that one
 HEADERS: dict[str, list[tuple[str, bytes]]] = {
-    "a header of 5 MB": [("trace", b"7"), ("note", bytes(5 << 20))],
+    "a header of 500 kB": [("trace", b"7"), ("note", bytes(500_000))],
     "10,000 headers": [(f"h{number}", b"x" * 40) for number in range(10_000)],
 }
 
@@ -178,17 +178,20 @@ class Poisoner:
         """Everything, on every topic between instances."""
         ends = Counter(home_of(worker) for worker in WORKERS)
         end = [ends[partition] * BEFORE for partition in range(PARTITIONS)]
-        whole = Whole(Sums(0.0, 0.0, 0.0, np.zeros(2)))
+        whole = Whole(Sums(np.zeros(ELSEWHERE), np.zeros(2)))
         for partition in range(PARTITIONS):
             worker = name_in(partition, "w")
-            lease = encode_lease(worker, "forged", f"{partition}-7-0", "uniform", 1, 1 << 60)
+            given = AssignmentId(partition, 7, 0)
+            lease = encode_lease(worker, "forged", given, "uniform", 1, 1 << 60)
             poisons = {
                 "answers": poison_of_answers(partition, end[partition]),
                 "votes": poison_of_votes(partition, end),
                 "evidence": poison_of_votes(partition, end) | poison_of_facts(partition),
                 "estimates": {
                     "an epoch without end": encode_estimates((1 << 62) - 1, whole),
-                    "not a number": encode_estimates(1, Sums(math.nan, 0.0, 0.0, np.zeros(2))),
+                    "not a number": encode_estimates(
+                        1, Sums(np.full(ELSEWHERE, math.nan), np.zeros(2))
+                    ),
                 },
                 "assignments": {
                     "a request in the future": lease,
@@ -209,7 +212,7 @@ class Poisoner:
 
     async def to_be_forwarded(self) -> None:
         """Labels, tasks and a request in the wrong partition, with more than fits."""
-        await self._to_be_forwarded("a key of 10 MB", [], bytes(10 << 20))
+        await self._to_be_forwarded("a key of 500 kB", [], bytes(500_000))
         for name, headers in HEADERS.items():
             await self._to_be_forwarded(name, headers, None)
 
@@ -278,7 +281,7 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
     here = await project(broker, partitions=PARTITIONS)
     env = {"SBIC_PARTITIONS": str(PARTITIONS)}
     found = Aftermath()
-    asking = {f"worker {name}" for name in ["a key of 10 MB", *HEADERS]} | {"zoe"}
+    asking = {f"worker {name}" for name in ["a key of 500 kB", *HEADERS]} | {"zoe"}
     async with poisoner(here, found) as stranger:
         await stranger.labels("before", BEFORE)
         with instance(broker.url, here.settings.prefix, **env) as running:
@@ -359,7 +362,7 @@ def test_a_counter_tells(aftermath: Aftermath) -> None:
     assert sum(counts) >= len(aftermath.sent)
 
 
-@pytest.mark.parametrize("name", ["a key of 10 MB", *HEADERS])
+@pytest.mark.parametrize("name", ["a key of 500 kB", *HEADERS])
 def test_what_has_to_be_forwarded_counts_whatever_it_carries(
     aftermath: Aftermath, name: str
 ) -> None:

@@ -13,7 +13,7 @@ from sbic.infer.fast_sbic import FastSBIC
 from sbic.instance.requests import policy_of
 from sbic.local.broker import EmbeddedBroker
 from sbic.policy.policy import AnswerSet
-from sbic.wire.assignments import place_of
+from sbic.wire.assignments import AssignmentId
 from tests.agents.kafka import project, until
 from tests.agents.wire import agree_with_schemas
 from tests.agents.workforce import Workforce, register, workforce
@@ -105,7 +105,7 @@ class Worker:
         while True:
             heard = await self.crowd.hear(self.name)
             if "ended" not in heard:
-                assert place_of(heard["id"])[1:3] == place
+                assert AssignmentId.parse(heard["id"])[:2] == place
                 return heard
 
 
@@ -142,7 +142,7 @@ async def test_three_hundred_workers_some_drop_out_and_an_instance_is_killed(
     assert {posterior["status"] for posterior in posteriors.values()} == {"closed"}
     assert min(posterior["labels"] for posterior in posteriors.values()) >= STOP_LABELS
     records = [loads(record.value) for record in await here.read(here.topics.assignments.name)]
-    answers = Counter(place_of(r["id"])[1:3] for r in records if "ended" not in r)
+    answers = Counter(AssignmentId.parse(r["id"])[:2] for r in records if "ended" not in r)
     assert answers == Counter(place for worker in workers for place in worker.requests)
     leases = [r for r in records if r["task"] is not None and "ended" not in r]
     pairs = Counter((r["worker"], r["task"]) for r in leases)

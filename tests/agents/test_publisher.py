@@ -48,7 +48,7 @@ class Joined:
         self.instance: Instance[ConsumerRecord] = Instance(
             self.workers, tasks, SEAL, names, lambda seconds: self.publisher.wake(seconds)
         )
-        producer = BatchProducer({}, "crowd")
+        producer = BatchProducer(SETTINGS, "crowd")
         self.is_stale = False
         metrics = Metrics(SETTINGS.prefix)
         self.publisher = Publisher(

@@ -23,7 +23,8 @@ IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait be
 CHANGED = """
 import sys
 from sbic.runtime.agents import WorkerAgent
-from sbic.instance.publication import Outbox, Row
+from sbic.instance.publication import Outbox
+from sbic.wire.partitions import Row
 from sbic.commands.main import main
 from sbic.instance.workers import WorkerStage
 
@@ -109,7 +110,7 @@ class Group:
         )
 
     async def until_members(self, *expected: int) -> None:
-        """Wait until they have so many partitions."""
+        """Wait until they have this many partitions."""
 
         async def are_as_expected() -> bool:
             return await self.members() == [*expected]

@@ -12,9 +12,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sbic.classes import SIGNS, SKIP
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd, Rows
-from sbic.instance.publication import MOST_PENDING, MOST_WITH_VOTES, Row, Traces
+from sbic.instance.publication import MOST_PENDING, MOST_WITH_VOTES, Traces
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.labels import encode_label
+from sbic.wire.partitions import Row
 from sbic.wire.traces import traced_tasks
 from tests.agents.kafka import project, until
 from tests.agents.test_publisher import ELSEWHERE, record

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
 from sbic.runtime.faust.app import BatchedApp
 from tests.agents.kafka import until
 
@@ -25,6 +26,7 @@ class Place:
 
     def __init__(self, broker: EmbeddedBroker, partitions: int) -> None:
         self.address = broker.url.removeprefix("kafka://")
+        self.settings = Settings(broker=broker.url)
         self.partitions = partitions
         self.group = f"test-{uuid4().hex[:8]}"
         self.topic = f"{self.group}.in"

@@ -7,11 +7,12 @@ from typing import Any
 import faust
 import pytest
 
-from sbic.instance.publication import Outbox, Row
+from sbic.instance.publication import Outbox
 from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.app import BatchedApp
-from sbic.runtime.faust.groups import GroupPublisher, Publication
+from sbic.runtime.faust.groups import GroupPublisher, Steps
 from sbic.runtime.faust.producer import BatchProducer, Offsets
+from sbic.wire.partitions import Row
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place, running
 
@@ -98,7 +99,7 @@ class Passing:
 
     def __init__(self, here: Place, out: str) -> None:
         self.out = out
-        producer = BatchProducer({"bootstrap_servers": here.address}, "passing")
+        producer = BatchProducer(here.settings, "passing")
         self.groups = GroupPublisher(producer, Gathered, self.pack)
         self.taken = asyncio.Event()
 
@@ -110,11 +111,11 @@ class Passing:
             self.taken.set()
             self.groups.notify(batch)
 
-    def pack(self, group: Gathered) -> Publication:
+    def pack(self, group: Gathered) -> Steps:
         then = Outbox()
         for value in group.values:
             then.add(self.out, 0, Row(None, value))
-        return Publication(Outbox(), self.published, outputs=then)
+        return Steps(Outbox(), self.published, outputs=then)
 
     def published(self, offsets: Offsets, seconds: float) -> None:
         pass

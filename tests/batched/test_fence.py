@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sbic.instance.publication import Outbox, Row
+from sbic.instance.publication import Outbox
 from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.producer import BatchProducer, Fence, RemovedFromGroup, now
+from sbic.wire.partitions import Row
 from tests.agents.kafka import until
 from tests.batched.apps import Place, place
 
@@ -21,7 +22,7 @@ async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
     fence = Fence(SESSION_SECONDS)
     fence.heartbeat_taken(now())
     fence.begin()
-    producer = BatchProducer({"bootstrap_servers": [here.address]}, "test", fence)
+    producer = BatchProducer(here.settings, "test", fence)
     async with producer:
         yield producer, fence
 
@@ -59,7 +60,7 @@ async def test_what_waits_when_the_place_is_lost_is_never_published_and_later_re
         waiting = asyncio.create_task(producer.publish(outbox_of(here, b"late")))
 
         async def is_under_way() -> bool:
-            return bool(producer.kafka._sender._muted_partitions)
+            return bool(producer.writer.kafka._sender._muted_partitions)
 
         await until(is_under_way)
         fence.lose()

@@ -3,10 +3,11 @@
 import asyncio
 from typing import Any
 
-from sbic.instance.publication import Outbox, Row
+from sbic.instance.publication import Outbox
 from sbic.runtime.faust.consumer import Batch
-from sbic.runtime.faust.groups import GroupPublisher, Publication
+from sbic.runtime.faust.groups import GroupPublisher, Steps
 from sbic.runtime.faust.producer import Offsets
+from sbic.wire.partitions import Row
 
 
 class Group:
@@ -36,7 +37,7 @@ class Finished:
         self.batches.append(batch)
 
 
-def pack(group: Group) -> Publication:
+def pack(group: Group) -> Steps:
     ahead, first, then = Outbox(), Outbox(), Outbox()
     row = Row(None, b"")
     for name in group.names:
@@ -44,7 +45,7 @@ def pack(group: Group) -> Publication:
             ahead.add(f"dead letter {name}", 0, row)
         first.add(f"answers {name}", 0, row)
         then.add(f"votes {name}", 0, row)
-    return Publication(first, lambda offsets, seconds: None, ahead, then)
+    return Steps(first, lambda offsets, seconds: None, ahead, then)
 
 
 def publisher_to(kafka: Any) -> GroupPublisher[Group]:
@@ -109,7 +110,7 @@ async def test_what_comes_while_a_request_is_under_way_goes_out_together() -> No
     assert not groups.idle.is_set()
 
 
-def pack_posteriors(group: Group) -> Publication:
+def pack_posteriors(group: Group) -> Steps:
     """The first group has answers, and the posteriors follow; later ones have only posteriors."""
     first, then = Outbox(), Outbox()
     for name in group.names:
@@ -117,7 +118,7 @@ def pack_posteriors(group: Group) -> Publication:
         (then if name == "a" else first).add("posteriors", 0, row)
         if name == "a":
             first.add("answers", 0, row)
-    return Publication(first, lambda offsets, seconds: None, outputs=then)
+    return Steps(first, lambda offsets, seconds: None, outputs=then)
 
 
 async def test_what_is_owed_goes_out_before_what_is_newer() -> None:

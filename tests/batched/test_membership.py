@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +10,11 @@ import pytest
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.protocol.group import LeaveGroupRequest
 
+from sbic.kafka.groups import group_members
 from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
 from sbic.runtime.faust.app import BatchedApp
-from sbic.runtime.faust.membership import Membership
+from sbic.runtime.faust.membership import Membership, leave_group
 from sbic.runtime.faust.producer import Fence, now
 from tests.agents.kafka import until
 from tests.batched.apps import place, running
@@ -127,3 +129,57 @@ def test_the_reason_is_given(
     with caplog.at_level(logging.WARNING):
         coordinator.reset_generation()
     assert why in caplog.text
+
+
+async def leave_while_heartbeats_stop(broker: EmbeddedBroker, *, repeats: bool) -> int:
+    """Leave the group at the one moment of a rebalance at which aiokafka loses a cancellation.
+
+    Returns how many members the group has afterwards.
+    """
+    here = await place(broker)
+    listener = Slow()
+    listener.goes_on.set()
+    consumer = await member(here, "one", listener)
+    await listener.assigned.wait()
+    coordinator = consumer._coordinator
+    await until(is_true(lambda: coordinator._heartbeat_task is not None))
+    stopping, stop = asyncio.Event(), coordinator._stop_heartbeat_task
+
+    async def tell_and_stop() -> None:
+        stopping.set()
+        await stop()
+
+    coordinator._stop_heartbeat_task = tell_and_stop
+    coordinator.request_rejoin()
+    await stopping.wait()
+    coordinator._stop_heartbeat_task = stop
+    if repeats:
+        await asyncio.wait_for(leave_group(consumer, is_static=False), 30)
+    else:
+        coordinator._coordination_task.cancel()
+        rejoined = is_true(lambda: coordinator._heartbeat_task is not None)
+        await until(rejoined)
+        assert not coordinator._coordination_task.done()
+    settings = Settings(broker=broker.url, prefix=coordinator.group_id)
+    members = await group_members(settings)
+    await consumer.stop()
+    return members
+
+
+def is_true(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def holds() -> bool:
+        return condition()
+
+    return holds
+
+
+async def test_aiokafka_loses_a_cancellation_while_it_stops_its_heartbeats(
+    broker: EmbeddedBroker,
+) -> None:
+    assert await leave_while_heartbeats_stop(broker, repeats=False) == 1
+
+
+async def test_an_instance_leaves_the_group_at_any_moment_of_a_rebalance(
+    broker: EmbeddedBroker,
+) -> None:
+    assert await leave_while_heartbeats_stop(broker, repeats=True) == 0

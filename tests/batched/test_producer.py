@@ -7,9 +7,10 @@ import pytest
 from aiokafka.admin import NewTopic
 from aiokafka.errors import MessageSizeTooLargeError
 
-from sbic.instance.publication import Outbox, Row
+from sbic.instance.publication import Outbox
 from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.producer import BatchProducer
+from sbic.wire.partitions import Row
 from tests.batched.apps import Place, place
 
 TOO_LARGE = b"x" * 10_000
@@ -26,7 +27,7 @@ async def topic_of_small_records(here: Place) -> str:
 async def test_all_is_acknowledged_or_it_raises_what_kafka_said(broker: EmbeddedBroker) -> None:
     here = await place(broker)
     small = await topic_of_small_records(here)
-    producer = BatchProducer({"bootstrap_servers": here.address}, "test")
+    producer = BatchProducer(here.settings, "test")
     async with producer:
         outbox = Outbox()
         outbox.add(small, 0, Row(None, b"1"), Row(None, b"2"))
@@ -39,7 +40,7 @@ async def test_all_is_acknowledged_or_it_raises_what_kafka_said(broker: Embedded
 
 async def test_what_does_not_fit_into_one_request_goes_out_in_order(broker: EmbeddedBroker) -> None:
     here = await place(broker)
-    producer = BatchProducer({"bootstrap_servers": here.address}, "test")
+    producer = BatchProducer(here.settings, "test")
     rows = [Row(None, b"%d" % number * 100_000) for number in range(10)]
     async with producer:
         outbox = Outbox()

@@ -4,9 +4,10 @@ from typing import Any, cast
 
 from faust.types import TP
 
-from sbic.instance.publication import Outbox, Row
+from sbic.instance.publication import Outbox
 from sbic.runtime.faust.app import BatchedApp
 from sbic.runtime.faust.recovery import FROM_THE_START, BatchTable
+from sbic.wire.partitions import Row
 
 
 class Kept:

@@ -87,7 +87,7 @@ class Loop:
         self.stage.refresh(0)
 
     def answer(self, worker: str, answers: int) -> None:
-        """Let a worker have answered so many of the most uncertain tasks."""
+        """Let a worker have answered this many of the most uncertain tasks."""
         tasks = np.argsort(np.abs(self.leads))[:answers]
         number = self.crowd.number_workers([worker])
         self.crowd.engine.put(tasks, np.repeat(number, answers), tasks % 2, np.zeros(answers))
@@ -168,7 +168,7 @@ async def send(settings: Settings, topic: str, records: Sequence[tuple[str, byte
 
 
 async def last_timestamps(settings: Settings, topic: str, count: int) -> tuple[int, int]:
-    """When the first and the last of so many records were written, in milliseconds."""
+    """When the first and the last of these records were written, in milliseconds."""
     consumer = AIOKafkaConsumer(
         **client_options(settings),
         enable_auto_commit=False,

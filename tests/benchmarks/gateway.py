@@ -17,8 +17,8 @@ from orjson import dumps
 from rich.console import Console
 from rich.table import Table
 
+from sbic.commands.crowd import crowd_client
 from sbic.kafka.admin import ensure_topics
-from sbic.kafka.requests import asking
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
@@ -119,18 +119,18 @@ def throughput(broker: EmbeddedBroker) -> None:
 async def milliseconds_to_assignments(settings: Settings, port: int) -> tuple[float, float]:
     """The median of a Kafka client's own, and of the gateway's, asked for in turn."""
     own, through = [], []
-    async with asking(settings) as asker, ClientSession() as http:
-        following = asyncio.create_task(asker.follow())
-        await asker.describe(f"t{number}" for number in range(TASKS))
-        await asker.ask("first")
+    async with crowd_client(settings) as client, ClientSession() as http:
+        await client.describe(f"t{number}" for number in range(TASKS))
+        await client.ask("first")
         for number in range(ASKED):
-            own.append((await asker.ask(f"k{number}")).seconds)
+            started = perf_counter()
+            await client.ask(f"k{number}")
+            own.append(perf_counter() - started)
             started = perf_counter()
             body = {"worker": f"h{number}"}
             async with http.post(f"http://127.0.0.1:{port}/next", json=body) as answer:
                 assert (await answer.json())["assignments"]
             through.append(perf_counter() - started)
-        following.cancel()
     return 1000 * median(own), 1000 * median(through)
 
 

@@ -98,7 +98,7 @@ async def produce(settings: Settings, labels: int, workers: int | None = None) -
 
 
 def samples_until(running: list[Instance], labels: int, seconds: float = 0.5) -> list[list[Sample]]:
-    """Sample instances every so many seconds until they have counted these labels together."""
+    """Sample instances at an interval until they have counted these labels together."""
     found: list[list[Sample]] = []
     with progress("labels counted", labels) as advance:
         counted = 0.0
@@ -182,7 +182,7 @@ def shared(broker: EmbeddedBroker, algorithm: AlgorithmName) -> None:
 
 
 def shared_cost(broker: EmbeddedBroker, algorithm: AlgorithmName, number: int, count: int) -> float:
-    """CPU in microseconds for each label, of all of so many instances."""
+    """CPU in microseconds for each label, of all of these instances."""
     settings = project(broker, f"shared-{algorithm}-{number}-{count}", algorithm)
     with ExitStack() as stack:
         running = [
@@ -216,7 +216,7 @@ def one_worker(broker: EmbeddedBroker, algorithm: AlgorithmName, labels: int) ->
 
 
 async def produce_single(settings: Settings, labels: int, workers: int) -> None:
-    """One label for each task, on one partition, by so many workers."""
+    """One label for each task, on one partition, by this many workers."""
     topic = Topics(settings).labels.name
     names = [n for n in range(20 * workers) if partition_of(b"w%d" % n, settings.partitions) == 0]
     async with AIOKafkaProducer(**client_options(settings), max_batch_size=1 << 18) as producer:

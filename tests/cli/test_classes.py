@@ -148,3 +148,54 @@ def test_options_that_make_no_sense_are_refused(
     assert (ended.status, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
     assert message in line
+
+
+def test_a_gzip_bomb_is_refused_in_one_line_with_status_2(sbic: Sbic) -> None:
+    Path("bomb.csv.gz").write_bytes(gzip.compress(bytes(10_000_000)))
+    for options in (["--max-size", "9.5MB"], ["--max-size", "9500 kb"]):
+        ended = sbic("infer", "bomb.csv.gz", *options)
+        assert (ended.status, ended.out) == (2, "")
+        assert ended.err == (
+            "sbic: bomb.csv.gz: has more than 9,500,000 bytes unpacked; if it really is so large, "
+            "raise --max-size\n"
+        )
+    assert "is not text: it has a NUL byte" in sbic("infer", "bomb.csv.gz").err
+    assert sbic("infer", "labels.csv", "--max-size", "much").err.endswith(
+        "'much' is not a size, such as 500MB or 8GB\n"
+    )
+
+
+def test_classes_that_differ_only_in_case_get_a_warning_and_a_way_out(sbic: Sbic) -> None:
+    Path("odd.csv").write_text('task,worker,label\nt1,ann,Ja\nt1,bob,ja\nt2,ann,"nein, nie"\n')
+    plain = sbic("infer", "odd.csv", "--algorithm", "majority")
+    assert plain.err.splitlines() == [
+        "warning: Ja and ja differ only in case, and are two classes; --ignore-case makes them one",
+        'classes: Ja, ja, "nein, nie" (algorithm: majority)',
+    ]
+    one = sbic("infer", "odd.csv", "--algorithm", "majority", "--ignore-case")
+    assert one.err == 'classes: Ja, "nein, nie" (algorithm: majority)\n'
+    assert "t1,Ja,1.0,1.0,0.0" in one.out
+    meant = sbic("infer", "odd.csv", "--classes", "Ja", "--classes", "ja", "--classes", "nein, nie")
+    assert meant.status == 0
+    assert "warning" not in meant.err
+
+
+def test_classes_may_be_given_one_by_one_and_then_have_commas_in_their_names(sbic: Sbic) -> None:
+    Path("odd.csv").write_text('task,worker,label\nt1,ann,"yes, sure"\nt2,ann,no\nt3,ann,?\n')
+    listed = ("infer", "odd.csv", "--skip", "?", "--classes", 'no,"yes, sure"')
+    one_by_one = ("infer", "odd.csv", "--skip", "?", "--classes", "no", "--classes", "yes, sure")
+    assert sbic(*one_by_one) == sbic(*listed)
+    assert sbic(*listed).status == 0
+    refused = sbic("infer", "odd.csv", "--classes", "no", "--classes", "yes, sure")
+    assert "the label '?' is not one of no, \"yes, sure\" (" in refused.err
+
+
+def test_an_encoding_is_named_or_refused(sbic: Sbic) -> None:
+    Path("excel.csv").write_bytes("task;worker;label\nt1;Jörg;1\n".encode("cp1252"))
+    refused = sbic("infer", "excel.csv")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "add --encoding cp1252" in refused.err
+    assert sbic("infer", "excel.csv", "--encoding", "cp1252").status == 0
+    for name in ("klingon", "rot13", "hex"):
+        wrong = sbic("infer", "excel.csv", "--encoding", name)
+        assert wrong.err.endswith(f"'{name}' is not an encoding, such as cp1252\n")

@@ -245,3 +245,50 @@ def test_options_that_do_not_fit_are_refused(
     assert (status, text) == (2, "")
     assert problem in notes
     assert notes.count("\n") == 1
+
+
+def jury(tasks: int, misread: int) -> str:
+    """Labels of five judges, of whom most misread the first tasks."""
+    rng, lines = Random(5), ["task,worker,label"]
+    for task in range(tasks):
+        right, wrong = ("yes", "no") if task % 2 else ("no", "yes")
+        usual, other = (wrong, right) if task < misread else (right, wrong)
+        for judge in "abcde":
+            lines.append(f"t{task},{judge},{usual if rng.random() < 0.85 else other}")
+    return "\n".join(lines) + "\n"
+
+
+def test_gold_calibrates_and_the_summary_says_what_can_be_known(sbic: Sbic, tmp_path: Path) -> None:
+    labels, gold, truth = (str(tmp_path / name) for name in ("labels.csv", "gold.csv", "truth.csv"))
+    Path(labels).write_text(jury(tasks=200, misread=40))
+    truths = [f"t{task},{'yes' if task % 2 else 'no'}" for task in range(200)]
+    Path(truth).write_text("\n".join(["task,truth", *truths]))
+    Path(gold).write_text("\n".join(["task,truth", *truths[::4]]))
+    _, before, alone = sbic("infer", labels, "--summary", "--truth", truth)
+    assert "estimated from labels alone" in alone
+    assert "share of each class" not in alone
+    assert "(tasks: 200)" in alone
+    status, after, notes = sbic("infer", labels, "--summary", "--truth", truth, "--gold", gold)
+    assert status == 0
+    assert "calibrated by 50 gold tasks" in notes
+    assert re.search(r"share of each class, .* no \d+\.\d% ± \d+\.\d%, yes", notes)
+    assert "(tasks: 150)" in notes, "gold is not predicted, and not in the error"
+    expected = [
+        float(re.search(r"expected wrong: (\d+\.\d)%", text)[1])  # type: ignore[index]
+        for text in (alone, notes)
+    ]
+    assert expected[0] < 10 < expected[1], "a fifth is wrong, which only gold can tell"
+    assert before != after
+    golden = next(row for row in rows(after) if row["task"] == "t0")
+    assert (golden["prediction"], float(golden["confidence"])) == ("no", 1.0)
+
+
+def test_gold_of_a_class_that_no_label_has_needs_the_classes(sbic: Sbic, tmp_path: Path) -> None:
+    labels, gold = tmp_path / "labels.csv", tmp_path / "gold.csv"
+    labels.write_text(PETS)
+    gold.write_text("task,truth\nt0,fish\n")
+    status, _, notes = sbic("infer", str(labels), "--gold", str(gold))
+    assert status == 2
+    assert "a class that no label has: name all classes with --classes" in notes
+    status, _, notes = sbic("infer", str(labels), "--algorithm", "majority", "--gold", str(gold))
+    assert status == 2

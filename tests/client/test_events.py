@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from sbic.client import http as module
-from sbic.client.http import Event, events
+from sbic.client.http import ServerEvent, events
 
 STREAM = b": hello\n\nevent: a\ndata: [1]\n\nevent: b\ndata: {}\n\n: still here\n\nevent: c"
 
@@ -20,7 +20,7 @@ async def in_chunks(stream: bytes, size: int) -> AsyncIterator[bytes]:
 @given(some.integers(1, len(STREAM)))
 async def test_events_are_whole_wherever_chunks_end(size: int) -> None:
     found = [event async for event in events(in_chunks(STREAM, size))]
-    assert found == [Event("a", b"[1]"), Event("b", b"{}")]
+    assert found == [ServerEvent("a", b"[1]"), ServerEvent("b", b"{}")]
 
 
 async def test_an_event_may_be_large_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from tests.docs.shell_lines import calls, options_of, parse
 
 by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=repr)
 MAKEFILE = (ROOT / "Makefile").read_text()
-TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 PLACEHOLDERS = ("NAME", "COMMAND", "...")
 
 
@@ -37,7 +37,7 @@ def test_commands_in_the_text_exist_with_their_options(document: Document) -> No
 @by_name
 def test_targets_of_make_exist(document: Document) -> None:
     code = [*document.inline_code(), *document.shell()]
-    named = {name for text in code for name in re.findall(r"\bmake ([a-z]+)", text)}
+    named = {name for text in code for name in re.findall(r"\bmake ([a-z-]+)", text)}
     assert named <= TARGETS
 
 

@@ -30,6 +30,7 @@ TAKE_LONG = {
 MORE_FILES = {
     "batch.csv": "HITId,WorkerId,Answer\nt1,ann,yes\nt1,bob,no\n",
     "truth.csv": "task,truth\nphoto-1,1\n",
+    "gold.csv": "task,truth\nphoto-1,cat\n",
 }
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from sbic.files.tables import BadFile
 from sbic.infer.registry import ALGORITHMS
-from sbic.research.outcome import Outcome, save_csv, save_png
-from sbic.research.real_crowds import Cell, all_cases, as_text, crowds, error_texts
+from sbic.research.outcome import Finding, save_csv, save_png
+from sbic.research.real_crowds import CrowdCell, all_cases, as_text, crowds, error_texts
 
 SIGNS = ("-1", "1")
 NAMES = ("majority", "em", "fast-sbic", "dawid-skene")
@@ -40,12 +40,12 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def outcome(data: Path, out: Path, algorithms: Sequence[str] = NAMES, jobs: int = 1) -> Outcome:
+def outcome(data: Path, out: Path, algorithms: Sequence[str] = NAMES, jobs: int = 1) -> Finding:
     return crowds(data, out, algorithms=algorithms, seed=1, jobs=jobs, shuffles=2)
 
 
-def cell(crowd: str, algorithm: str, error: float, runs: int = 1) -> Cell:
-    return Cell(crowd, 10, 5, 50, 2, algorithm, error, None, runs)
+def cell(crowd: str, algorithm: str, error: float, runs: int = 1) -> CrowdCell:
+    return CrowdCell(crowd, 10, 5, 50, 2, algorithm, error, None, runs)
 
 
 def test_the_table_has_a_row_for_each_crowd_and_a_column_for_each_algorithm(

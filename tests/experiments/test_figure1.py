@@ -13,7 +13,7 @@ from sbic.engine.labels import standard_error
 from sbic.infer.intervals import agresti_coull
 from sbic.infer.registry import ONLINE
 from sbic.research.figure1 import (
-    Point,
+    Figure1Point,
     Setting,
     bound,
     cases_of,
@@ -22,7 +22,7 @@ from sbic.research.figure1 import (
     measured_at,
     reference,
 )
-from sbic.research.outcome import Outcome, save_csv, save_png
+from sbic.research.outcome import Finding, save_csv, save_png
 from sbic.research.running import generator
 from sbic.research.simulated import ARRIVALS
 
@@ -30,12 +30,12 @@ POLICIES = ("uniform", "uncertainty")
 SETTINGS = [Setting(policy, arrival, 20, 4, 12) for policy in POLICIES for arrival in ARRIVALS]
 
 
-def small(setting: Setting, out: Path, runs: int = 2, jobs: int = 1) -> Outcome:
+def small(setting: Setting, out: Path, runs: int = 2, jobs: int = 1) -> Finding:
     return figure1(setting, out, algorithms=ONLINE, runs=runs, seed=1, jobs=jobs)
 
 
 @cache
-def measured(setting: Setting) -> Outcome:
+def measured(setting: Setting) -> Finding:
     """The figure on a small crowd, measured once."""
     with TemporaryDirectory() as folder:
         return small(setting, Path(folder))
@@ -115,9 +115,9 @@ def test_the_picture_is_a_png(setting: Setting, tmp_path: Path) -> None:
 def test_a_bound_goes_through_the_last_point_that_is_sure() -> None:
     setting = Setting("uniform", "blocks", 1000, 10, 40)
     points = [
-        Point("sorted-sbic", 10, 0.25, 0, 1, None, 1),
-        Point("sorted-sbic", 20, 0.12, 0, 1, None, 1),
-        Point("sorted-sbic", 40, 0.003, 0, 1, None, 1),  # 3 wrong ones
+        Figure1Point("sorted-sbic", 10, 0.25, 0, 1, None, 1),
+        Figure1Point("sorted-sbic", 20, 0.12, 0, 1, None, 1),
+        Figure1Point("sorted-sbic", 40, 0.003, 0, 1, None, 1),  # 3 wrong ones
     ]
     sizes, errors = bound(setting, "sorted-sbic", points)
     assert errors[sizes.index(20)] == pytest.approx(0.12)

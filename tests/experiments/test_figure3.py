@@ -7,11 +7,11 @@ import pytest
 
 from sbic.infer.registry import ONLINE
 from sbic.research.figure3 import LABELS_PER_TASK, TIMED, figure3, measure, summary
-from sbic.research.outcome import Outcome, save_csv, save_png
+from sbic.research.outcome import Finding, save_csv, save_png
 from sbic.research.running import Case, generator
 
 
-def small(out: Path, runs: int = 2) -> Outcome:
+def small(out: Path, runs: int = 2) -> Finding:
     return figure3(out, algorithms=TIMED, tasks=12, labels_per_worker=4, runs=runs, seed=1, jobs=1)
 
 

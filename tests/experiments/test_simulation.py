@@ -13,7 +13,7 @@ from sbic.research.figure1 import majority_error
 from sbic.research.simulated import (
     ARRIVALS,
     PRIOR,
-    Simulation,
+    SimulatedRun,
     draw_crowd,
     uncertainty_run,
     uniform_run,
@@ -28,7 +28,7 @@ def error(labels_per_task: int, arrival: str, seed: int, algorithm: str | None =
     """Of 200 tasks: of majority under the uniform policy, or of an algorithm under uncertainty."""
     generator = rng(seed)
     crowd = draw_crowd(200, labels_per_task, 10, arrival, generator)
-    truth = crowd.truth
+    truth = (crowd.truth + 1) // 2
     if algorithm is None:
         simulation = uniform_run(crowd, generator)
         simulation.advance(len(crowd.right))
@@ -70,7 +70,7 @@ def pairs(labels: Labels) -> set[tuple[int, int]]:
 def test_no_worker_gets_a_task_twice(name: str, arrival: str) -> None:
     crowd = draw_crowd(12, 8, 10, arrival, rng())
     if name == "uniform":
-        simulation: Simulation = uniform_run(crowd, rng())
+        simulation: SimulatedRun = uniform_run(crowd, rng())
     else:
         simulation, _ = uncertainty_run(name, crowd, rng())
     simulation.advance(len(crowd.right))

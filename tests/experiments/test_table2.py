@@ -9,7 +9,7 @@ import pytest
 
 from sbic.files.tables import BadFile
 from sbic.infer.registry import IN_PAPER
-from sbic.research.outcome import MissingExtra, save_csv, save_png
+from sbic.research.outcome import MissingResearchExtra, save_csv, save_png
 from sbic.research.real_crowds import measure
 from sbic.research.running import generator
 from sbic.research.table2 import Cell, all_cases, summary, table2
@@ -82,7 +82,7 @@ def test_without_matplotlib_only_the_picture_is_missing(
     outcome = table2(data, tmp_path, seed=1, jobs=1, shuffles=1)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert save_csv(outcome, tmp_path).exists()
-    with pytest.raises(MissingExtra, match=r"pip install 'sbic\[research\]'"):
+    with pytest.raises(MissingResearchExtra, match=r"pip install 'sbic\[research\]'"):
         save_png(outcome, tmp_path)
 
 

@@ -83,7 +83,7 @@ def test_positive_and_negative_become_1_and_minus_1(tmp_path: Path) -> None:
     assert labels.label.tolist() == [1, -1, 1]
     assert labels.skips == 2
     assert problem_of(tmp_path, column("yes", "Yes"), reading) == (
-        ", line 3: the label 'Yes' is not one of no, yes (to treat it as a skip: --skip Yes)"
+        ", line 3: the label 'Yes' is not one of no, yes (to treat them alike: --ignore-case)"
     )
     swapped = Reading(positive="-1", negative="1")
     assert labels_from(tmp_path, column("1", "-1"), swapped).label.tolist() == [-1, 1]
@@ -119,6 +119,31 @@ def test_a_skip_leaves_the_other_labels_what_they_are(tmp_path: Path) -> None:
     assert labels_from(tmp_path, column("1", "2", "-1"), Reading(skip=("2",))).are_signs
 
 
+def test_labels_that_differ_only_in_case_are_one_if_the_user_says_so(tmp_path: Path) -> None:
+    found = column("Ja", "ja", "NEIN", "nein", "Weiß nicht", "WEISS NICHT")
+    two = labels_from(tmp_path, found)
+    assert len(two.classes) == 6
+    one = labels_from(tmp_path, found, Reading(ignore_case=True))
+    assert one.classes == ("Ja", "NEIN", "Weiß nicht")
+    assert answers(one) == dict(zip(two.task_names, sorted(one.classes * 2), strict=True))
+    given = Reading(classes=("ja", "nein"), skip=("weiß nicht",), ignore_case=True)
+    labels = labels_from(tmp_path, found, given)
+    assert (labels.classes, labels.answer.tolist(), labels.skips) == (
+        given.classes,
+        [0, 0, 1, 1],
+        2,
+    )
+    signs = Reading(positive="ja", negative="nein", skip=("weiß nicht",), ignore_case=True)
+    assert labels_from(tmp_path, found, signs).label.tolist() == [1, 1, -1, -1]
+    path = tmp_path / "truth.csv"
+    path.write_text("task,truth\nt0,JA\nt1,ja\nt2,?\n")
+    assert read_truth(str(path), one.classes, Reading(ignore_case=True)) == {
+        "t0": 0,
+        "t1": 0,
+        "t2": 3,
+    }
+
+
 def test_a_column_of_measurements_is_no_column_of_labels(tmp_path: Path) -> None:
     many = [str(number / 7) for number in range(MAX_CLASSES + 1)]
     problem = problem_of(tmp_path, column(*many))
@@ -139,6 +164,7 @@ def test_a_column_of_measurements_is_no_column_of_labels(tmp_path: Path) -> None
         ({"classes": ("a",)}, "two classes or more"),
         ({"classes": ("a", "b", "a")}, "'a' is given twice"),
         ({"classes": ("a", "0"), "skip": ("0.0",)}, "'0' is a class and a skip"),
+        ({"classes": ("Ja", "ja"), "ignore_case": True}, "'Ja' and 'ja' are the same with --ign"),
     ],
 )
 def test_a_reading_that_contradicts_itself_is_refused(
@@ -162,4 +188,4 @@ def test_the_real_crowds_are_read(name: str, classes: tuple[str, ...], size: int
     labels = read_labels(f"{folder}/{name}.labels.csv")
     assert (labels.classes, len(labels), labels.skips) == (classes, size, 0)
     truth = truth_of(labels, read_truth(f"{folder}/{name}.truth.csv", labels.classes))
-    assert set(truth.tolist()) == ({1, -1} if classes == SIGNS else {0, 1, 2, 3})
+    assert set(truth.tolist()) == set(range(len(classes)))

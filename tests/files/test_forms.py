@@ -1,13 +1,14 @@
 """The same labels in every form in which people have them."""
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from sbic.engine.labels import Labels
 from sbic.files.labels import DEFAULT, Reading, read_labels
-from sbic.files.tables import BadFile
+from sbic.files.tables import BadFile, read_source
 
 PLAIN = "task,worker,label\nt 1,ann,1\nt2,bob,-1\n"
 
@@ -120,6 +121,11 @@ class TestColumns:
             " (to name columns: --columns task=NAME,label=NAME)"
         )
 
+    def test_all_columns_of_the_file_are_listed(self, tmp_path: Path) -> None:
+        names = [f"a rather long name of column {number}" for number in range(60)]
+        problem = problem_of(tmp_path, ",".join([*names, '"the answer, in the end"']) + "\n")
+        assert f'the header has: {", ".join(names)}, "the answer, in the end" (to name' in problem
+
 
 @pytest.mark.parametrize(
     ("content", "problem"),
@@ -171,6 +177,28 @@ def test_what_cannot_be_unpacked_is_told(tmp_path: Path, content: bytes, problem
     assert problem_of(tmp_path, content, name="labels.csv.gz").startswith(problem)
 
 
+def test_a_file_that_is_too_large_unpacked_is_refused_before_it_takes_memory(
+    tmp_path: Path,
+) -> None:
+    """As a gzip bomb is: a thousand times as large as its file."""
+    bomb = gzip.compress(bytes(100_000_000))
+    tracemalloc.start()
+    problem = problem_of(tmp_path, bomb, Reading(max_size=50_000_000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert problem == (
+        ": has more than 50,000,000 bytes unpacked; if it really is so large, raise --max-size"
+    )
+    assert most < 10_000_000
+    plain = PLAIN + "\n" * 1000
+    size = len(plain)
+    for content in (plain, gzip.compress(plain.encode())):
+        assert len(labels_from(tmp_path, content, Reading(max_size=size))) == 2
+        assert "has more than" in problem_of(tmp_path, content, Reading(max_size=size - 1))
+    with pytest.raises(BadFile, match="has more than 5 bytes unpacked"):
+        read_source("/dev/zero", max_size=5)
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -182,6 +210,23 @@ def test_what_cannot_be_unpacked_is_told(tmp_path: Path, content: bytes, problem
 )
 def test_an_encoding_that_is_not_read_is_told(tmp_path: Path, content: bytes, problem: str) -> None:
     assert problem_of(tmp_path, content).startswith(problem)
+
+
+def test_a_file_of_german_excel_is_read_with_its_encoding(tmp_path: Path) -> None:
+    content = "task;worker;label\nÄpfel;Jörg;1\nt2;Zoë – „A“;-1\n".encode("cp1252")
+    assert problem_of(tmp_path, content) == (
+        ", line 2: is not text in UTF-8; save it as UTF-8, or, if Excel wrote it, add"
+        " --encoding cp1252"
+    )
+    labels = labels_from(tmp_path, content, Reading(encoding="cp1252"))
+    assert labels.task_names == ("Äpfel", "t2")
+    assert labels.worker_names == ("Jörg", "Zoë – „A“")
+    marked = PLAIN.replace("bob", "zoé").encode("utf-8-sig")
+    assert labels_from(tmp_path, marked, Reading(encoding="cp1252")).worker_names == ("ann", "zoé")
+    undefined = PLAIN.encode() + b"t3,\x81,1\n"
+    assert problem_of(tmp_path, undefined, Reading(encoding="cp1252")) == (
+        ", line 4: is not text in cp1252; save it as UTF-8"
+    )
 
 
 def test_a_row_with_another_delimiter_is_told(tmp_path: Path) -> None:

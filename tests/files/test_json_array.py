@@ -55,8 +55,9 @@ def test_gzip_and_a_byte_order_mark_are_read_too(tmp_path: Path) -> None:
         (b"[" * 100_000, ", line 1: is nested too deeply"),
         (b"[\xff]", ": is not text in UTF-8"),
         (gzip.compress(b"[{}]")[:-9], ": is incomplete: its gzip ends too early"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\0" + b"\xff" * 50, ": is damaged: its gzip"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_wrong_is_told(tmp_path: Path, text: bytes, problem: str) -> None:
     path = tmp_path / "array.json"
@@ -69,3 +70,11 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: bytes, problem: str) -> Non
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="cannot be read: No such file"):
         list(elements(str(tmp_path / "none.json")))
+
+
+def test_an_array_that_is_too_large_unpacked_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b"[" + b" " * 10_000_000 + b"]"))
+    assert list(elements(str(path), max_size=10_000_002)) == []
+    with pytest.raises(BadFile, match=r"has more than 10,000,001 bytes unpacked; .* --max-size$"):
+        list(elements(str(path), max_size=10_000_001))

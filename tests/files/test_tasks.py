@@ -104,3 +104,10 @@ def test_an_object_is_only_a_prior_and_only_where_classes_have_names() -> None:
         rows(lines)
     with pytest.raises(BadFile, match="line 1: has a list or an object"):
         rows('{"task": {"id": "t1"}}\n', classes=PETS)
+
+
+def test_gold_in_another_case_is_the_class_if_the_user_says_so() -> None:
+    reading = Reading(ignore_case=True)
+    assert [row.gold for row in rows("task,gold\nt1,CAT\n", reading, ("cat", "dog"))] == ["cat"]
+    signs = Reading(positive="yes", negative="no", ignore_case=True)
+    assert [row.gold for row in rows("task,gold\nt1,YES\nt2,No\n", signs)] == [1, -1]

@@ -22,11 +22,11 @@ def truth_from(
 def test_truths_are_matched_by_name(tmp_path: Path) -> None:
     labels = Labels.of([("t1", "ann", 1), ("t2", "ann", 1), ("t3", "ann", 1)])
     truth = truth_from(tmp_path, "truth,task\n-1.0, t2\n0,t3\n1,other\n-1,t2\n", SIGNS)
-    assert truth_of(labels, truth).tolist() == [0, -1, 0]
+    assert truth_of(labels, truth).tolist() == [-1, 0, -1]
 
 
-def test_an_unknown_truth_is_0_for_1_and_minus_1_and_minus_1_for_classes(tmp_path: Path) -> None:
-    assert truth_from(tmp_path, "task,truth\nt1,\nt2,+1\n,\n", SIGNS) == {"t1": 0, "t2": 1}
+def test_a_truth_is_the_number_of_its_class_and_minus_1_if_unknown(tmp_path: Path) -> None:
+    assert truth_from(tmp_path, "task,truth\nt1,\nt2,+1\n,\n", SIGNS) == {"t1": -1, "t2": 1}
     content = "task,truth\nt1,\nt2,dog\nt3,cat\nt4,?\n"
     found = truth_from(tmp_path, content, PETS, Reading(skip=("?",)))
     assert found == {"t1": -1, "t2": 1, "t3": 0, "t4": -1}
@@ -45,9 +45,9 @@ def test_a_truth_that_no_label_has_is_beyond_the_classes(tmp_path: Path) -> None
 def test_positive_and_negative_are_read_as_in_the_labels(tmp_path: Path) -> None:
     reading = Reading(positive="yes", negative="no", columns={"truth": "Gold"})
     found = truth_from(tmp_path, "task;gold\na;yes\nb;no\nc;\nd;-1\n", SIGNS, reading)
-    assert found == {"a": 1, "b": -1, "c": 0, "d": -1}
+    assert found == {"a": 1, "b": 0, "c": -1, "d": 0}
     zero = Reading(positive="1", negative="0")
-    assert truth_from(tmp_path, "task,truth\na,0\n", SIGNS, zero) == {"a": -1}
+    assert truth_from(tmp_path, "task,truth\na,0\n", SIGNS, zero) == {"a": 0}
 
 
 def test_the_column_of_the_task_may_have_the_name_that_it_has_in_the_labels(

@@ -9,7 +9,14 @@ from click.testing import CliRunner, Result
 
 from sbic.commands.main import misspelt
 from sbic.commands.options import spec_options
-from sbic.gateway.config import GATEWAY_SPECS, TOKEN, TOKEN_FILE, VARIABLES, CannotStart, tokens_in
+from sbic.gateway.config import (
+    GATEWAY_SPECS,
+    TOKEN,
+    TOKEN_FILE,
+    VARIABLES,
+    GatewayCannotStart,
+    tokens_in,
+)
 from sbic.project.settings import variable
 
 GOOD = {
@@ -76,5 +83,5 @@ def test_tokens_come_from_the_variable_or_the_file_that_it_names(tmp_path: Path)
     file = tmp_path / "tokens"
     file.write_text("three\n")
     assert tokens_in({TOKEN_FILE: str(file), TOKEN: "one"}) == ("three",)
-    with pytest.raises(CannotStart, match=f"{tmp_path}/missing, {TOKEN_FILE}"):
+    with pytest.raises(GatewayCannotStart, match=f"{tmp_path}/missing, {TOKEN_FILE}"):
         tokens_in({TOKEN_FILE: f"{tmp_path}/missing"})

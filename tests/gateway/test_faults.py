@@ -10,12 +10,12 @@ import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from orjson import loads
 
-from sbic.gateway.outbox import NotAcknowledged, Outbox, Row
+from sbic.kafka.writer import NotAcknowledged, ReconnectingWriter
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.wire.partitions import partition_of
+from sbic.wire.partitions import Row, partition_of
 from tests.agents.kafka import Project, until
 from tests.brokers import needs_proc, paused
 from tests.gateway.client import running_gateway, sbic_gateway
@@ -32,8 +32,8 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
 
 
 @asynccontextmanager
-async def outbox(settings: Settings, patience: float) -> AsyncIterator[Outbox]:
-    made = Outbox(settings, settings.partitions, patience)
+async def reconnecting(settings: Settings, patience: float) -> AsyncIterator[ReconnectingWriter]:
+    made = ReconnectingWriter(settings, settings.partitions, patience)
     running = asyncio.create_task(made.run())
     try:
 
@@ -54,7 +54,7 @@ async def test_while_kafka_hangs_nothing_is_taken_and_afterwards_all_is(
     """What timed out arrives once or not at all, and what comes later arrives."""
     settings = await new_project(own_broker)
     topic = Topics(settings).labels.name
-    async with outbox(settings, patience=1.0) as sender:
+    async with reconnecting(settings, patience=1.0) as sender:
         (place,) = await sender.send(topic, [Row(b"ann", b"0")])
         assert place.offset == 0
         with paused(own_broker):
@@ -79,7 +79,7 @@ async def test_what_was_acknowledged_is_told_when_the_rest_was_not(
 ) -> None:
     settings = await new_project(own_broker)
     topic = Topics(settings).labels.name
-    async with outbox(settings, patience=30.0) as sender:
+    async with reconnecting(settings, patience=30.0) as sender:
         (first,) = await sender.send(topic, [Row(b"ann", b"0")])
         # Kafka refuses what is larger than the topic allows, and takes the other partition's
         names = (b"w%d" % number for number in range(99))

@@ -47,7 +47,7 @@ async def test_the_verdicts_of_three_models_come_to_what_the_page_says(
             await gateway.until(
                 "/status",
                 lambda answer: (
-                    answer.json["labels"]["counted"] == 900
+                    answer.json["labels"]["counted"] == 1800
                     and answer.json["settled"]["is_settled"] is True
                 ),
             )

@@ -41,6 +41,35 @@ async def test_who_has_every_task_is_told_why_there_is_none(gateway: Client) -> 
     assert reason == "all-answered"
 
 
+async def test_an_owner_blocks_and_unblocks_a_worker(gateway: Client) -> None:
+    await register(gateway, 1)
+    worker = f"w-{uuid4().hex}"
+    await gateway.post("/labels", {"task": f"t-{worker}", "worker": worker, "label": 1})
+
+    async def until_told(**said: object) -> None:
+        sent = await gateway.post("/workers", [{"worker": worker, **said}])
+        assert [set(place) for place in sent.json["workers"]] == [{"partition", "offset"}]
+        await gateway.until(
+            f"/workers/{worker}",
+            lambda answer: (
+                answer.status == 200
+                and {name: answer.json.get(name) for name in ("blocked", "name")}
+                == {"blocked": None, "name": None, **said}
+            ),
+        )
+
+    await until_told(blocked=True, name="Ann")
+    asked = await gateway.post("/next", {"worker": worker})
+    assert (asked.json["assignments"], asked.json["reason"]) == ([], "worker-blocked")
+    await until_told(blocked=False)
+    asked = await gateway.post("/next", {"worker": worker})
+    assert len(asked.json["assignments"]) == 1
+    await until_told(blocked=None)
+    refused = await gateway.post("/workers", {"worker": worker, "blocked": "yes"})
+    assert refused.status == 422
+    assert "'blocked' must be true, false or null" in refused.json["error"]
+
+
 async def test_a_bad_request_is_told_what_is_wrong(gateway: Client) -> None:
     answer = await gateway.post("/next", {"worker": "ann", "count": 0})
     assert answer.status == 422

@@ -9,6 +9,12 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from orjson import loads
 
+from sbic.gateway import session
+from sbic.gateway.access import GatewayMetrics
+from sbic.gateway.config import GatewayConfig
+from sbic.gateway.server import subjects
+from sbic.project.revision import Given
+from sbic.project.settings import Settings
 from tests.agents.kafka import Project, until
 from tests.gateway.client import Answer, Client, running_gateway
 from tests.test_schemas import schema
@@ -144,9 +150,19 @@ async def test_events_tell_the_status_and_what_has_changed(gateway: Client) -> N
 async def test_the_description_is_valid_and_names_every_route(gateway: Client) -> None:
     document = (await gateway.get("/openapi.json")).json
     validate(document)
-    assert {"/labels", "/next", "/tasks/{task}", "/events", "/openapi.json"} <= set(
-        document["paths"]
-    )
+    config, stopping = GatewayConfig(), asyncio.Event()
+    projects = session.Projects([session.Project(Given.of(Settings()))])
+    routes = [
+        (route.path, route.method.lower(), route.is_open)
+        for subject in subjects(config, projects, GatewayMetrics(), stopping)
+        for route in subject.routes()
+    ]
+    described = [
+        (path, method, operation.get("security") == [])
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    assert sorted(described) == sorted(routes)
 
 
 async def test_metrics_count_requests_by_route_and_never_name_an_id(gateway: Client) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from sbic.gateway.config import CannotStart, GatewayConfig
+from sbic.gateway.config import GatewayCannotStart, GatewayConfig
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from tests.gateway.client import Client, running_gateway
@@ -236,13 +236,13 @@ async def sent(client: Client, request: bytes) -> bytes:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])
 def test_off_the_loopback_there_must_be_a_token(host: str) -> None:
-    with pytest.raises(CannotStart, match="SBIC_GATEWAY_TOKEN"):
+    with pytest.raises(GatewayCannotStart, match="SBIC_GATEWAY_TOKEN"):
         GatewayConfig(host=host)
     assert GatewayConfig(host=host, tokens=(OLD,)).tokens == (OLD,)
 
 
 def test_a_short_token_is_refused_without_telling_it() -> None:
-    with pytest.raises(CannotStart) as refused:
+    with pytest.raises(GatewayCannotStart) as refused:
         GatewayConfig(tokens=("hunter2",))
     assert "hunter2" not in str(refused.value)
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from orjson import dumps, loads
 
-from sbic.gateway.outbox import Delivery, Lane, Place, Producer, Row
 from sbic.gateway.view import Latency, LiveRanking, TaskView
+from sbic.kafka.writer import At, Writer
 from sbic.status.tallies import TaskTally
+from sbic.wire.partitions import Row
 from tests.records.made import encode_posterior, posterior_of
 
 
@@ -104,7 +105,7 @@ class Kafka:
         self.rows = []
         return self
 
-    def append(self, key: bytes, value: bytes, timestamp: None) -> object | None:
+    def append(self, value: bytes, **_: object) -> object | None:
         if len(self.rows) == 3:
             return None
         self.rows.append(value)
@@ -113,7 +114,7 @@ class Kafka:
     def close(self) -> None:
         self.batches.append(self.rows)
 
-    async def send(self, _batch: object) -> "asyncio.Future[object]":
+    async def send_batch(self, *_: object, **_in: object) -> "asyncio.Future[object]":
         acknowledged = asyncio.get_running_loop().create_future()
         offset = sum(map(len, self.batches[:-1]))
         acknowledged.set_result(type("Metadata", (), {"offset": offset}))
@@ -122,22 +123,19 @@ class Kafka:
 
 async def test_rows_of_many_go_together_and_each_learns_its_place() -> None:
     kafka = Kafka()
-    errors: list[str] = []
-    lane = Lane(5, Producer(kafka.create_batch, kafka.send), errors.append)
-    deliveries = [Delivery(1) for _ in range(7)]
-    deliveries[3].is_given_up = True
-    for number, delivery in enumerate(deliveries):
-        lane.put(Row(b"k", b"%d" % number), delivery, 0)
+    writer = Writer(kafka, partitions=8)
+    deliveries = [writer.put("topic", [Row(b"k", b"%d" % number)], 5) for number in range(7)]
+    deliveries[3].give_up()
     for number, delivery in enumerate(deliveries):
         if number != 3:
-            assert await delivery.done is None
+            await delivery.done
     assert kafka.batches == [[b"0", b"1", b"2"], [b"4", b"5", b"6"]]
     assert [delivery.places[0] for delivery in deliveries] == [
-        *(Place(5, offset) for offset in (0, 1, 2)),
+        *(At(5, offset) for offset in (0, 1, 2)),
         None,
-        *(Place(5, offset) for offset in (3, 4, 5)),
+        *(At(5, offset) for offset in (3, 4, 5)),
     ]
-    assert not errors
+    assert not writer.failed.is_set()
 
 
 async def test_a_page_is_in_the_order_of_what_it_shows_though_the_ranking_is_old() -> None:

@@ -17,7 +17,7 @@ priors = st.builds(Prior, positive, positive, st.floats(0.01, 0.99))
 
 
 def triples(tasks: int, workers: int, most: int) -> st.SearchStrategy[list[Triple]]:
-    """Labels of up to so many tasks and workers, in any order, no pair twice."""
+    """Labels of up to this many tasks and workers, in any order, no pair twice."""
     one = st.tuples(
         st.integers(0, tasks - 1), st.integers(0, workers - 1), st.sampled_from([1, -1])
     )
@@ -69,9 +69,7 @@ def real_crowd(name: str) -> tuple[Labels, Ints]:
     labels = Labels.of_answers(
         ((row["task"], row["worker"], classes.index(row["label"])) for row in rows), classes
     )
-    signs = labels.are_signs
-    number = {name: int(name) if signs else k for k, name in enumerate(classes)}
-    return labels, np.array([number[truth[task]] for task in labels.task_names])
+    return labels, np.array([classes.index(truth[task]) for task in labels.task_names])
 
 
 def read(path: Path) -> Iterator[dict[str, str]]:

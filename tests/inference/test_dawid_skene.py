@@ -30,7 +30,7 @@ crowds = st.integers(2, 4).flatmap(crowds_of)
 
 
 def literal(classes: int, answers: list[Answer], iterations: int) -> list[list[float]]:
-    """μ after so many iterations, from the shares of the votes."""
+    """μ after this many iterations, from the shares of the votes."""
     every, tasks = range(classes), {i for i, _, _ in answers}
     votes = {i: [x for task, _, x in answers if task == i] for i in tasks}
     mu = {i: [votes[i].count(k) / len(votes[i]) for k in every] for i in tasks}

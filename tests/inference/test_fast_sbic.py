@@ -132,7 +132,7 @@ def test_a_second_answer_to_a_task_is_refused_and_changes_nothing() -> None:
 
 
 def test_only_1_and_minus_1_are_labels() -> None:
-    with pytest.raises(ValueError, match="a label is 1 or -1, not 0"):
+    with pytest.raises(ValueError, match="a label is -1 or 1, not 0"):
         FastSBIC[str, str]().observe("t", "ann", 0)
 
 

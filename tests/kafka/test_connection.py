@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthor
 
 from sbic.kafka import connect as connection
 from sbic.kafka.connect import client_options, connected
-from sbic.kafka.errors import ClusterError, NotAllowed, Refused, Unreachable
+from sbic.kafka.errors import ClusterError, KafkaUnreachable, MissingRights, Refused
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.settings import Settings
 
@@ -35,11 +35,11 @@ class Client:
 @pytest.mark.parametrize(
     ("raised", "expected", "words"),
     [
-        (KafkaConnectionError(), Unreachable, "no Kafka answers at 127.0.0.1:9092"),
+        (KafkaConnectionError(), KafkaUnreachable, "no Kafka answers at 127.0.0.1:9092"),
         (KafkaTimeoutError(), Refused, "Kafka at 127.0.0.1:9092 no longer answers"),
         (
             TopicAuthorizationFailedError("sbic.x"),
-            NotAllowed,
+            MissingRights,
             "not authorized to describe topic sbic.x",
         ),
         (TopicAuthorizationFailedError(), Refused, "TopicAuthorizationFailed"),
@@ -55,7 +55,7 @@ async def test_an_error_of_kafka_becomes_one_of_ours(
 
 async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.01)
-    with pytest.raises(Unreachable):
+    with pytest.raises(KafkaUnreachable):
         async with connected(Client(starts=False), Settings()):
             pass
 

@@ -10,8 +10,6 @@ from sbic.project.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENTS = {"AIOKafkaConsumer", "AIOKafkaProducer", "AIOKafkaAdminClient", "AIOKafkaClient"}
-# its options come through its constructor: those of `client_options`, as `runtime.app` has them
-TAKES_OPTIONS = ROOT / "pipeline/sbic/runtime/faust/producer.py"
 FOLDERS = ("pipeline", "tests/soak", "tests/benchmarks")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
@@ -39,8 +37,7 @@ def _is_options(keyword: ast.keyword, source: str) -> bool:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_client_is_made_without_them(path: Path) -> None:
-    if path != TAKES_OPTIONS:
-        assert not clients_without_options(path.read_text())
+    assert not clients_without_options(path.read_text())
 
 
 def test_the_check_sees_a_client_without_them() -> None:
@@ -49,14 +46,14 @@ def test_the_check_sees_a_client_without_them() -> None:
     assert clients_without_options("AIOKafkaProducer(**client_options(settings), acks=1)") == []
 
 
-def test_outside_of_the_runtime_consumers_and_producers_are_made_in_one_file() -> None:
+def test_all_clients_are_made_in_one_file() -> None:
     made_in = {
         path.relative_to(ROOT / "pipeline/sbic").as_posix()
         for path in FILES
         if path.is_relative_to(ROOT / "pipeline/sbic")
-        and ("AIOKafkaConsumer(" in path.read_text() or "AIOKafkaProducer(" in path.read_text())
+        and any(f"{client}(" in path.read_text() for client in CLIENTS)
     }
-    assert {path for path in made_in if not path.startswith("runtime/")} == {"kafka/connect.py"}
+    assert made_in == {"kafka/connect.py"}
 
 
 def test_secrets_reach_clients(tmp_path: Path) -> None:

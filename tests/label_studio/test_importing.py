@@ -95,24 +95,59 @@ async def test_a_minimal_export_gzip_and_a_map_are_taken_too(
     assert (ended.returncode, "the control must be named" in ended.stderr) == (2, True)
 
 
+UNUSABLE: list[tuple[Any, str]] = [
+    (task(1, annotation(11, "Yes")), "annotation 11: the choice 'Yes' is not one of"),
+    ({"id": 2}, "it has no annotations: export as"),
+    (5, " is not a task but 5"),
+    ({"id": 1, "annotations": [5]}, "an annotation is not an object but 5"),
+]
+
+
 @pytest.mark.parametrize(
-    ("tasks", "problem"),
-    [
-        (
-            [task(1, annotation(11, "Yes"))],
-            "element 1, annotation 11: the choice 'Yes' is not one of",
-        ),
-        ([task(1, annotation(11, "1")), {"id": 2}], "element 2, it has no annotations: export as"),
-        ([task(1, annotation(11, "1")), 5], "element 2 is not a task but 5"),
-        ([{"id": 1, "annotations": [5]}], "element 1, its annotations are not objects"),
-    ],
-    ids=["no class", "no annotations", "no task", "no objects"],
+    ("element", "problem"), UNUSABLE, ids=["no class", "no annotations", "no task", "no objects"]
 )
-async def test_nothing_is_sent_of_a_file_with_a_mistake(
-    project: Settings, tmp_path: Path, tasks: list[Any], problem: str
+async def test_a_file_with_nothing_that_can_be_used_is_refused(
+    project: Settings, tmp_path: Path, element: Any, problem: str
 ) -> None:
-    ended = sbic(project, "import", "label-studio", exported(tmp_path, *tasks))
+    ended = sbic(project, "import", "label-studio", exported(tmp_path, element))
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert problem in line
+    assert line.endswith(": none of 1 can be used, and nothing was sent")
     assert await sent(project) == 0
+
+
+async def test_all_annotations_but_those_that_cannot_be_used_are_sent_and_those_are_listed(
+    project: Settings, tmp_path: Path
+) -> None:
+    both = annotation(22, "1", worker=2)
+    both["result"][0]["value"]["choices"].append("-1")
+    good = task(2, annotation(21, "1"), both, annotation(23, "-1", worker=3))
+    path = exported(tmp_path, *(element for element, _ in UNUSABLE), good)
+    *reasons, told = imported(project, path).splitlines()
+    problems = [problem for _, problem in UNUSABLE]
+    for number, (reason, problem) in enumerate(zip(reasons[:4], problems, strict=True), 1):
+        assert reason.startswith(f"not used: {path}: element {number}")
+        assert problem in reason
+    assert reasons[4].startswith(f"not used: {path}: element 5, annotation 22: 2 choices at once")
+    assert told == (
+        "annotations: 2 (2 new, 0 changed, 0 unchanged); deleted: 0; not used: 5; labels sent: 2"
+    )
+    assert await stands(project) == [("2", "1", 1), ("2", "3", -1)]
+
+
+async def test_the_last_answer_of_an_annotation_that_cannot_be_used_now_is_not_pruned(
+    project: Settings, tmp_path: Path
+) -> None:
+    two = annotation(11, "1"), annotation(12, "1", worker=2)
+    imported(project, exported(tmp_path, task(1, *two)))
+    later = task(1, annotation(11, "maybe", second=99)), task(2, annotation(13, "1"))
+    assert "deleted: 1; not used: 1; labels sent: 2" in imported(
+        project, exported(tmp_path, *later), "--prune"
+    )
+    assert await stands(project) == [("1", "1", 1), ("2", "1", 1)]
+    nameless = exported(tmp_path, {"id": 1, "annotations": [5]}, *later)
+    ended = sbic(project, "import", "label-studio", nameless, "--prune")
+    assert ended.returncode == 2
+    assert "with --prune every annotation needs its id" in ended.stderr
+    assert await sent(project) == 4

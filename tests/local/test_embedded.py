@@ -14,7 +14,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from sbic.kafka.admin import ensure_topics
 from sbic.local.broker import VERSION_FILE, DataFolder, EmbeddedBroker, Quorum
-from sbic.local.java import KAFKA_VERSION, BadChoice, CannotStart, free_port, is_free, kafka_answers
+from sbic.local.java import (
+    KAFKA_VERSION,
+    BadChoice,
+    BrokerCannotStart,
+    free_port,
+    is_free,
+    kafka_answers,
+)
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from tests.local.waiting import wait_until
@@ -105,7 +112,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_when_kafka_does_not_start_its_last_lines_are_shown(tmp_path: Path) -> None:
     folder = folder_of_version(tmp_path, KAFKA_VERSION)
     (folder / "data" / "meta.properties").write_text("version=1\nnode.id=99\n")
-    with pytest.raises(CannotStart, match="Kafka did not start") as refusal:
+    with pytest.raises(BrokerCannotStart, match="Kafka did not start") as refusal:
         EmbeddedBroker(data_dir=folder).start()
     assert "meta.properties" in refusal.value.log
     DataFolder(folder).lock().close()

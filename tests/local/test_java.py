@@ -6,7 +6,7 @@ from zipfile import ZipFile
 import pytest
 from rich.console import Console
 
-from sbic.local.java import CannotStart, _download, cache_folder, java_command
+from sbic.local.java import BrokerCannotStart, _download, cache_folder, java_command
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_the_first_start_without_the_network_says_so(
     no_network: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(CannotStart, match=r"cannot fetch Apache Kafka .* from Maven Central"):
+    with pytest.raises(BrokerCannotStart, match=r"cannot fetch Apache Kafka .* from Maven Central"):
         java_command()
     shown = capfd.readouterr().err
     assert "45 MB" in shown
@@ -42,7 +42,7 @@ def test_later_starts_need_no_network(no_network: Path) -> None:
 def test_a_jar_that_has_gone_is_fetched_again(no_network: Path) -> None:
     cache_folder().mkdir(parents=True)
     (cache_folder() / "class-path").write_text(f"{no_network / 'gone.jar'}\n")
-    with pytest.raises(CannotStart, match="cannot fetch"):
+    with pytest.raises(BrokerCannotStart, match="cannot fetch"):
         java_command()
 
 

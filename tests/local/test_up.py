@@ -60,7 +60,7 @@ def browser(folder: Path, opened: Path) -> Path:
 def processes_below(pid: int) -> dict[int, str]:
     """All that a process has started, directly or not, with their commands."""
     table = subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in table.stdout.splitlines()]
     below: dict[int, str] = {}
@@ -112,6 +112,35 @@ def test_an_instance_that_stops_comes_back_and_sigterm_ends_all_with_0(up: Up) -
     assert all_gone(started)
     last = up.log().splitlines()[-1]
     assert last[:10] in ("instance-1", "instance-2", "gateway   "), "every line is prefixed"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("up", [1], indirect=True)
+def test_kafka_that_dies_comes_back_on_the_same_data(up: Up) -> None:
+    up.wait_for("INFO sbic: ready")
+    first = "task,worker,label\nt1,ann,1\n"
+    sent = sbic(up.settings, "replay", "-", "--wait", "--timeout", "60", stdin=first)
+    assert sent.returncode == 0, sent.stderr + up.log()
+    started = processes_below(up.process.pid)
+    kafka = [pid for pid, command in started.items() if Path(command.split()[0]).name == "java"]
+    assert len(kafka) == 1
+    os.kill(kafka[0], signal.SIGKILL)
+    up.wait_for("was killed by SIGKILL; restarting it in 1 s, on the same data")
+    more = "task,worker,label\nt1,bob,1\n"
+
+    def counted() -> bool:
+        ended = sbic(up.settings, "replay", "-", "--wait", "--timeout", "60", stdin=more)
+        return ended.returncode == 0
+
+    wait_until(counted, seconds=120)
+    exported = sbic(up.settings, "export", "labels")
+    assert {"t1,ann,1", "t1,bob,1"} <= {
+        ",".join(line.split(",")[:3]) for line in exported.stdout.splitlines()
+    }
+    assert up.process.poll() is None
+    up.process.send_signal(signal.SIGTERM)
+    assert up.process.wait(60) == 0
+    assert all_gone(started | processes_below(up.process.pid))
 
 
 @pytest.mark.broker

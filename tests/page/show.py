@@ -14,7 +14,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 from uuid import uuid4
 
-from orjson import loads
+from orjson import dumps, loads
 
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
@@ -54,6 +54,11 @@ class Shown:
         records = [(b"w1", value) for value in BAD_LABELS]
         asyncio.run(write(self.settings, self._topics.labels.name, records))
 
+    def send_worker(self, worker: dict[str, Any]) -> None:
+        """A worker's record onto its topic, as an instance publishes it."""
+        records = [(worker["worker"].encode(), dumps(worker))]
+        asyncio.run(write(self.settings, self._topics.workers.name, records))
+
     def posteriors(self) -> list[dict[str, Any]]:
         """The last one of each task."""
         return self._last(self._topics.posteriors.name)
@@ -84,7 +89,6 @@ class Show:
         settings = self.pets.settings
         inherited = {name: value for name, value in os.environ.items() if name[:5] != "SBIC_"}
         own = {
-            **RULES,
             "SBIC_BROKER": settings.broker,
             "SBIC_PREFIX": settings.prefix,
             "SBIC_GATEWAY_PORT": str(self._port),

@@ -1,6 +1,7 @@
 """The page in a real browser, on a pipeline that runs."""
 
 import re
+import statistics
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from tests.page.show import BUDGET, CLASSES, Show
 ROWS = 10  # that the page asks for at a time
 
 NAMES = "return [...document.querySelectorAll(`${arguments[0]} bdi.id`)].map((each) => each.title)"
+BELIEVED = "return import('./glance.js').then(({ believed }) => believed(arguments[0]))"
 CHOOSE = """
 [...document.querySelectorAll(`${arguments[0]} button`)]
   .find((each) => each.dataset.key === arguments[1]).click()"""
@@ -87,7 +89,8 @@ def test_the_numbers_are_those_of_the_topics(page: Browser, show: Show) -> None:
     assert page.text("#letters-total") == "3"
     blocked = [each for each in workers if each["accuracy"] < 0.68 and each["labels"] >= 10]
     Select(page.find("#workers .order")).select_by_value("worst")
-    page.wait(lambda: len(page.texts("#workers tbody .chip")) == min(len(blocked), ROWS) > 0)
+    most = min(len(blocked), ROWS)
+    page.wait(lambda: page.texts("#workers tbody .chip").count("blocked") == most > 0)
     assert page.text("#instances tbody tr td.state") == "up to date"
     least = sorted(each["confidence"] for each in posteriors if each["labels"] > 1)[:ROWS]
     shown = [number(text) / 100 for text in page.texts("#tasks tbody td.sure")]
@@ -97,6 +100,25 @@ def test_the_numbers_are_those_of_the_topics(page: Browser, show: Show) -> None:
     for name, row in zip(*rows, strict=True):
         assert f"{100 * by_name[name]['accuracy']:.1f} %" in row
         assert row.split()[-1] == str(by_name[name]["labels"])
+
+
+def test_it_says_how_far_the_expected_errors_can_be_believed(page: Browser, show: Show) -> None:
+    assert page.text("#wrong-believed") == "estimated from labels alone: no gold task checks it"
+    page.wait(lambda: page.find("#shares").is_displayed())
+    assert page.text("#shares").startswith("Share of each class, by labels alone: ")
+    assert all(f"{name} " in page.text("#shares") for name in CLASSES)
+    votes = [each["effective_votes"] for each in show.pets.posteriors() if each["labels"]]
+    page.wait(
+        lambda: number(page.text("#votes")) == pytest.approx(statistics.median(votes), abs=0.06)
+    )
+    assert "independent votes a task" in page.text("#votes")
+    honesty = {"gold": 30, "interval": [0.2, 0.5], "gold_to_halve": 90, "is_calibrated": True}
+    counts = {"wrong_on_gold": 12, "expected_wrong_on_gold": 3.04, "is_contradicted": True}
+    contradicted = page.run(BELIEVED, honesty | counts)
+    assert contradicted == (
+        "20.0 % to 50.0 %, calibrated by 30 gold; 90 more would halve that. "
+        "Gold contradicts labels: they expected 3.0 of 30 wrong, not 12"
+    )
 
 
 def test_labels_that_come_in_are_seen_without_a_reload(page: Browser, show: Show) -> None:
@@ -322,3 +344,65 @@ def test_an_owner_closes_and_reopens_a_task_and_sets_its_gold(page: Browser) -> 
     page.click("#task-gold-set")
     page.driver.switch_to.alert.accept()
     page.wait(lambda: "gold" not in page.text(facts))
+
+
+def test_an_owner_blocks_and_unblocks_a_worker(page: Browser) -> None:
+    page.click("#workers tbody tr td.accuracy")
+    page.wait(lambda: page.find("#worker-actions").is_displayed())
+    assert not page.find("#task-actions").is_displayed()
+    page.click("#worker-block")
+    page.driver.switch_to.alert.dismiss()  # asked again, and not sent
+    assert page.text("#worker-said") == ""
+    for button, said in (
+        ("#worker-block", "By the owner blocked"),
+        ("#worker-unblock", "By the owner unblocked"),
+    ):
+        page.click(button)
+        page.driver.switch_to.alert.accept()
+        page.wait(lambda said=said: said in " ".join(page.text("#details").split()))  # type: ignore[misc]
+    assert page.text("#worker-said").startswith("Sent")
+    assert page.audit() == []
+    page.click("#worker-by-rule")
+    page.driver.switch_to.alert.accept()
+    page.wait(lambda: "By the owner" not in page.text("#details"))
+    page.wait(lambda: not page.find("#worker-by-rule").is_displayed())
+
+
+def test_an_owner_changes_a_stop_rule(page: Browser) -> None:
+    page.wait(lambda: "budget" in page.text("#rule"))
+    Select(page.find("#rule")).select_by_visible_text("stop_confidence")
+    value = page.find("#rule-value")
+    assert value.get_attribute("value") == ""
+    value.send_keys("0.9999")
+    page.click("#rule-set")
+    page.driver.switch_to.alert.dismiss()  # asked again, and not sent
+    assert page.text("#rule-said") == ""
+    page.click("#rule-set")
+    assert "stop_confidence be 0.9999" in page.driver.switch_to.alert.text
+    page.driver.switch_to.alert.accept()
+    page.wait(lambda: page.text("#rule-said") == "Changed.")
+    page.wait(lambda: "0.9999" in page.text("#settings"))
+    assert page.audit() == []
+    value.clear()
+    page.click("#rule-set")
+    page.driver.switch_to.alert.accept()
+    page.wait(lambda: "0.9999" not in page.text("#settings"))
+
+
+def test_a_worker_who_drifts_or_whom_gold_contradicts_is_marked(page: Browser, show: Show) -> None:
+    known = {"labels": 500, "correct": 10.0, "last_seen": 1_700_000_000_000}
+    turned = {"worker": "turned", "accuracy": 0.02, "interval": [0.01, 0.03], **known}
+    close = {"worker": "twin", "tasks": 60, "agreement": 0.98, "errors_alike": 0.9, "shared": 0.6}
+    told = {"drifting": 1_700_000_000_000, "contradicted": True, "agrees_with": [close]}
+    show.pets.send_worker({**turned, "gold": 20, "gold_right": 15, **told})
+    Select(page.find("#workers .order")).select_by_value("worst")
+    page.wait(lambda: "turned" in page.run(NAMES, "#workers tbody"))
+    chips = page.texts("#workers tbody tr:first-child .chip")
+    assert {"drifting", "gold differs"} <= set(chips)
+    page.run(CHOOSE, "#workers tbody", "turned")
+    page.wait(lambda: "Errs together with" in page.text("#details"))
+    details = page.text("#details")
+    assert "Answers otherwise since" in details
+    assert "15 of 20 right: not what all labels say" in details
+    assert "twin agrees on 98.0 % of 60 contested tasks, 60.0 % of a vote shared" in details
+    assert page.audit() == []

@@ -1,17 +1,25 @@
 """Partitions that somebody adds: everything says so and what to do, and no label is lost."""
 
 import asyncio
-from dataclasses import replace
+import subprocess
+import sys
 from pathlib import Path
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from orjson import dumps
 
 from sbic.local.broker import EmbeddedBroker
+from sbic.project.opening import read_project
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from sbic.status.contents import standing_labels
 from sbic.wire.labels import encode_label
+from tests.gateway.client import running_gateway
 from tests.instances import instance
-from tests.projects import made, new_project, sbic, write
+from tests.projects import environment, made, new_project, records_of, sbic, write
+
+ROWS = sorted({(f"t{i % 40}", f"w{i // 40}") for i in range(400)})
+RECORDS = [(worker.encode(), encode_label(task, worker, 1)) for task, worker in ROWS]
 
 
 async def add_partitions(settings: Settings, topic: str, count: int) -> None:
@@ -23,34 +31,121 @@ async def add_partitions(settings: Settings, topic: str, count: int) -> None:
         await admin.close()
 
 
-def test_added_partitions_stop_an_instance_and_every_label_reaches_another_project(
+def line_of(settings: Settings) -> str:
+    topic = Topics(settings).labels.name
+    return f"{topic} has 5 partitions, the project {settings.prefix} has 3: somebody has added"
+
+
+def test_labels_in_added_partitions_stop_an_instance_and_a_recount_counts_them(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    settings = made(new_project(broker))
+    settings = made(new_project(broker, repeats="last"))
     topic = Topics(settings).labels.name
-    rows = {(f"t{i % 40}", f"w{i // 40}") for i in range(400)}
-    records = [(worker.encode(), encode_label(task, worker, 1)) for task, worker in sorted(rows)]
-    asyncio.run(write(settings, topic, records[:200]))
-    line = f"{topic} has 5 partitions, the project {settings.prefix} has 3: somebody has added"
+    asyncio.run(write(settings, topic, RECORDS[:200]))
     with instance(broker.url, settings.prefix) as running:
         running.wait_ready()
         asyncio.run(add_partitions(settings, topic, 5))
+        asyncio.run(write(settings, topic, RECORDS[200:]))
         assert running.process.wait(30) == 1, running.log()
-        assert line in running.log()
+        assert line_of(settings) in running.log()
+        assert f"sbic project recount --prefix {settings.prefix}" in running.log()
         assert "Traceback" not in running.log()
-    asyncio.run(write(settings, topic, records[200:]))
-    file = tmp_path / "labels.csv"
-    for command in ("run", "topics", "project recount", "status", "export posteriors"):
+    for command in ("run", "topics", "status", "export posteriors"):
         ended = sbic(settings, *command.split())
         assert ended.returncode == 1, (command, ended)
-        assert line in ended.stderr, command
-    saved = sbic(settings, "export", "labels", "-o", str(file))
+        assert line_of(settings) in ended.stderr, command
+    saved = sbic(settings, "export", "labels", "-o", str(tmp_path / "labels.csv"))
     assert saved.returncode == 0, saved.stderr
-    found = {tuple(row.split(",")[:2]) for row in file.read_text().splitlines()[1:]}
-    assert found == rows
-    other = made(replace(new_project(broker), partitions=5))
-    ended = sbic(other, "replay", str(file))
-    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "labels.csv").read_text().splitlines()
+    assert {tuple(row.split(",")[:2]) for row in written[1:]} == set(ROWS)
+    recounted = sbic(settings, "project", "recount")
+    assert recounted.returncode == 0, recounted.stderr
+    assert f"records of {topic} to the partitions of the project" in recounted.stderr
+    with instance(broker.url, settings.prefix) as running:
+        running.wait_ready()
+        running.metrics_with('sbic_labels_total{outcome="counted"}', len(ROWS))
+        assert "expired" not in running.log()
+        sent = sbic(settings, "replay", "-", stdin="task,worker,label\nt1,new,1\n")
+        assert sent.returncode == 0, sent.stderr
+        running.metrics_with('sbic_labels_total{outcome="counted"}', len(ROWS) + 1)
+        assert running.terminate() == 0
+    assert len({(t, w) for t, w, _ in asyncio.run(standing_labels(settings))}) == len(ROWS) + 1
+    assert sbic(settings, "status").returncode == 0
+
+
+KILLED = """
+import asyncio, os
+import sbic.commands.main, sbic.project.added as added, sbic.project.recreation as recreation
+recreation.EMPTY_SECONDS = 0.2
+async def die(*arguments):
+    os._exit(9)
+put, count = added._put, 0
+async def some(*arguments):
+    global count
+    count = number = count + 1
+    if number <= 40:
+        await put(*arguments)
+    if number == 40:
+        os._exit(9)
+    await asyncio.sleep(60 * (number > 40))
+if "{step}" == "_put":
+    added._put = some
+else:
+    added.{step} = die
+sbic.commands.main.main()
+"""
+
+
+def test_every_record_moves_once_though_the_command_is_killed_on_the_way(
+    broker: EmbeddedBroker,
+) -> None:
+    settings = made(new_project(broker))
+    topics = Topics(settings)
+    tasks = [(f"t{i}".encode(), dumps({"task": f"t{i}", "gold": 1})) for i in range(40)]
+    for topic, records in ((topics.labels, RECORDS), (topics.tasks, tasks)):
+        asyncio.run(add_partitions(settings, topic.name, 5))
+        asyncio.run(write(settings, topic.name, records))
+    for step in ("_put", "_delete_moved", "delete_records"):
+        ended = subprocess.run(
+            [sys.executable, "-c", KILLED.format(step=step), "project", "recount"],
+            env=environment(settings),
+            capture_output=True,
+            timeout=30,
+        )
+        assert ended.returncode == 9, ended.stderr
+    refused = sbic(settings, "project", "set", "alpha=3")
+    assert f"sbic project recount --prefix {settings.prefix}" in refused.stderr
+    done = sbic(settings, "project", "recount")
+    assert done.returncode == 0, done.stderr
+    for topic, records in ((topics.labels, RECORDS), (topics.tasks, tasks)):
+        found = asyncio.run(records_of(settings, topic.name))
+        assert {record.partition for record in found} <= {0, 1, 2}
+        assert sorted((record.key, record.value) for record in found) == sorted(records)
+    labels = asyncio.run(records_of(settings, topics.labels.name))
+    for worker in {record.key for record in labels}:
+        assert [record.value for record in labels if record.key == worker] == [
+            value for key, value in RECORDS if key == worker
+        ]
+    revision = asyncio.run(read_project(settings))
+    assert revision is not None
+    assert revision.state == "ready"
+
+
+async def test_a_gateway_says_so_and_serves_the_project_again_after_a_recount(
+    broker: EmbeddedBroker,
+) -> None:
+    settings = await asyncio.to_thread(made, new_project(broker))
+    async with running_gateway([settings]) as client:
+        await client.until_ready()
+        await add_partitions(settings, Topics(settings).labels.name, 5)
+        await write(settings, Topics(settings).labels.name, RECORDS)
+        told = await client.until("/tasks", lambda answer: answer.status == 503)
+        assert line_of(settings) in told.json["error"]
+        recounted = await asyncio.to_thread(sbic, settings, "project", "recount")
+        assert recounted.returncode == 0, recounted.stderr
+        await client.until_ready()
+        label = {"task": "t1", "worker": "new", "label": 1}
+        assert (await client.post("/labels", label)).status == 200
 
 
 def test_partitions_added_to_a_topic_that_a_recount_recreates_are_gone_after_it(

@@ -18,6 +18,7 @@ from sbic.project.opening import append, open_project, read_project
 from sbic.project.revision import Given
 from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
 from sbic.wire.columns import Names
+from sbic.wire.posteriors import Posterior
 from sbic.wire.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project, until
@@ -198,6 +199,52 @@ async def test_a_project_of_an_earlier_version_is_taken_over_by_a_recount(
         assert running.terminate() == 0
 
 
+async def test_what_rules_have_closed_and_users_reopened_stays_so_in_a_recount_unless_asked(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=1, algorithm="settled")
+    with instance(
+        broker.url, here.settings.prefix, SBIC_PARTITIONS="1", SBIC_ALGORITHM="settled"
+    ) as running:
+        running.wait_ready()
+        await command(here, "set", "stop_labels=5")
+        first = TRIPLES[:500]
+        await here.send(first)
+        await here.until_counted(len(first))
+
+        def is_followed(found: dict[str, Posterior]) -> bool:
+            """An instance follows a rule within a second or two."""
+            enough = [each["status"] for each in found.values() if each["labels"] >= 5]
+            return len(enough) > 20 and set(enough) == {"closed"}
+
+        before = await here.until_posteriors(is_followed)
+        closed = {task for task, posterior in before.items() if posterior["status"] == "closed"}
+        assert len(closed) > 20
+        again, *_ = sorted(closed)
+        value = dumps({"task": again, "status": "open"})
+        async with here.producer() as producer:
+            await producer.send_and_wait(here.topics.tasks.name, value, key=again.encode())
+        await here.until_posteriors(lambda found: bool(found[again].get("reopened")))
+        closed.remove(again)
+        await command(here, "set", "stop_labels=none")  # now no rule would close them
+        for options in ([], ["--new-key"], ["--yes"]):
+            await command(here, "recount", *options)
+            after = await here.until_counted(len(first))
+            kept = {task: posterior for task, posterior in after.items() if task in closed}
+            assert {posterior.get("reason") for posterior in kept.values()} == {"labels"}
+            assert after[again]["status"] == "open"
+            assert after[again]["reopened"] is True
+            assert {t for t, p in after.items() if p["status"] == "closed"} == closed
+        value = dumps({"task": min(closed), "status": "open"})
+        async with here.producer() as producer:
+            await producer.send_and_wait(here.topics.tasks.name, value, key=min(closed).encode())
+        await here.until_posteriors(lambda found: found[min(closed)]["status"] == "open")
+        await command(here, "recount", "--reopen")
+        after = await here.until_counted(len(first))
+        assert {posterior["status"] for posterior in after.values()} == {"open"}
+        assert running.terminate() == 0
+
+
 def log_odds_of(triples: list[Triple]) -> dict[str, float]:
     """Algorithm 1 on the labels in their order."""
     offline = algorithm_1(triples, Prior())
@@ -208,12 +255,21 @@ async def started(running: Instance, times: int) -> bool:
     return running.log().count("INFO sbic: ready after") >= times
 
 
-STEPS = ("until_group_is_empty", "delete_topics", "ensure_topics", "commit_zero", "append")
+STEPS = (
+    "until_group_is_empty",
+    "empty_added",
+    "keep_closed",
+    "delete_records",
+    "delete_topics",
+    "ensure_topics",
+    "commit_zero",
+    "append",
+)
 KILLED = """
 import os, sys
-import sbic.commands.main, sbic.project.changes as recreation
+import sbic.commands.main, sbic.project.recreation as recreation
 recreation.EMPTY_SECONDS = 0.2
-async def die(*arguments):
+async def die(*arguments, **options):
     os._exit(9)
 async def second(*arguments, write=recreation.append):
     if arguments[1].state == "ready":

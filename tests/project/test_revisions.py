@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from sbic.project.revision import (
     FIRST,
-    PROJECT_SETTINGS,
     Revision,
     encode_revision,
     last_revision,
     parse_revision,
     project_settings,
 )
-from sbic.project.settings import Settings
+from sbic.project.settings import PROJECT_SETTINGS, Settings
 
 TOPICS = {"sbic.labels": "one", "sbic.answers": "two"}
 
@@ -59,7 +58,7 @@ RECORD: dict[str, Any] = json.loads(encode_revision(FIRST))
         {"topics": []},
         {"topics": {"sbic.labels": 1}},
         {"settings": None},
-        {"settings": {}},
+        {"settings": []},
         *({"settings": {**RECORD["settings"], name: "?"}} for name in PROJECT_SETTINGS[:9]),
         {"settings": {**RECORD["settings"], "algorithm": "fast-sbic", "classes": "cat,dog"}},
         {"settings": {**RECORD["settings"], "alpha": float("1e400")}},
@@ -67,6 +66,21 @@ RECORD: dict[str, Any] = json.loads(encode_revision(FIRST))
 )
 def test_what_cannot_be_is_ignored(change: dict[str, Any]) -> None:
     assert parse_revision(json.dumps(RECORD | change).encode()) is None
+
+
+@pytest.mark.parametrize("name", [*RECORD, *(f"settings.{name}" for name in PROJECT_SETTINGS)])
+def test_a_deep_long_or_strange_value_is_ignored_wherever_it_is(name: str) -> None:
+    field, _, setting = name.partition(".")
+    change: Any = {**RECORD["settings"], setting: "HERE"} if setting else "HERE"
+    text = json.dumps(RECORD | {field: change}).encode()
+    for value in (b"[" * 1000 + b"]" * 1000, b"[" + b"0," * 10_000 + b"0]"):
+        assert parse_revision(text.replace(b'"HERE"', value)) is None
+    parse_revision(text.replace(b'"HERE"', b'{"a":' * 1000 + b"1" + b"}" * 1000))
+
+
+def test_a_project_of_an_earlier_version_has_the_defaults_of_later_settings() -> None:
+    known = {name: value for name, value in RECORD["settings"].items() if name != "budget"}
+    assert parse_revision(json.dumps(RECORD | {"settings": known}).encode()) == FIRST
 
 
 @given(

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sbic.wire.assignments import (
-    Assignment,
+    AssignmentId,
+    AssignmentRecord,
     Refusal,
     encode_end,
     encode_lease,
     encode_refusal,
-    id_of,
     parse_assignment,
-    place_of,
 )
 from sbic.wire.bad import BadRecord
 
@@ -26,7 +25,7 @@ SCHEMA = Draft202012Validator(json.loads((SCHEMAS / "assignment.schema.json").re
 ids = st.text(min_size=1, max_size=64)
 times = st.integers(0, 2**53)
 names = st.builds(
-    id_of,
+    AssignmentId,
     st.integers(0, 9999),
     st.integers(0, 2**62),
     st.integers(0, 99),
@@ -34,38 +33,36 @@ names = st.builds(
 )
 
 
-def parsed(value: bytes) -> Assignment:
+def parsed(value: bytes) -> AssignmentRecord:
     SCHEMA.validate(json.loads(value))
     return parse_assignment(value)
 
 
 @given(ids, ids, names, st.sampled_from(["uncertainty", "uniform", "gold"]), times, times)
 def test_a_lease_is_valid(
-    worker: str, task: str, name: str, policy: str, issued_at: int, expires_at: int
+    worker: str, task: str, name: AssignmentId, policy: str, issued_at: int, expires_at: int
 ) -> None:
     value = encode_lease(worker, task, name, policy, issued_at, expires_at)
-    assert parsed(value) == Assignment(worker, task, name, expires_at, ended=False)
+    assert parsed(value) == AssignmentRecord(worker, task, name, expires_at, ended=False)
 
 
 @given(ids, st.sampled_from(Refusal), names, times)
-def test_a_refusal_is_valid(worker: str, reason: Refusal, name: str, issued_at: int) -> None:
+def test_a_refusal_is_valid(
+    worker: str, reason: Refusal, name: AssignmentId, issued_at: int
+) -> None:
     value = encode_refusal(worker, reason, name, issued_at)
-    assert parsed(value) == Assignment(worker, None, name, 0, ended=False)
+    assert parsed(value) == AssignmentRecord(worker, None, name, 0, ended=False)
 
 
 @given(ids, ids, names)
-def test_the_end_of_a_lease_is_valid(worker: str, task: str, name: str) -> None:
+def test_the_end_of_a_lease_is_valid(worker: str, task: str, name: AssignmentId) -> None:
     assert parsed(encode_end(worker, task, name, "answered")).ended
     assert parsed(encode_end(worker, task, name, "skipped")).task == task
 
 
-@given(
-    st.integers(0, 9999), st.integers(0, 2**62), st.integers(0, 99), st.sampled_from(["", "label"])
-)
-def test_an_id_says_which_request_it_answers(
-    partition: int, offset: int, number: int, source: str
-) -> None:
-    assert place_of(id_of(partition, offset, number, source)) == (source, partition, offset, number)
+@given(names)
+def test_an_id_says_which_request_it_answers(name: AssignmentId) -> None:
+    assert AssignmentId.parse(str(name)) == name
 
 
 @pytest.mark.parametrize(
@@ -80,6 +77,7 @@ def test_an_id_says_which_request_it_answers(
         b'{"worker": "w1", "task": 1, "id": "0-0-0", "expires_at": 1}',
         b'{"worker": 1, "task": "t1", "id": "0-0-0", "expires_at": 1}',
         b'{"worker": "w1", "task": "t1", "id": 0, "expires_at": 1}',
+        b'{"worker": "w1", "task": "t1", "id": "7", "expires_at": 1}',
     ],
 )
 def test_a_record_that_is_not_ours_is_refused(value: bytes | None) -> None:

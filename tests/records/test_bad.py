@@ -17,7 +17,7 @@ from sbic.wire.changelogs import Facts, encode_facts, parse_answers, read_facts
 from sbic.wire.columns import Columns, Names
 from sbic.wire.estimates import parse_estimates
 from sbic.wire.labels import label_parser
-from sbic.wire.posteriors import parse_any_posterior, parse_posterior
+from sbic.wire.posteriors import parse_posterior
 from sbic.wire.tasks import task_parser
 from sbic.wire.votes import parse_votes
 from tests.records.reasons import reason_of
@@ -28,7 +28,6 @@ PARSERS = [
     label_parser(SIGNS),
     label_parser(PETS),
     parse_posterior,
-    parse_any_posterior,
     parse_request,
     parse_answers,
     partial(parse_votes, classes=2),
@@ -119,7 +118,7 @@ FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
     ),
     (parse_assignment, b"{}", "bad.loads"),
     (parse_posterior, b"{}", "posteriors.read_id"),
-    (parse_any_posterior, b'{"probabilities": 1}', "posteriors.read_object"),
+    (parse_posterior, b'{"probabilities": 1}', "posteriors.read_object"),
     (read_worker, b"{}", "bad.loads"),
     (parse_answers, b"{}", "columns.loads"),
     (with_classes(parse_votes), b"{}", "columns.loads"),

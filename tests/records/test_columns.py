@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbic.engine.state import Sums
+from sbic.engine.outside import Moments
+from sbic.engine.state import ELSEWHERE, Sums
 from sbic.wire.bad import BadRecord, Reason
 from sbic.wire.changelogs import (
     Answers,
@@ -26,9 +27,12 @@ from sbic.wire.changelogs import (
 )
 from sbic.wire.columns import FORMAT, Columns, Names
 from sbic.wire.estimates import (
+    CANDIDATE_COLUMNS,
+    CANDIDATE_ROWS,
     Beliefs,
     Counts,
     Estimates,
+    Findings,
     Numbered,
     Whole,
     encode_estimates,
@@ -57,7 +61,7 @@ def some_votes(draw: st.DrawFn) -> Votes:
     def column(values: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(values, min_size=size, max_size=size))
 
-    width = draw(st.sampled_from([0, 2 + CLASSES]))
+    width = draw(st.sampled_from([0, CLASSES**2]))
     offsets = draw(st.lists(INT64, min_size=size, max_size=size, unique=True))
     return Votes(
         draw(st.integers(0, 7)),
@@ -84,6 +88,7 @@ ANSWERS = st.builds(
     st.lists(st.builds(Piece, INT64, INT64), min_size=1, max_size=3),
     st.lists(st.builds(VotesFor, st.integers(NOBODY, 7), VOTES.map(encode_votes)), max_size=3),
     st.lists(INT64, max_size=2),
+    drifting=st.none() | st.dictionaries(IDS, INT64, min_size=1, max_size=2),
 )
 PRIORS = st.floats(0.001, 0.999).map(lambda q: [1 - q, q])
 FACTS = st.builds(
@@ -99,6 +104,8 @@ FACTS = st.builds(
             st.booleans(),
             st.integers(-1, 1 << 61),
             st.integers(0, 1 << 50),
+            kept_at=INT64,
+            decided=INT64,
         ),
         max_size=3,
     ),
@@ -127,6 +134,7 @@ def beliefs(draw: st.DrawFn) -> Beliefs:
         np.array(column(st.integers(0, 1 << 30)), np.int32),
         np.array(column(st.integers(-1, CLASSES - 1)), np.int16),
         np.array(column(st.booleans()), np.bool_),
+        np.array(column(FLOATS), np.float64),
         matrix(column(st.lists(FLOATS, min_size=CLASSES, max_size=CLASSES)), CLASSES),
     )
 
@@ -134,15 +142,34 @@ def beliefs(draw: st.DrawFn) -> Beliefs:
 @st.composite
 def counts(draw: st.DrawFn) -> Counts:
     workers = draw(NUMBERED)
-    row = st.lists(COUNTS, min_size=2 + CLASSES, max_size=2 + CLASSES)
+    row = st.lists(COUNTS, min_size=CLASSES**2, max_size=CLASSES**2)
     rows = draw(st.lists(row, min_size=len(workers.numbers), max_size=len(workers.numbers)))
-    return Counts(workers, matrix(rows, 2 + CLASSES))
+    return Counts(workers, matrix(rows, CLASSES**2))
 
 
 SUMS = st.builds(
-    Sums, COUNTS, COUNTS, COUNTS, st.lists(COUNTS, min_size=2, max_size=2).map(np.array)
+    Sums,
+    st.lists(COUNTS, min_size=ELSEWHERE, max_size=ELSEWHERE).map(np.array),
+    st.lists(COUNTS, min_size=CLASSES, max_size=CLASSES).map(np.array),
 )
-ESTIMATES: st.SearchStrategy[Estimates] = beliefs() | counts() | SUMS | SUMS.map(Whole)
+
+
+@st.composite
+def findings(draw: st.DrawFn) -> Findings:
+    columns = st.lists(FLOATS, min_size=CLASSES, max_size=CLASSES)
+    every = draw(st.lists(columns, min_size=2, max_size=2))
+    known = draw(st.lists(columns, min_size=4, max_size=4))
+    candidates = np.zeros((CANDIDATE_ROWS, CANDIDATE_COLUMNS))
+    for row in draw(st.lists(st.integers(0, CANDIDATE_ROWS - 1), max_size=3)):
+        candidates[row] = draw(
+            st.lists(COUNTS, min_size=CANDIDATE_COLUMNS, max_size=CANDIDATE_COLUMNS)
+        )
+    shares = Moments(draw(COUNTS), matrix(every, CLASSES), draw(COUNTS), matrix(known, CLASSES))
+    counted = st.integers(0, 1 << 40)
+    return Findings(draw(COUNTS), draw(counted), draw(counted), draw(COUNTS), shares, candidates)
+
+
+ESTIMATES: st.SearchStrategy[Estimates] = beliefs() | counts() | SUMS | SUMS.map(Whole) | findings()
 
 
 @given(VOTES)

@@ -3,7 +3,7 @@
 import pytest
 
 from sbic.wire.bad import BadRecord, Reason
-from sbic.wire.dead_letters import MAX_BYTES, Origin, dead_letter
+from sbic.wire.dead_letters import MAX_BYTES, Origin, dead_letter, read_headers, replayed_mark
 
 BAD = BadRecord(Reason.NOT_JSON, "the value is not JSON")
 
@@ -15,6 +15,15 @@ def test_key_and_value_stay_as_they_came(key: bytes | None, value: bytes | None)
     letter = dead_letter(Origin("sbic.labels", 0, 1), key, value, BAD)
     assert (letter.key, letter.value) == (key, value)
     assert "sbic.truncated" not in dict(letter.headers)
+
+
+@pytest.mark.parametrize("missing", range(4))
+def test_headers_without_a_value_or_with_endless_numbers_are_no_error(missing: int) -> None:
+    headers: list[tuple[str, bytes | None]] = [*replayed_mark(Origin("sbic.labels", 0, 1))]
+    headers[missing] = headers[missing][0], None
+    read_headers(headers)
+    headers[missing] = headers[missing][0], b"9" * 5000
+    read_headers(headers)
 
 
 @pytest.mark.parametrize(("key", "value"), [(10, 5 << 20), (5 << 20, 10), (5 << 20, 5 << 20)])

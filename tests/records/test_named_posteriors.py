@@ -9,7 +9,7 @@ from orjson import dumps
 
 from sbic.classes import Classes
 from sbic.wire.bad import Reason
-from sbic.wire.posteriors import parse_any_posterior, parse_posterior
+from sbic.wire.posteriors import parse_posterior
 from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 from tests.records.reasons import reason_of
 
@@ -58,14 +58,12 @@ def test_what_is_published_comes_back_to_the_last_bit(
 ) -> None:
     probabilities = [share / sum(shares) for share in shares]
     record = named_posterior_of(PETS, task, probabilities, labels, {"3": 42}, 7, gold)
-    assert parse_any_posterior(encode_posterior(record)) == record
+    assert parse_posterior(encode_posterior(record)) == record
 
 
 def test_posteriors_of_signs_are_taken_as_before() -> None:
     record = posterior_of("x" * 256, 1.5, 2, {"0": 1, "12": 7}, 3)
-    assert parse_any_posterior(encode_posterior(record)) == parse_posterior(
-        encode_posterior(record)
-    )
+    assert parse_posterior(encode_posterior(record)) == record
 
 
 GOOD: dict[str, Any] = {
@@ -93,18 +91,13 @@ GOLD = {
 
 @pytest.mark.parametrize("record", [GOOD, GOLD, {**GOOD, "prediction": None}])
 def test_a_good_record_is_taken(record: dict[str, Any]) -> None:
-    assert parse_any_posterior(dumps(record)) == record
-
-
-@pytest.mark.parametrize("record", [GOOD, GOLD])
-def test_a_project_of_signs_takes_none_by_name(record: dict[str, Any]) -> None:
-    assert reason_of(parse_posterior, dumps(record)) is Reason.MISSING_FIELD
+    assert parse_posterior(dumps(record)) == record
 
 
 @pytest.mark.parametrize("missing", list(GOOD)[:8])
 def test_a_field_that_is_missing_is_missed(missing: str) -> None:
     record = {name: value for name, value in GOOD.items() if name != missing}
-    assert reason_of(parse_any_posterior, dumps(record)) is Reason.MISSING_FIELD
+    assert reason_of(parse_posterior, dumps(record)) is Reason.MISSING_FIELD
 
 
 @pytest.mark.parametrize(
@@ -146,7 +139,7 @@ def test_a_field_that_is_missing_is_missed(missing: str) -> None:
     ids=str,
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any]) -> None:
-    assert reason_of(parse_any_posterior, dumps({**GOOD, **changes})) is Reason.BAD_FIELD
+    assert reason_of(parse_posterior, dumps({**GOOD, **changes})) is Reason.BAD_FIELD
 
 
 @pytest.mark.parametrize(
@@ -161,4 +154,4 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     ],
 )
 def test_a_bad_posterior_has_its_reason(value: bytes | None, reason: Reason) -> None:
-    assert reason_of(parse_any_posterior, value) is reason
+    assert reason_of(parse_posterior, value) is reason

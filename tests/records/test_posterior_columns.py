@@ -11,7 +11,7 @@ from orjson import loads
 
 from sbic.classes import SIGNS, Classes
 from sbic.wire.posterior_json import PosteriorColumns, encode_posteriors
-from sbic.wire.posteriors import CERTAIN, CLOSE_REASONS, parse_any_posterior, parse_posterior
+from sbic.wire.posteriors import CERTAIN, CLOSE_REASONS, parse_posterior
 from tests.records.made import named_posterior_of, posterior_of
 from tests.test_schemas import schema
 
@@ -103,7 +103,7 @@ def test_posteriors_of_signs_are_what_they_should_be(some: list[dict[str, Any]])
         expected = with_more(record, row, row["prior"] and row["prior"][1])
         assert found == {**expected, "probability": pytest.approx(expected["probability"])}
         assert found["probability"] == row["beliefs"][1]
-        assert parse_posterior(value) == parse_any_posterior(value) == found
+        assert parse_posterior(value) == found
 
 
 @given(st.lists(rows(PETS), min_size=1, max_size=5))
@@ -117,7 +117,7 @@ def test_posteriors_by_name_are_what_they_should_be(some: list[dict[str, Any]]) 
         record: Any = named_posterior_of(PETS, row["task"], shares, *counts, gold)
         prior = row["prior"] and dict(zip(PETS.names, row["prior"], strict=True))
         assert found == with_more(record, row, prior)
-        assert parse_any_posterior(value) == found
+        assert parse_posterior(value) == found
 
 
 def test_no_tasks_make_no_records() -> None:
@@ -153,7 +153,7 @@ def test_by_name_nothing_is_predicted_before_any_label_nor_in_a_tie(
     row = {**PLAIN, "labels": labels, "evidence": scores, "beliefs": softmax(scores)}
     [value] = encode_posteriors(PETS, columns_of([row], PETS))
     assert loads(value)["prediction"] == prediction
-    assert parse_any_posterior(value)["prediction"] == prediction
+    assert parse_posterior(value)["prediction"] == prediction
 
 
 @pytest.mark.parametrize(("log_odds", "prediction"), [(0.5, 1), (-0.5, -1), (0.0, 0), (-0.0, 0)])

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from sbic.classes import SIGNS, Classes
 from sbic.instance.tasks import StopRules
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
-from sbic.wire.tasks import MAX_BYTES, Description, NamedDescription, encode_task, task_parser
+from sbic.wire.tasks import MAX_BYTES, Description, encode_task, task_parser
 from tests.records.reasons import reason_of
 from tests.stages.lone_tasks import Event, LoneTasks
 from tests.stages.test_tasks import EVENTS, RULES
@@ -155,7 +155,7 @@ def test_what_is_said_of_names_becomes_numbers_of_classes(
         name: share / fsum(shares) * (1 + off)
         for name, share in zip(reversed(PETS.names), shares, strict=True)
     }
-    description: NamedDescription = {"task": "t1", "prior": prior, "gold": gold, "status": None}
+    description: Description = {"task": "t1", "prior": prior, "gold": gold, "status": None}
     found = parse_pet(None, encode_task(description))
     parsed = found["prior"]
     assert parsed is not None

@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from sbic.client import Client
-from sbic.kafka.errors import NotAllowed
-from sbic.kafka.rights import FOR_READING, ROLES, Operation, Right
+from sbic.kafka.errors import MissingRights
+from sbic.kafka.rights import ROLES, Operation, Right
 from sbic.project.revision import Given
 from sbic.runtime.process import opened_when_ready
 from tests.gateway.client import sbic_gateway
@@ -49,6 +49,7 @@ def test_the_whole_path_runs_with_the_rights_of_the_roles(
             ("reader", "export", "workers"),
             ("reader", "export", "labels"),
             ("operator", "tasks", "close", "t1"),
+            ("operator", "workers", "set", "ann", "--unblocked"),
             ("operator", "project", "set", "policy=uniform", "lease_seconds=90000"),
             ("operator", "project", "recount"),
             ("reader", "dead-letters", "show"),
@@ -74,7 +75,10 @@ def use_gateway(crew: Crew) -> None:
         described = Request(
             f"{url}/tasks", b'{"task":"t1","gold":1}', {"Content-Type": "application/json"}
         )
-        for asked in (described, f"{url}/tasks/by-http", f"{url}/workers", f"{url}/status"):
+        listed = Request(
+            f"{url}/workers", b'{"worker":"ann"}', {"Content-Type": "application/json"}
+        )
+        for asked in (described, listed, f"{url}/tasks/by-http", f"{url}/workers", f"{url}/status"):
             assert status_of(asked) == 200
 
 
@@ -112,8 +116,8 @@ def test_each_right_that_is_taken_away_is_named(crew: Crew, labels: str, tmp_pat
     }
     for role, arguments in commands.items():
         for right in rights_of(role):
-            if role == "gateway" and right in FOR_READING:
-                continue  # the reader's, by the same commands
+            if role == "gateway" and (right in ROLES["reader"] or right.name == "roster"):
+                continue  # the reader's, by the same commands; or that of POST /workers alone
             exports = right == Right(Operation.READ, "topic", "labels")
             with crew.without(role, right):
                 assert_named(crew, role, right, ("export", "labels") if exports else arguments)
@@ -141,7 +145,7 @@ async def test_an_instance_does_not_start_without_any_right_of_its_role(crew: Cr
     await opened_when_ready(given)
     for right in rights_of("pipeline"):
         with crew.without("pipeline", right):
-            with pytest.raises(NotAllowed) as refused:
+            with pytest.raises(MissingRights) as refused:
                 await opened_when_ready(given)
             name = f"{right.operation.words} {right.resource} {right.target(crew.prefix)}"
             assert f"user pipeline is not authorized to {name}" in str(refused.value)

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 import pytest
 from orjson import loads
 
-from sbic.commands.crowd import Plan, Turns
+from sbic.commands.crowd import Plan, RoundRobin
 from sbic.commands.simulate import TasksOfOthers, project_of, simulate_policies
 from sbic.infer.fast_sbic import FastSBIC
 from sbic.kafka.admin import ensure_topics
@@ -36,15 +36,15 @@ def in_memory(plan: Plan, policy_name: str, seed: int) -> float:
     tasks = list(truth)
     policy = MAKE[policy_name](tasks, seed)
     engine: FastSBIC[str, str] = FastSBIC(plan.habits.accuracy)
-    turns = Turns(workers, Random(seed))
+    order = RoundRobin(workers, Random(seed))
     answered = {name: AnswerSet() for name in workers}
     labels = [0] * len(tasks)
     for number in range(len(tasks)):
         policy.update(number, 0, 0.0)
     for _ in range(plan.labels):
-        name = turns.next()
+        name = order.next()
         assert name is not None
-        turns.done(name)
+        order.done(name)
         chosen = policy.choose(answered[name])
         assert chosen is not None
         (label,) = workers[name].respond(truth[tasks[chosen]]).labels

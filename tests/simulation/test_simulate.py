@@ -7,22 +7,24 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import cast
 
+import click
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from orjson import loads
 
-from sbic.commands import simulate
-from sbic.commands.crowd import Habits, Plan
+from sbic.commands import crowd, simulate
+from sbic.commands.crowd import Habits, NoAnswer, Plan
 from sbic.commands.simulate import project_of
-from sbic.kafka import requests as asking
 from sbic.local.broker import EmbeddedBroker
 from sbic.progress import progress
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from tests.brokers import kill, needs_proc
 from tests.instances import instance
-from tests.projects import PARTITIONS, environment, new_project, records_of, sbic, write
+from tests.projects import PARTITIONS, environment, made, new_project, records_of, sbic, write
 
 SMALL = ("--tasks", "40", "--workers", "30", "--at-once", "8", "--labels-per-task", "6")
 
@@ -121,15 +123,17 @@ async def test_open_tasks_of_others_are_left_alone(project: Settings) -> None:
 
 
 def test_it_ends_when_the_stop_rule_has_closed_all_tasks(project: Settings, tmp_path: Path) -> None:
-    rule = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_STOP_LABELS": "3"}
-    with instance(project.broker, project.prefix, **rule) as one:
+    assert sbic(project, "project", "set", "stop_labels=3").returncode == 0
+    with instance(project.broker, project.prefix) as one:
         one.wait_ready()
         for _ in range(2):  # the tasks of the first run are closed, and not in the way
             ended = sbic(project, "simulate", *SMALL, "--out", str(tmp_path))
             assert ended.returncode == 0, ended.stderr
             assert "no-open-task" in ended.stderr
+            table = csv.DictReader(sbic(project, "export", "posteriors").stdout.splitlines())
+            assert {row["reason"] for row in table} == {"labels"}, "as the rule has closed them"
     ((_, errors),) = errors_in(tmp_path / "simulate.csv").items()
-    assert 3 <= len(errors) < 6, "at least so many each, and those in flight"
+    assert 3 <= len(errors) < 6, "at least this many each, and those in flight"
 
 
 async def test_policies_are_compared_on_pipelines_of_their_own_which_end_with_it(
@@ -222,9 +226,40 @@ async def test_without_an_instance_the_person_is_told_what_to_do(
 ) -> None:
     monkeypatch.setattr(simulate, "PATIENCE_SECONDS", 0.2)
     plan = Plan(tasks=2, workers=2, labels_per_task=1, habits=Habits())
-    with progress("") as advance, pytest.raises(asking.NoAnswer, match="sbic run"):
+    with progress("") as advance, pytest.raises(NoAnswer, match="sbic run"):
         await simulate.simulate(project, plan, advance)
     assert await all_closed(project), "an instance that starts later finds no open task"
+
+
+@pytest.mark.broker
+@needs_proc
+def test_a_broker_that_goes_away_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(crowd, "PATIENCE_SECONDS", 3)
+    with EmbeddedBroker() as broker:
+        project = made(new_project(broker))
+        with instance(broker.url, project.prefix, SBIC_PARTITIONS=str(PARTITIONS)) as one:
+            one.wait_ready()
+
+            def kill_at_work() -> None:
+                one.metrics_with('sbic_labels_total{outcome="counted"}', 5)
+                kill(broker)
+
+            killing = Thread(target=kill_at_work)
+            killing.start()
+            plan = Plan(
+                tasks=40, workers=30, labels_per_task=6, at_once=8, habits=Habits(think_seconds=1)
+            )
+            handler = signal.getsignal(signal.SIGTERM)
+            try:
+                with pytest.raises(click.ClickException, match="no Kafka answers at"):
+                    simulate.carry_out(project, None, plan)
+            finally:
+                signal.signal(signal.SIGTERM, handler)
+                killing.join()
+            one.kill()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 OWN = ["--policy", "uniform"]  # its classes are known before any Kafka is asked

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbic.classes import Classes
-from sbic.commands.crowd import ErrorCurve, Habits, Plan, Response, SimulatedWorker, Turns
+from sbic.commands.crowd import ErrorCurve, Habits, Plan, Response, RoundRobin, SimulatedWorker
 from sbic.engine.labels import Estimate, Prior
 from tests.records.made import posterior_of
 
@@ -99,35 +99,35 @@ def test_the_same_seed_is_the_same_worker() -> None:
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32))
 def test_no_worker_is_called_while_at_work_and_in_turns_all_come_equally_often(
-    workers: int, seats: int, seed: int
+    workers: int, at_once: int, seed: int
 ) -> None:
     rng = Random(seed)
     names = [f"w{n}" for n in range(workers)]
-    turns = Turns(dict.fromkeys(names), rng)
+    order = RoundRobin(dict.fromkeys(names), rng)
     came = dict.fromkeys(names, 0)
     at_work: list[str] = []
     for _ in range(200):
-        name = turns.next() if len(at_work) < seats else None
+        name = order.next() if len(at_work) < at_once else None
         if name is None:
-            turns.done(at_work.pop(rng.randrange(len(at_work))))
+            order.done(at_work.pop(rng.randrange(len(at_work))))
             continue
         assert name not in at_work
         at_work.append(name)
         came[name] += 1
-    if seats == 1:
+    if at_once == 1:
         assert max(came.values()) - min(came.values()) <= 1
 
 
 def test_who_leaves_does_not_come_again() -> None:
-    turns = Turns(dict.fromkeys(["ann", "bob"]), Random(1))
-    first = turns.next()
+    order = RoundRobin(dict.fromkeys(["ann", "bob"]), Random(1))
+    first = order.next()
     assert first is not None
-    turns.leave(first)
-    second = turns.next()
+    order.leave(first)
+    second = order.next()
     assert second not in (None, first)
-    assert turns.next() is None
-    turns.done(str(second))
-    assert turns.next() == second
+    assert order.next() is None
+    order.done(str(second))
+    assert order.next() == second
 
 
 @given(
@@ -146,7 +146,7 @@ def test_the_curve_has_the_error_at_the_moment_each_average_was_reached(
         log_odds[task] = moved_to
         labels[task] += more
         curve.learn(posterior_of(f"t{task}", moved_to, labels[task], {}, 0))
-        error = Estimate(log_odds).error(np.array(list(truth.values())))
+        error = Estimate(log_odds).error(np.array([int(sign == 1) for sign in truth.values()]))
         expected += [error] * (sum(labels) // 4 - len(expected))
         assert curve.error == error
     assert (curve.labels, curve.points) == (sum(labels), expected)

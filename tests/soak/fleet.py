@@ -88,7 +88,7 @@ class Fleet:
             self._failed(number, ended, f"had SIGTERM and ended with {status}")
 
     async def look_after(self) -> None:
-        """Start an instance where none is left, for ever; what ends by itself is a failure."""
+        """Start an instance where none is left, without end; what ends by itself is a failure."""
         while True:
             for number, running in list(self.running.items()):
                 status = running.process.poll()

@@ -17,11 +17,11 @@ class Power:
         self._one_at_a_time = asyncio.Lock()
 
     async def kill(self, seconds: float) -> None:
-        """SIGKILL, and back after so many seconds."""
+        """SIGKILL, and back after these seconds."""
         await self._away(lambda: kill(self.broker), seconds)
 
     async def restart(self, seconds: float) -> None:
-        """Stop in good order, and back after so many seconds."""
+        """Stop in good order, and back after these seconds."""
         await self._away(self.broker.stop, seconds)
 
     async def _away(self, end: Callable[[], None], seconds: float) -> None:

@@ -47,7 +47,7 @@ class Soaked:
         self.recount = Recount(here, load.bad, load.requests)
 
     async def until_right(self, seconds: float) -> list[str]:
-        """What is still wrong after so many seconds; returns as soon as nothing is."""
+        """What is still wrong after these seconds; returns as soon as nothing is."""
         last = time.monotonic() + seconds
         while True:
             wrong = await self.recount.differences()
@@ -64,7 +64,7 @@ class Soaked:
 
 
 async def soak(seed: int, seconds: float, say: Say) -> Verdict:
-    """Run for so many seconds and then until all is at rest."""
+    """Run for these seconds and then until all is at rest."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # of the users: the broker is away
     begun = time.monotonic()
 

@@ -71,10 +71,11 @@ class WorkerRecords:
     ) -> Iterator[tuple[str, Any, float]]:
         for field in ("labels", "gold", "gold_right", "last_seen"):
             yield field, getattr(expected, field), 0
-        yield "correct", expected.correct, AT_REST * expected.labels
+        known = self.engine.workers([self.names.number(worker)])
+        inside = known.right[0] if known.theta is not None else expected.correct
+        yield "correct", inside, AT_REST * expected.labels
         if not record:
             return
-        known = self.engine.workers([self.names.number(worker)])
         given = expected.labels + self.engine.prior_labels
         right = record["accuracy"] * given
         low, high = beta_interval(np.maximum([right], EXACT), np.maximum([given - right], EXACT))
@@ -86,4 +87,5 @@ class WorkerRecords:
         else:
             yield "accuracy", known.accuracy[0], CROWD
             yield "theta", known.theta[0], 2 * CROWD
-            yield "habits", known.habits[0], EXACT
+            # of guesses, which are few where theta is large
+            yield "habits", known.habits[0], 2 * CROWD / max(1 - known.theta[0], CROWD)

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from orjson import loads
 
 from sbic.classes import RETRACT, SKIP, Classes
+from sbic.engine.copies import COMMON
 from sbic.engine.engine import Engine
 from sbic.wire.columns import Columns
 from sbic.wire.labels import label_parser
+from sbic.wire.partitions import partition_of
+from sbic.wire.roster import NOTHING_SAID, Entry, parse_roster
 from sbic.wire.tasks import ParsedDescription, task_parser
 from sbic.wire.votes import parse_votes
 from tests.stages.schedules import GOOD_CROWD, WORKERS
@@ -72,6 +76,22 @@ def check_facts(posteriors: dict[str, dict[str, Any]], expected: Expected) -> No
         assert posterior["status"] == (description.get("status") or "open")
 
 
+def check_roster(members: Sequence[Member], log: Log) -> None:
+    """Check that owners know the last entry of each worker, and that their records have it."""
+    said: dict[str, Entry] = {}
+    for records in log["roster"]:
+        said |= [parse_roster(record.key, record.value) for record in records]
+    for worker in WORKERS:
+        home = partition_of(worker.encode(), log.partitions)
+        [owner] = [member for member in members if home in member.partitions]
+        assert owner.crowd.roster.of(home, worker) == said.get(worker, NOTHING_SAID)
+    published = {record.key: record.value for records in log["workers"] for record in records}
+    for value in published.values():
+        found = loads(value or b"")
+        entry = Entry(found.get("blocked"), found.get("name"))
+        assert entry == said.get(found["worker"], NOTHING_SAID)
+
+
 def check_votes(log: Log, expected: Expected) -> None:
     """Check that log-odds are the prior plus one vote of each label that stands."""
     cast = defaultdict(set)
@@ -105,8 +125,8 @@ def check_agreement(members: Sequence[Member], log: Log) -> None:
 class Offline:
     """The offline computation on all labels, at its fixed point."""
 
-    def __init__(self, expected: Expected, classes: int) -> None:
-        self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD)
+    def __init__(self, expected: Expected, classes: int, common: int) -> None:
+        self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD, common=common)
         self.tasks = sorted(expected.sources)
         self.numbers = np.arange(len(self.tasks))
         rows = [
@@ -134,7 +154,7 @@ class Offline:
         self.engine.settle(1e-12)
 
 
-def check_rest(log: Log, expected: Expected, classes: Classes) -> None:
+def check_rest(log: Log, expected: Expected, classes: Classes, common: int = COMMON) -> None:
     """Check that the published posteriors are a fixed point of the offline computation.
 
     A small crowd can have several fixed points: that all workers are wrong is consistent, too. The
@@ -147,7 +167,7 @@ def check_rest(log: Log, expected: Expected, classes: Classes) -> None:
             told[task] = [1 - posterior["probability"], posterior["probability"]]
         else:
             told[task] = [posterior["probabilities"][name] for name in classes.names]
-    offline = Offline(expected, len(classes))
+    offline = Offline(expected, len(classes), common)
     if is_like(told, offline.beliefs(), expected):
         return
     assert any(

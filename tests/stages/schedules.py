@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sbic.classes import Classes
 from sbic.engine.labels import Prior
+from sbic.wire.roster import Entry
 from tests.stages.simulated.cluster import Cluster
 from tests.stages.simulated.log import Log, Write
 from tests.stages.simulated.member import Member
@@ -57,9 +58,18 @@ def descriptions_of(classes: Classes) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.tuples(st.just("describe"), st.sampled_from(TASKS).flatmap(of_task))
 
 
+ROSTER = st.tuples(
+    st.just("say"),
+    st.sampled_from(WORKERS),
+    st.none()
+    | st.builds(Entry, st.sampled_from([True, False, None]), st.sampled_from(["A", None])),
+)
 STEPS = st.tuples(
     st.sampled_from(
-        ["take", "take", "take", "count", "count", "heed", "hear", "refresh", "publish", "publish"]
+        [
+            *("take", "take", "take", "count", "count", "heed", "enlist", "hear", "refresh"),
+            *("publish", "publish", "survey"),
+        ]
     ),
     NUMBERS,  # the instance
     NUMBERS,  # which of its partitions
@@ -79,7 +89,7 @@ FAULTS = st.one_of(
 
 def schedules(classes: Classes) -> st.SearchStrategy[list[tuple[Any, ...]]]:
     labels = labels_of(classes)
-    kinds = [labels, labels, labels, STEPS, STEPS, STEPS, descriptions_of(classes), FAULTS]
+    kinds = [labels, labels, labels, STEPS, STEPS, STEPS, descriptions_of(classes), ROSTER, FAULTS]
     events = st.one_of(kinds)
     return st.lists(events, max_size=12) | st.lists(events, min_size=25, max_size=80)
 
@@ -111,6 +121,12 @@ class Schedule:
     def describe(self, description: Any) -> None:
         self.log.describe(description)
 
+    def say(self, worker: str, entry: Entry | None) -> None:
+        self.log.enlist(worker, entry)
+
+    def enlist(self, instance: int, partition: int, most: int) -> None:
+        self._step(Member.enlist, instance, partition, most)
+
     def take(self, instance: int, partition: int, most: int) -> None:
         self._step(Member.take_labels, instance, partition, most)
 
@@ -130,6 +146,9 @@ class Schedule:
 
     def refresh(self, instance: int, partition: int, most: int) -> None:
         self.some_instance(instance).refresh(most)
+
+    def survey(self, instance: int, partition: int, most: int) -> None:
+        self.some_instance(instance).survey()
 
     def publish(self, instance: int, partition: int, most: int) -> None:
         self.some_instance(instance).publish()

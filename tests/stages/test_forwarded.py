@@ -6,7 +6,7 @@ from sbic.wire.assignments import encode_request
 from sbic.wire.dead_letters import Header, Origin
 from sbic.wire.labels import encode_label
 from sbic.wire.seal import Seal
-from tests.stages.desk import Desk
+from tests.stages.assigning import AssigningInstance
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import SEAL, Project
@@ -69,19 +69,19 @@ def test_a_label_that_was_forwarded_before_the_key_changed_still_counts_once() -
 
 
 def test_a_request_forwarded_again_is_answered_once_even_after_a_crash() -> None:
-    desk = Desk(Rules(), partitions=1)
-    desk.describe([{"task": f"t{number}"} for number in range(5)])
+    assigning = AssigningInstance(Rules(), partitions=1)
+    assigning.describe([{"task": f"t{number}"} for number in range(5)])
     headers = sealed("requests", encode_request("ann"), Origin("requests", 0, 42))
-    [given] = desk.ask("ann", headers=headers)
+    [given] = assigning.ask("ann", headers=headers)
     assert given["id"] == "0-42-0"
-    assert desk.ask("ann", headers=headers) == []
-    later = desk.successor(Rules())
+    assert assigning.ask("ann", headers=headers) == []
+    later = assigning.successor(Rules())
     assert later.ask("ann", headers=headers) == []
     assert len(later.ask("bob", headers=headers)) == 1  # they are ann's
 
 
 def test_an_origin_without_a_seal_is_not_believed() -> None:
-    desk = Desk(Rules(), partitions=1)
-    desk.describe([{"task": "t1"}])
-    [given] = desk.ask("ann", headers=[("sbic.origin", b"requests/0/42")])
+    assigning = AssigningInstance(Rules(), partitions=1)
+    assigning.describe([{"task": "t1"}])
+    [given] = assigning.ask("ann", headers=[("sbic.origin", b"requests/0/42")])
     assert given["id"] == "0-0-0"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbic.instance.leases import AnsweredRequests, Leases, Out, Request
+from sbic.instance.leases import AnsweredRequests, Leases, Request
 from sbic.instance.requests import GoldRate
-from sbic.wire.assignments import Assignment, id_of
+from sbic.wire.assignments import AssignmentId, AssignmentRecord
 
 WORKERS = ["ann", "bob", "cas"]
 TASKS = ["t1", "t2", "t3", "t4"]
@@ -33,14 +33,14 @@ class ListOfLeases:
         self.leases = {pair: end for pair, end in self.leases.items() if end > now}
 
 
-def lease(worker: str, task: str | None, offset: int, expires_at: int) -> Assignment:
-    return Assignment(worker, task, id_of(0, offset, 0), expires_at, ended=False)
+def lease(worker: str, task: str | None, offset: int, expires_at: int) -> AssignmentRecord:
+    return AssignmentRecord(worker, task, AssignmentId(0, offset, 0), expires_at, ended=False)
 
 
 @given(STEPS)
 def test_leases_are_those_given_and_not_ended(steps: list[tuple[str, str, str, int]]) -> None:
     leases, plain = Leases(), ListOfLeases()
-    records: list[Assignment] = []
+    records: list[AssignmentRecord] = []
     now = 0
     for verb, worker, task, time in steps:
         if verb == "give":
@@ -146,8 +146,8 @@ def test_a_lease_that_ended_elsewhere_is_remembered_until_its_time_or_its_label(
 def test_a_request_that_was_answered_in_part_is_answered_to_the_end() -> None:
     leases = Leases()
     for number in range(3):
-        name = id_of(0, 7, number)
-        leases.learn(Assignment("ann", f"t{number}", name, 100, ended=False), 0, now=0)
+        name = AssignmentId(0, 7, number)
+        leases.learn(AssignmentRecord("ann", f"t{number}", name, 100, ended=False), 0, now=0)
     assert leases.numbers_out(Request("", 0, 6, "ann"), count=9) == 0  # nobody answered it
     assert leases.numbers_out(Request("", 0, 7, "bob"), count=9) == 0  # it is ann's
     assert leases.numbers_out(Request("", 0, 7, "ann"), count=2) == 2
@@ -155,7 +155,7 @@ def test_a_request_that_was_answered_in_part_is_answered_to_the_end() -> None:
     assert leases.numbers_out(Request("", 0, 8, "ann"), count=9) == 0
     assert leases.numbers_out(Request("", 1, 7, "ann"), count=9) == 0
     assert leases.numbers_out(Request("label", 0, 7, "ann"), count=1) == 0
-    leases.learn(Assignment("ann", None, id_of(0, 7, 3), 0, ended=False), 0, now=0)
+    leases.learn(AssignmentRecord("ann", None, AssignmentId(0, 7, 3), 0, ended=False), 0, now=0)
     assert leases.numbers_out(Request("", 0, 7, "ann"), count=9) == 9
 
 
@@ -171,7 +171,7 @@ def test_what_ended_long_before_its_time_leaves_nothing_behind() -> None:
 def test_requests_of_long_ago_are_answered_and_a_few_of_late_are_known_one_by_one() -> None:
     answered = AnsweredRequests(remembered=10)
     for offset in range(0, 60, 2):
-        answered.add(offset, "ann", Out(1, complete=False))
+        answered.add(offset, "ann", 0, is_refused=False)
     assert answered.numbers_out(1, "ann", 1) == 1
     assert answered.numbers_out(58, "ann", 1) == 1
     assert answered.numbers_out(57, "ann", 1) == 0

@@ -14,10 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbic.classes import RETRACT, SIGNS, SKIP, Classes
+from sbic.engine.copies import COMMON
 from sbic.infer.fast_sbic import FastSBIC
 from sbic.wire.labels import label_parser
 from tests.examples import examples
-from tests.stages.published import Expected, check_agreement, check_facts, check_rest, check_votes
+from tests.stages.published import (
+    Expected,
+    check_agreement,
+    check_facts,
+    check_rest,
+    check_roster,
+    check_votes,
+)
 from tests.stages.schedules import (
     FOUR,
     GOOD_CROWD,
@@ -40,8 +48,9 @@ def check(project: Project, instances: int, events: Sequence[tuple[Any, ...]]) -
     schedule.end()
     expected = Expected(schedule.log, project)
     check_facts(schedule.log.posteriors(), expected)
+    check_roster(schedule.cluster.members, schedule.log)
     if project.algorithm == "settled":
-        check_rest(schedule.log, expected, project.classes)
+        check_rest(schedule.log, expected, project.classes, project.common)
     else:
         check_votes(schedule.log, expected)
         if project.is_fenced:
@@ -61,11 +70,24 @@ def test_fast_sbic_counts_each_label_that_stands_once(
 
 @pytest.mark.parametrize("classes", [SIGNS, FOUR], ids=["2", "4"])
 @examples(75)
-@given(data=st.data(), instances=st.integers(1, 3), repeats=REPEATS, is_fenced=st.booleans())
+@given(
+    data=st.data(),
+    instances=st.integers(1, 3),
+    repeats=REPEATS,
+    is_fenced=st.booleans(),
+    common=st.sampled_from([2, COMMON]),
+)
 def test_settled_comes_to_rest_where_the_offline_computation_does(
-    classes: Classes, data: st.DataObject, instances: int, repeats: Repeats, is_fenced: bool
+    classes: Classes,
+    data: st.DataObject,
+    instances: int,
+    repeats: Repeats,
+    is_fenced: bool,
+    common: int,
 ) -> None:
-    project = Project("settled", classes, repeats, prior=GOOD_CROWD, is_fenced=is_fenced)
+    project = Project(
+        "settled", classes, repeats, prior=GOOD_CROWD, is_fenced=is_fenced, common=common
+    )
     check(project, instances, data.draw(schedules(classes)))
 
 

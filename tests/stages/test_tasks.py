@@ -328,7 +328,7 @@ def test_a_task_closed_as_confident_opens_again_when_its_workers_turn_out_worse(
     instance.publish_all()
     closed = instance.results()["disputed"]
     assert (closed["status"], closed["reason"]) == ("closed", "confident")
-    for number in range(100, 300):  # and now only by chance
+    for number in range(100, 165):  # and now only by chance; too few tasks to be exhausted
         for worker in crowd:
             instance.label(f"t{number}", worker, right if number % 4 < 2 else wrong)
         for worker in ("ann", "bob"):

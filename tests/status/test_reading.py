@@ -1,22 +1,29 @@
 """`sbic status`: what the topics and the group say, on one screen and as JSON."""
 
+from collections.abc import Callable
 from itertools import chain
 from time import monotonic, sleep
 from typing import Any
 
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
-from orjson import loads
+from orjson import dumps, loads
 from rich.console import Console
 
+from sbic.classes import Classes
 from sbic.commands.status import StatusScreen
+from sbic.engine.engine import Engine
+from sbic.engine.labels import Floats
+from sbic.engine.outside import Moments
 from sbic.project.settings import Settings
 from sbic.status.contents import Letter
-from sbic.status.report import Activity, Flow, Member, Settledness, Summary
+from sbic.status.report import Activity, Flow, Member, Settledness, Summary, findings_of
 from sbic.wire.dead_letters import LetterHeaders, Origin
+from sbic.wire.estimates import CANDIDATE_COLUMNS, CANDIDATE_ROWS, Findings
 from tests.instances import instance
 from tests.projects import PARTITIONS, sbic
-from tests.records.made import posterior_of
+from tests.records.made import named_posterior_of, posterior_of
 from tests.test_schemas import schema
 
 LABELS = "".join(
@@ -27,7 +34,7 @@ LABELS = "".join(
 
 
 def status(settings: Settings, *arguments: str) -> dict[str, Any]:
-    ended = sbic(settings, "status", "--json", "--classes", settings.classes, *arguments)
+    ended = sbic(settings, "status", "--json", *arguments)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = loads(ended.stdout)
     Draft202012Validator(schema("status")).validate(found)
@@ -40,6 +47,8 @@ def test_two_instances_settle_and_the_status_knows(pets: Settings) -> None:
         "why": "no instance is running",
         "tasks_due": None,
     }
+    changed = sbic(pets, "project", "set", "budget=300")
+    assert changed.returncode == 0, changed.stderr
     env = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_CLASSES": pets.classes}
     with (
         instance(pets.broker, pets.prefix, **env) as one,
@@ -52,7 +61,7 @@ def test_two_instances_settle_and_the_status_knows(pets: Settings) -> None:
         ended = sbic(pets, "replay", "-", *options, stdin=text)
         assert ended.returncode == 0, ended.stderr
         deadline = monotonic() + 30
-        while not (found := status(pets, "--budget", "300"))["settled"]["is_settled"]:
+        while not (found := status(pets))["settled"]["is_settled"]:
             assert monotonic() < deadline, found["settled"]
             sleep(0.2)
     assert found["labels"]["counted"] == 240
@@ -63,11 +72,97 @@ def test_two_instances_settle_and_the_status_knows(pets: Settings) -> None:
     owned = [member["partitions"] for member in members]
     assert sorted(chain.from_iterable(owned)) == list(range(PARTITIONS))
     assert len(members) == 2
-    assert found["instances"]["lag"] == dict.fromkeys(("labels", "votes", "tasks", "requests"), 0)
+    assert found["instances"]["lag"] == dict.fromkeys(
+        ("labels", "votes", "tasks", "roster", "requests"), 0
+    )
+
+
+TOGETHER = [  # three of four workers say cat where it is a dog
+    (f"t{task}", f"w{worker}", "dog" if (task % 4 < 2 if worker < 6 else task % 2) else "cat")
+    for task in range(400)
+    for worker in range(9)
+]
+
+
+def test_gold_that_contradicts_labels_is_told_and_corrects_the_shares(pets: Settings) -> None:
+    engine, named = Engine("settled", classes=3), Classes.parse(pets.classes)
+    numbers = [(int(task[1:]), int(worker[1:]), x) for task, worker, x in TOGETHER]
+    tasks, workers, labels = zip(*numbers, strict=True)
+    engine.take(tasks, workers, list(map(named.labels.index, labels)))
+    golds = {task: task % 3 != 0 for task in range(120)}  # two of three are dogs
+    engine.settle(1e-9)
+    alone = engine.free_beliefs(np.arange(400)).mean(axis=0)
+    for task, is_dog in golds.items():
+        engine.set_gold(task, int(is_dog))
+    engine.settle(1e-9)
+    expected = engine.prevalence()
+    assert expected is not None
+    env = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_CLASSES": pets.classes}
+    with (
+        instance(pets.broker, pets.prefix, **env) as one,
+        instance(pets.broker, pets.prefix, **env) as two,
+    ):
+        one.wait_ready()
+        two.wait_ready()
+        text = "task,worker,label\n" + "".join(map("{0[0]},{0[1]},{0[2]}\n".format, TOGETHER))
+        ended = sbic(pets, "replay", "-", "--classes", pets.classes, stdin=text)
+        assert ended.returncode == 0, ended.stderr
+        found = until_status(pets, lambda now: now["prevalence"] and near(now, alone, 0.005))
+        honesty = found["honesty"]
+        assert (honesty["gold"], honesty["is_calibrated"], honesty["interval"]) == (0, False, None)
+        assert not honesty["is_contradicted"]
+        assert {share["interval"] for share in found["prevalence"].values()} == {None}
+        assert "estimated from labels alone" in screen(pets)
+
+        text = "".join(f"t{task},{'dog' if dog else 'cat'}\n" for task, dog in golds.items())
+        ended = sbic(pets, "tasks", "import", "-", stdin=f"task,gold\n{text}")
+        assert ended.returncode == 0, ended.stderr
+        found = until_status(
+            pets,
+            lambda now: near(now, expected[0], 0.005) and now["honesty"]["is_contradicted"],
+        )
+        honesty = found["honesty"]
+        assert (honesty["gold"], honesty["is_calibrated"]) == (120, True)
+        assert honesty["gold_to_halve"] == 360
+        assert honesty["wrong_on_gold"] > honesty["expected_wrong_on_gold"] + 5
+        assert honesty["dependence"] == pytest.approx(engine.outside.dependence, abs=0.01)
+        low, high = found["prevalence"]["dog"]["interval"]
+        assert high - low == pytest.approx(2 * expected[1][1], abs=0.01)
+        said = screen(pets)
+        for words in (
+            "calibrated by 120 gold tasks; 360 more would halve that",
+            "independent votes",
+        ):
+            assert words in said
+        assert "gold contradicts labels" in said
+        for name in ("sbic_gold_tasks", "sbic_gold_wrong_predictions"):
+            total = sum(running.metrics()[name] for running in (one, two))
+            assert total == {"t": 120, "w": honesty["wrong_on_gold"]}[name[10]]
+        assert all(running.metrics()["sbic_calibrated"] == 1 for running in (one, two))
+
+
+def until_status(settings: Settings, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    deadline = monotonic() + 60
+    while not holds(found := status(settings)):
+        assert monotonic() < deadline, found
+        sleep(0.2)
+    return found
+
+
+def near(now: dict[str, Any], expected: Floats, tolerance: float) -> bool:
+    """Whether the shares of the classes are these."""
+    shares = [share["share"] for share in (now["prevalence"] or {}).values()]
+    return len(shares) == len(expected) and np.allclose(shares, expected, atol=tolerance)
+
+
+def screen(settings: Settings) -> str:
+    ended = sbic(settings, "status")
+    assert ended.returncode == 0, ended.stderr
+    return " ".join(ended.stdout.split())
 
 
 def test_a_budget_that_nothing_will_spend_has_no_forecast() -> None:
-    summary = Summary("birds", {}, budget=100, activity=Activity(flow=Flow(12_345, 120)))
+    summary = Summary("birds", {"budget": 100}, activity=Activity(flow=Flow(12_345, 120)))
     assert summary.budget_seconds is None  # no task is open
     summary.tasks.add(posterior_of("t1", 0.1, 40, {}, 0))
     assert summary.budget_seconds == 30
@@ -81,7 +176,7 @@ def test_all_of_it_fits_the_screen(width: int) -> None:
         members=[Member("id", "192.168.100.100", [0, 1, 2, 5], 17)],
     )
     settings = {"classes": "-1,1", "alpha": 2.0, "budget": 100}
-    summary = Summary("birds", settings, budget=100, activity=activity)
+    summary = Summary("birds", settings, activity=activity)
     for number in range(30):
         summary.tasks.add(posterior_of(f"a-rather-long-task-{'x' * 60}", 0.1, number, {}, 0))
         name = f"worker-{number}-{'y' * 60}"
@@ -109,7 +204,7 @@ def test_all_of_it_fits_the_screen(width: int) -> None:
 
 def test_no_name_reaches_the_terminal_as_an_escape_sequence() -> None:
     evil = "\x1b[2J\u202e"
-    summary = Summary("birds", {"classes": evil}, budget=None, activity=Activity())
+    summary = Summary("birds", {"classes": evil}, activity=Activity())
     summary.tasks.add(posterior_of(f"task{evil}", 0.1, 2, {}, 0))
     known = {"worker": f"worker{evil}", "accuracy": 0.5, "interval": [0.25, 0.75], "labels": 1}
     summary.workers.add(known)
@@ -122,3 +217,46 @@ def test_no_name_reaches_the_terminal_as_an_escape_sequence() -> None:
     assert "\u202e" not in capture.get()
     for name in ("task", "worker", "reason"):
         assert f"{name}\\x1b[2J" in capture.get()
+
+
+def test_shares_of_classes_and_what_labels_are_worth_fit_the_screen() -> None:
+    rng = np.random.default_rng(1)
+    classes = [f"class-{k}\x1b[2J" for k in range(12)]
+    golds = np.where(np.arange(90) < 30, rng.integers(0, 12, 90), -1)
+    shares = Moments.of_shares(rng.dirichlet(np.ones(12), 90), golds)
+    found = Findings(0.25, 30, 20, 6.5, shares, np.zeros((CANDIDATE_ROWS, CANDIDATE_COLUMNS)))
+    lag = dict.fromkeys(("labels", "votes", "tasks", "roster", "requests"), 0)
+    activity = Activity(lag=lag, findings=found)
+    summary = Summary("birds", {"classes": ",".join(classes)}, activity=activity)
+    for number in range(90):
+        gold = int(golds[number]) if golds[number] >= 0 else None
+        chances = rng.dirichlet(np.ones(12)).tolist()
+        posterior = named_posterior_of(
+            Classes(tuple(classes)), f"t{number}", chances, 4, {}, 0, gold=gold
+        )
+        summary.tasks.add(posterior | {"effective_votes": 2.25})
+    Draft202012Validator(schema("status")).validate(loads(dumps(summary.as_object())))
+    honesty = summary.as_object()["honesty"]
+    assert (honesty["wrong_on_gold"], honesty["expected_wrong_on_gold"]) == (20, 6.5)
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(StatusScreen(summary))
+    assert max(map(len, capture.get().splitlines())) <= 80
+    assert "\x1b[2J" not in capture.get()
+    words = " ".join(capture.get().split())
+    assert "2.2 independent votes a task, in the median, and never more than 4.0" in words
+    assert "calibrated by 30 gold tasks; 90 more would halve that" in words
+    assert "gold contradicts labels, which expected 6.5 of 30 wrong, not 20" in words
+    assert "and 4 more" in words
+
+
+def test_findings_are_known_once_every_instance_has_reported_them() -> None:
+    shares = Moments.of_shares(np.array([[0.25, 0.75]]), np.array([-1]))
+    one = Findings(0.5, 1, 0, 0.25, shares, np.zeros((CANDIDATE_ROWS, CANDIDATE_COLUMNS)))
+    both = [frozenset({0, 2}), frozenset({1})]
+    assert findings_of([], {0: one}) is None
+    assert findings_of(both, {0: one}) is None
+    assert findings_of(both, {0: one, 2: one}) is None
+    together = findings_of([*both, frozenset()], {0: one, 1: one, 2: one})
+    assert together is not None
+    assert (together.gold, together.shares.tasks, together.dependence) == (2, 2, 0.5)

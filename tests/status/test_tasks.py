@@ -48,3 +48,26 @@ def test_named_classes_and_gold() -> None:
     assert tally.gold == 1
     (disputed,) = tally.most_disputed(10)
     assert (disputed.task, disputed.prediction, disputed.confidence) == ("t1", "cat", 0.5)
+
+
+def test_gold_says_how_far_the_expected_wrong_can_be_believed() -> None:
+    pets, tally = Classes.parse("cat,dog"), TaskTally()
+    assert tally.honesty.interval is None
+
+    def add(number: int, sure: float, is_right: bool, is_gold: bool) -> None:
+        shares = [sure, 1 - sure]
+        gold = (0 if is_right else 1) if is_gold else None
+        tally.add(named_posterior_of(pets, f"t{number}", shares, 5, {}, 0, gold=gold))
+
+    for number in range(400):
+        add(number, 0.8, number % 5 > 0, number < 100)
+    honest = tally.honesty
+    assert (honest.gold, honest.gold_to_halve) == (100, 300)
+    assert honest.interval is not None
+    assert honest.interval[0] < 0.2 < honest.interval[1]
+    assert honest.interval[1] - honest.interval[0] < 0.25
+    assert not honest.is_contradicted
+    for number in range(100):
+        add(number, 0.98, number % 5 > 0, is_gold=True)
+    assert tally.honesty.is_contradicted
+    assert tally.honesty.expected == pytest.approx(2)

@@ -65,10 +65,13 @@ async def test_newest_first_each_once_and_filtered_by_reason(project: Settings) 
 
 
 async def test_what_is_replayed_is_mapped_sent_once_and_marked(project: Settings) -> None:
+    deep = b"[" * 500 + b"]" * 500
     await write_letters(
         project,
         ("labels", 1, 7, yes(1), Reason.BAD_LABEL),
         ("labels", 1, 7, yes(1), Reason.BAD_LABEL),
+        ("labels", 1, 10, yes(1).replace(b'"yes"', deep), Reason.BAD_LABEL),
+        ("labels", 1, 11, yes(1).replace(b"{", b'{"x":%b,' % deep), Reason.BAD_LABEL),
         ("labels", 2, 8, yes(2), Reason.BAD_LABEL),
         ("labels", 2, 9, encode_label("t3", "ann", "maybe"), Reason.BAD_LABEL),
         ("labels", 0, 4, bytes(2 << 20), Reason.TOO_LARGE),
@@ -87,9 +90,9 @@ async def test_what_is_replayed_is_mapped_sent_once_and_marked(project: Settings
     assert set(ended.stderr.splitlines()) == {
         "dead letters replayed: 1",
         "replayed before: 1",
-        "not sent: 1 (would be refused again: bad-label)",
+        "not sent: 3 (would be refused again: bad-label)",
         "not sent: 1 (truncated: the topic has only a part of the record)",
-        "not sent: 1 (not from labels, tasks or requests)",
+        "not sent: 1 (not from labels, tasks, roster or requests)",
     }
     assert sorted(await sent(project), key=str) == [
         (1, {"task": "t1", "worker": "ann", "label": 1}),

@@ -215,11 +215,36 @@ async def test_a_file_with_a_mistake_is_refused_and_none_of_it_sent(
 
 async def test_labels_of_named_classes_are_strings_and_a_skip_is_0(pets: Settings) -> None:
     text = "task,worker,label\nt1,ann, dog \nt1,bob,?\nt2,bob,cat\nt2,ann,\n"
-    ended = sbic(pets, "replay", "-", "--classes", pets.classes, "--skip", "?", stdin=text)
+    one_by_one = [part for name in ("cat", "dog", "bird") for part in ("--classes", name)]
+    ended = sbic(pets, "replay", "-", *one_by_one, "--skip", "?", stdin=text)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.endswith("skips: 2\n")
     rows: list[Row] = [("t1", "ann", "dog"), ("t1", "bob", 0), ("t2", "bob", "cat")]
     assert await sent(pets) == by_partition([*rows, ("t2", "ann", 0)])
+
+
+async def test_labels_are_sent_as_the_classes_that_a_map_says(pets: Settings) -> None:
+    text = "task,worker,label\nt1,ann,Katze\nt1,bob,dog\nt2,bob,HUND\nt2,ann,?\n"
+    maps = ["--label-map", "Katze=cat", "--label-map", "Hund=dog", "--label-map", "?=0"]
+    refused = sbic(pets, "replay", "-", *maps, stdin=text)
+    assert refused.returncode == 2
+    assert "line 4: the label 'HUND' is not one of" in refused.stderr
+    ended = sbic(pets, "replay", "-", *maps, "--ignore-case", stdin=text)
+    assert ended.returncode == 0, ended.stderr
+    rows: list[Row] = [("t1", "ann", "cat"), ("t1", "bob", "dog"), ("t2", "bob", "dog")]
+    assert await sent(pets) == by_partition([*rows, ("t2", "ann", 0)])
+    wrong = sbic(pets, "replay", "-", "--label-map", "Katze=lion", stdin=text)
+    assert wrong.returncode == 2
+    assert "'lion' is not one of 'cat', 'dog', 'bird', or 0 to skip" in wrong.stderr
+
+
+async def test_two_labels_become_1_and_minus_1_by_a_map(project: Settings) -> None:
+    text = "task,worker,label\nt1,ann,yes\nt1,bob,no\nt2,bob,unsure\n"
+    maps = ["--label-map", "yes=1", "--label-map", "no=-1", "--label-map", "unsure=0"]
+    ended = sbic(project, "replay", "-", *maps, stdin=text)
+    assert ended.returncode == 0, ended.stderr
+    rows: list[Row] = [("t1", "ann", 1), ("t1", "bob", -1), ("t2", "bob", 0)]
+    assert await sent(project) == by_partition(rows)
 
 
 async def test_0_and_1_are_strings_too_where_they_are_names_of_classes(project: Settings) -> None:

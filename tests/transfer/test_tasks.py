@@ -35,7 +35,7 @@ async def test_a_file_is_registered(project: Settings, tmp_path: Path) -> None:
     ended = sbic(project, "tasks", "import", str(path))
     assert (ended.returncode, ended.stdout) == (0, "")
     warning, registered = ended.stderr.splitlines()
-    assert warning.startswith("warning: columns that are not read: 'note'")
+    assert warning.startswith("warning: columns that are not read: note")
     assert registered == "tasks registered: 4 (2 with a prior, 2 gold)"
     assert await sent(project) == {
         "t1": [{"task": "t1", "prior": 0.3}],
@@ -50,7 +50,7 @@ async def test_other_columns_and_golds_are_registered(project: Settings) -> None
     options = ["--columns", "task=HITId", "--positive", "yes", "--negative", "no"]
     ended = sbic(project, "tasks", "import", "-", *options, stdin=lines)
     warning, registered = ended.stderr.splitlines()
-    assert warning.startswith("warning: columns that are not read: 'truth' (only task, prior and")
+    assert warning.startswith("warning: columns that are not read: truth (only task, prior and")
     assert registered == "tasks registered: 2 (1 with a prior, 2 gold)"
     assert await sent(project) == {
         "7": [{"task": "7", "prior": 0.3, "gold": 1}],

@@ -9,14 +9,16 @@ from typing import Any, Self, TypeVar, overload
 
 from sbic.client.http import HttpTransport
 from sbic.client.kafka import KafkaTransport
-from sbic.client.transport import Assignment, Label, Place, Posterior, TimedOut, Transport
+from sbic.client.transport import Assignment, ClientTransport, Label, Place, Posterior, TimedOut
 from sbic.foreign import shown
 
 FIRST_WAIT_SECONDS = 0.01
 LONGEST_WAIT_SECONDS = 0.25
 
 
-def transport_of(address: str, token: str | None, project: str | None, timeout: float) -> Transport:
+def transport_of(
+    address: str, token: str | None, project: str | None, timeout: float
+) -> ClientTransport:
     """The transport to an address.
 
     >>> transport_of("127.0.0.1:8080", None, None, 30)

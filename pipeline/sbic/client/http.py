@@ -26,14 +26,14 @@ from sbic.client.transport import (
 MOST_BYTES = 1 << 24  # of one event; a gateway never sends more
 
 
-class Event(NamedTuple):
+class ServerEvent(NamedTuple):
     """The name of an event, and its data."""
 
     kind: str
     data: bytes
 
 
-async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerEvent]:
     """The events in a stream of arbitrary chunks; comments are skipped."""
     waiting = bytearray()
     async for chunk in chunks:
@@ -48,16 +48,16 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
             raise ValueError(f"an event has more than {MOST_BYTES} bytes")
 
 
-def _read(text: bytes) -> Event | None:
+def _read(text: bytes) -> ServerEvent | None:
     """The event in these lines.
 
     >>> _read(b"event: status\\ndata: {}"), _read(b": still here")
-    (Event(kind='status', data=b'{}'), None)
+    (ServerEvent(kind='status', data=b'{}'), None)
     """
     fields = dict(line.partition(b": ")[::2] for line in text.split(b"\n"))
     if b"event" not in fields or b"data" not in fields:
         return None
-    return Event(fields[b"event"].decode(errors="replace"), fields[b"data"])
+    return ServerEvent(fields[b"event"].decode(errors="replace"), fields[b"data"])
 
 
 # The transport over the HTTP API of a gateway.

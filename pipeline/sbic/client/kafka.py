@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
-from aiokafka.structs import RecordMetadata
 from orjson import dumps
 
 from sbic.client.transport import (
@@ -23,13 +22,11 @@ from sbic.client.transport import (
     Unreachable,
 )
 from sbic.kafka import errors
-from sbic.kafka.admin import partitions_of
 from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.reader import Reader, keep_last, readable, reading
-from sbic.kafka.requests import Asker, NoAnswer, asking
-from sbic.kafka.rights import Operation
+from sbic.kafka.requests import Asker, asking
 from sbic.kafka.writer import LabelSender, sending
-from sbic.project.opening import Refusal, settings_in_project
+from sbic.project.opening import RefusedSettings, settings_in_project
 from sbic.project.revision import Given
 from sbic.project.security import Security
 from sbic.project.settings import BadSetting, Settings
@@ -37,8 +34,8 @@ from sbic.project.topics import Topics
 from sbic.status.watch import posteriors
 from sbic.wire.bad import BadRecord
 from sbic.wire.labels import CodedLabel, label_parser
-from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import parse_any_posterior
+from sbic.wire.partitions import Row, partition_of
+from sbic.wire.posteriors import parse_posterior
 
 
 class PartitionPosteriors:
@@ -56,7 +53,7 @@ class PartitionPosteriors:
             await self._reader.move_end(self._asking)
             async for records in self._reader.to_the_end():
                 keep_last(self._last, records)
-        posterior = readable(parse_any_posterior, self._last.get(task.encode()))
+        posterior = readable(parse_posterior, self._last.get(task.encode()))
         return None if posterior is None else dict(posterior)
 
 
@@ -66,13 +63,6 @@ class PartitionPosteriors:
 T = TypeVar("T")
 
 
-class Checked(NamedTuple):
-    """The worker of a valid label, and its value as JSON."""
-
-    worker: str
-    value: bytes
-
-
 @dataclass(frozen=True)
 class Sending:
     """Checks labels and publishes them."""
@@ -80,17 +70,12 @@ class Sending:
     sender: LabelSender
     parse: Callable[[bytes], CodedLabel]
 
-    async def send(self, label: Checked) -> "asyncio.Future[RecordMetadata]":
-        """Send a label; the result is Kafka's acknowledgement."""
-        key = label.worker.encode()
-        partition = partition_of(key, self.sender.partitions)
-        sent = await self.sender.producer.send(
-            self.sender.topic, label.value, key=key, partition=partition
-        )
-        return cast("asyncio.Future[RecordMetadata]", sent)
+    async def send(self, rows: Sequence[Row]) -> list[Place]:
+        """Send labels, and wait until Kafka has acknowledged them."""
+        return [Place(*at) for at in await self.sender.writer.send(self.sender.topic, rows)]
 
 
-class Connections:
+class ClientConnections:
     """The connections of a client; one that failed to open is retried on the next use."""
 
     def __init__(self, given: Given) -> None:
@@ -102,14 +87,6 @@ class Connections:
     async def settings(self) -> Settings:
         """The settings of the project."""
         return await self._once("settings", lambda: settings_in_project(self._given))
-
-    async def partitions(self) -> int:
-        """The number of partitions of every topic of the project."""
-        settings = await self.settings()
-        topic = Topics(settings).posteriors.name
-        return await self._once(
-            "partitions", lambda: partitions_of(settings, topic, Operation.READ)
-        )
 
     async def sending(self) -> Sending:
         """A producer of labels."""
@@ -126,10 +103,7 @@ class Connections:
         settings = await self.settings()
 
         async def opened() -> Asker:
-            asker = await self._stack.enter_async_context(asking(settings))
-            following = asyncio.create_task(asker.follow())
-            self._stack.push_async_callback(_ended, following)
-            return asker
+            return await self._stack.enter_async_context(asking(settings))
 
         return await self._once("asker", opened)
 
@@ -161,12 +135,6 @@ class Connections:
             return cast(T, self._opened[name])
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
 # The transport directly on Kafka, without a gateway.
 
 
@@ -183,7 +151,7 @@ class KafkaTransport:
         except BadSetting as bad:
             raise ValueError(str(bad)) from None
         self._timeout = timeout
-        self._connections = Connections(given)
+        self._connections = ClientConnections(given)
 
     async def send(self, labels: Sequence[Label]) -> list[Place]:
         """Check labels as the pipeline does, and publish them in portions."""
@@ -195,30 +163,34 @@ class KafkaTransport:
                 places += await self._acknowledged(sending, portion)
         return places
 
-    async def _acknowledged(self, sending: Sending, portion: Sequence[Checked]) -> list[Place]:
+    async def _acknowledged(self, sending: Sending, portion: Sequence[Row]) -> list[Place]:
         try:
             async with asyncio.timeout(self._timeout):
-                in_flight = [await sending.send(each) for each in portion]
-                acknowledged = await asyncio.gather(*in_flight)
+                return await sending.send(portion)
         except TimeoutError:
             raise Unreachable(
                 f"Kafka at {self._address} has not acknowledged the labels in {self._timeout:g} "
                 "seconds; it is safe to send them again"
             ) from None
-        return [Place(sent.partition, sent.offset) for sent in acknowledged]
 
     async def next_task(self, worker: str) -> Assignment:
         """Publish a request and wait for the assignment."""
         with self._translated():
             asker = await self._connections.asker()
             async with asyncio.timeout(self._timeout):
-                answer = await asker.ask(worker)
-        return Assignment(answer.task, answer.reason, answer.id, answer.expires_at)
+                answers = await asker.ask(worker)
+            if not answers:
+                raise TimeoutError
+        (answer,) = answers
+        return Assignment(
+            answer["task"], answer.get("reason"), answer["id"], answer.get("expires_at")
+        )
 
     async def posterior(self, task: str) -> Posterior | None:
         """The last posterior of the task; the first call reads the whole partition."""
         with self._translated():
-            partition = partition_of(task.encode(), await self._connections.partitions())
+            settings = await self._connections.settings()
+            partition = partition_of(task.encode(), settings.partitions)
             return await (await self._connections.posteriors(partition)).find(task)
 
     @asynccontextmanager
@@ -238,25 +210,25 @@ class KafkaTransport:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (errors.Denied, errors.NotAllowed) as error:
+        except (errors.Denied, errors.MissingRights) as error:
             raise NotAllowed(str(error)) from None
-        except (errors.ClusterError, Refusal) as error:
+        except (errors.ClusterError, RefusedSettings) as error:
             raise Unreachable(str(error)) from None
         except KafkaError as error:
             raise Unreachable(f"Kafka at {self._address}: {error}") from None
-        except (NoAnswer, TimeoutError):
+        except TimeoutError:
             raise TimedOut(
                 f"no answer in {self._timeout:g} seconds: is an instance running? See: sbic status"
             ) from None
 
 
-def checked(sending: Sending, labels: Sequence[Label], start: int) -> list[Checked]:
+def checked(sending: Sending, labels: Sequence[Label], start: int) -> list[Row]:
     """Check and encode labels; raises `BadLabels`; `start` is the index of the first."""
     good, bad = [], []
     for index, label in enumerate(labels, start):
         try:
             value = dumps(dict(label))
-            good.append(Checked(sending.parse(value)[1], value))
+            good.append(Row(sending.parse(value)[1].encode(), value))
         except (BadRecord, TypeError) as problem:
             bad.append(LabelProblem(index, str(problem)))
     if bad:

@@ -85,7 +85,7 @@ class Assignment(NamedTuple):
     expires_at: int | None = None
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """A connection to the pipeline; its methods raise `ClientError`."""
 
     async def send(self, labels: Sequence[Label]) -> list[Place]:

@@ -8,11 +8,10 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
-from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from sbic.commands.options import BadInput, Function, in_order, settings_options
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import RequestClient, connected
 from sbic.kafka.errors import Refused
 from sbic.kafka.rights import ROLES, Resource, Right
 from sbic.project.settings import Settings
@@ -61,7 +60,7 @@ def own_broker(
 ) -> "Iterator[EmbeddedBroker]":
     """A broker while the block runs; Ctrl-C, SIGTERM and SIGHUP stop both gracefully."""
     from sbic.local.broker import EmbeddedBroker
-    from sbic.local.java import BadChoice, CannotStart
+    from sbic.local.java import BadChoice, BrokerCannotStart
 
     for terminal_gone_or_stop in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(terminal_gone_or_stop, signal.default_int_handler)
@@ -70,7 +69,7 @@ def own_broker(
             yield broker
     except BadChoice as error:
         raise BadInput(str(error)) from None
-    except CannotStart as error:
+    except BrokerCannotStart as error:
         if error.log:
             click.echo(error.log, err=True)
         raise click.ClickException(str(error)) from None
@@ -93,26 +92,15 @@ async def grant_roles(settings: Settings, users: Mapping[str, str]) -> None:
                 await granting.grant(right, user)
 
 
-class Granting:
+class Granting(RequestClient):
     """A client for CreateAcls, which aiokafka 0.14 defines but its admin client does not send."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.prefix = settings.prefix
-        self.client = AIOKafkaClient(**client_options(settings))
-
-    async def start(self) -> None:
-        """Connect."""
-        await self.client.bootstrap()
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        await self.client.close()
 
     async def grant(self, right: Right, user: str) -> None:
         """Grant a right to a user."""
+        prefix = self.settings.prefix
         request = CreateAclsRequest(
             RESOURCE_TYPES[right.resource],
-            right.target(self.prefix),
+            right.target(prefix),
             PREFIXED if right.is_prefixed else LITERAL,
             f"User:{user}",
             ANY_HOST,
@@ -122,7 +110,7 @@ class Granting:
         answer = await self.client.send(self.client.get_random_node(), request)
         ((error_code, message),) = answer.creation_responses
         if error_code:
-            raise Refused(f"Kafka does not grant {right.acl_options(self.prefix)}: {message}")
+            raise Refused(f"Kafka does not grant {right.acl_options(prefix)}: {message}")
 
 
 # `sbic broker`: a real Apache Kafka on this machine, without Java or Docker.

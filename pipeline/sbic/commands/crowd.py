@@ -2,18 +2,25 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from orjson import dumps
 
 from sbic.classes import SIGNS, Classes
 from sbic.engine.labels import Prior
-from sbic.kafka.requests import Asker
-from sbic.kafka.writer import Label, Sent
+from sbic.kafka.connect import why_unreachable
+from sbic.kafka.requests import PATIENCE_SECONDS, Asker, asking
+from sbic.kafka.writer import At, Label, Sent, Writer, writing
+from sbic.project.settings import Settings, command_line
+from sbic.project.topics import Topics
+from sbic.wire.labels import encode_label
+from sbic.wire.partitions import Row
 from sbic.wire.posteriors import AnyPosterior
 
 FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they give any class
@@ -104,16 +111,16 @@ class SimulatedWorker:
         return self.favourite if rng.random() < FAVOUR else rng.choice(self._labels)
 
 
-class Turns:
+class RoundRobin:
     """The order of workers: all once in a random order, then all once in another, and so on.
 
     A worker who is still at work at their turn takes it as soon as they are done.
 
-    >>> turns = Turns({"ann": 1, "bob": 2}, Random(0))
-    >>> first, second = turns.next(), turns.next()
-    >>> sorted([first, second]), turns.next()
+    >>> order = RoundRobin({"ann": 1, "bob": 2}, Random(0))
+    >>> first, second = order.next(), order.next()
+    >>> sorted([first, second]), order.next()
     (['ann', 'bob'], None)
-    >>> turns.done("ann"), turns.next()
+    >>> order.done("ann"), order.next()
     (None, 'ann')
     """
 
@@ -197,6 +204,61 @@ class Plan:
         return workers
 
 
+class NoAnswer(Exception):
+    """No instance answered a request in time."""
+
+
+V = TypeVar("V")
+
+
+class CrowdClient:
+    """Registers tasks, requests them and sends labels, for all workers of a crowd."""
+
+    def __init__(self, topics: Topics, asker: Asker, writer: Writer) -> None:
+        self.start_an_instance = command_line(topics.settings, "run")
+        self._topics = topics
+        self._asker = asker
+        self._writer = writer
+
+    async def describe(self, tasks: Iterable[str], **fields: object) -> None:
+        """Register tasks, or update their fields."""
+        rows = [Row(task.encode(), dumps({"task": task, **fields})) for task in tasks]
+        await self._in_time(self._writer.send(self._topics.tasks.name, rows))
+
+    async def ask(self, worker: str) -> dict[str, Any]:
+        """Request a task and wait for the assignment; raises `NoAnswer`."""
+        for assignment in await self._in_time(self._asker.ask(worker)):
+            return assignment
+        raise NoAnswer(
+            f"a request was not answered in {PATIENCE_SECONDS} seconds: is an instance "
+            f"running? Start one with: {self.start_an_instance}"
+        )
+
+    async def answer(self, worker: str, task: str, label: int | str) -> At:
+        """Send a label and return its partition and offset."""
+        row = Row(worker.encode(), encode_label(task, worker, label))
+        (at,) = await self._in_time(self._writer.send(self._topics.labels.name, [row]))
+        return at
+
+    async def _in_time(self, sending: Awaitable[Sequence[V]]) -> Sequence[V]:
+        """Wait twice as long as for an answer: a producer itself would try without end."""
+        try:
+            async with asyncio.timeout(2 * PATIENCE_SECONDS):
+                return await sending
+        except TimeoutError:
+            raise await why_unreachable(self._topics.settings) from None
+
+
+@asynccontextmanager
+async def crowd_client(settings: Settings) -> AsyncIterator[CrowdClient]:
+    topics = Topics(settings)
+    async with (
+        writing(settings, topics.labels, topics.tasks, topics.requests) as writer,
+        asking(settings, writer) as asker,
+    ):
+        yield CrowdClient(topics, asker, writer)
+
+
 class CrowdAtWork:
     """Works until the labels of the plan are given, or no worker or no task is left.
 
@@ -209,7 +271,7 @@ class CrowdAtWork:
         plan: Plan,
         truth: Mapping[str, int | str],
         workers: Mapping[str, SimulatedWorker],
-        asker: Asker,
+        client: CrowdClient,
         given: Callable[[Sent], None],
     ) -> None:
         self.came_to: Counter[str] = Counter()
@@ -217,66 +279,66 @@ class CrowdAtWork:
         self.policy: str | None = None
         self._truth = truth
         self._workers = workers
-        self._asker = asker
+        self._client = client
         self._given = given
         self._at_once = plan.at_once
         self._to_give = plan.labels
-        self._turns = Turns(workers, Random(f"{plan.seed}/turns"))
+        self._order = RoundRobin(workers, Random(f"{plan.seed}/turns"))
 
     async def work(self) -> None:
-        """Run the plan."""
         try:
-            async with asyncio.TaskGroup() as seats:
+            async with asyncio.TaskGroup() as at_once:
                 for _ in range(self._at_once):
-                    seats.create_task(self._seat())
+                    at_once.create_task(self._one_after_the_other())
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None  # the others failed for the same reason
 
-    async def _seat(self) -> None:
+    async def _one_after_the_other(self) -> None:
         """Let one worker after the other answer one task."""
-        while self._to_give > 0 and (name := self._turns.next()) is not None:
+        while self._to_give > 0 and (name := self._order.next()) is not None:
             self._to_give -= 1
-            if not await self._visit(self._workers[name]):
+            if not await self._answer_one(self._workers[name]):
                 self._to_give += 1
             if self.came_to.keys() & ALL_DONE:
                 return
 
-    async def _visit(self, worker: SimulatedWorker) -> bool:
+    async def _answer_one(self, worker: SimulatedWorker) -> bool:
         """Request a task, think and answer; returns whether a label was given."""
-        answer = await self._asker.ask(worker.name)
-        self.waits.append(answer.seconds)
-        if answer.task is None:
-            return self._leave(worker, str(answer.reason))
-        self.policy = answer.policy
-        truth = self._truth.get(answer.task)
+        start = monotonic()
+        assignment = await self._client.ask(worker.name)
+        self.waits.append(monotonic() - start)
+        task = assignment["task"]
+        if task is None:
+            return self._leave(worker, assignment["reason"])
+        self.policy = assignment["policy"]
+        truth = self._truth.get(task)
         # a task that was registered by someone else is skipped
         response = Response(0.0, (0,)) if truth is None else worker.respond(truth)
         if not response.labels:
             return self._leave(worker, "drop-outs")
         await asyncio.sleep(response.seconds)
-        return await self._answer(worker, answer.task, response.labels)
+        return await self._answer(worker, task, response.labels)
 
     def _leave(self, worker: SimulatedWorker, why: str) -> bool:
         self.came_to[why] += 1
-        self._turns.leave(worker.name)
+        self._order.leave(worker.name)
         return False
 
     async def _answer(
         self, worker: SimulatedWorker, task: str, labels: tuple[int | str, ...]
     ) -> bool:
         first, *again = labels
-        at = monotonic()
-        place = await self._asker.answer(worker.name, task, first)
+        at, place = monotonic(), await self._client.answer(worker.name, task, first)
         for label in again:
-            await self._asker.answer(worker.name, task, label)
-        self._turns.done(worker.name)
+            await self._client.answer(worker.name, task, label)
+        self._order.done(worker.name)
         if first == 0:
             self.came_to["skips"] += 1
             return False
         self.came_to["labels"] += 1
         if again:
             self.came_to["repeats"] += 1
-        self._given(Sent(at, place.partition, place.offset, [Label(task, worker.name, first)]))
+        self._given(Sent(at, place.partition, place.offset or 0, [Label(task, worker.name, first)]))
         return True
 
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
-from aiokafka import AIOKafkaProducer
-from orjson import JSONDecodeError, dumps, loads
+from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
 
 from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options
 from sbic.foreign import printable, shown
-from sbic.kafka.connect import connected, new_producer
-from sbic.project.changes import existing_project
-from sbic.project.opening import read_seal
+from sbic.kafka.writer import Delivery, Writer, writing
+from sbic.project.opening import existing_project, read_seal
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
@@ -24,6 +22,8 @@ from sbic.wire.assignments import parse_request
 from sbic.wire.bad import BadRecord
 from sbic.wire.dead_letters import Origin, replayed_mark
 from sbic.wire.labels import label_parser
+from sbic.wire.partitions import Row
+from sbic.wire.roster import parse_roster
 from sbic.wire.seal import Seal
 from sbic.wire.tasks import task_parser
 
@@ -47,7 +47,7 @@ LabelMap = Mapping[str, int | str]
 
 
 @dataclass
-class Outcome:
+class Resent:
     """How many letters were sent, and why others were not."""
 
     sent: int = 0
@@ -66,6 +66,7 @@ class Check:
         self.parsers: dict[str, Callable[[Value, Value], Any]] = {
             topics.labels.name: lambda _, value: parse_label(value),
             topics.tasks.name: parse_task,
+            topics.roster.name: parse_roster,
             topics.requests.name: lambda _, value: parse_request(value),
         }
 
@@ -73,7 +74,7 @@ class Check:
         """The value to send; raises `ValueError` with the reason why there is none."""
         topic = letter.headers.origin.topic
         if topic not in self.parsers:
-            raise ValueError("not from labels, tasks or requests")
+            raise ValueError("not from labels, tasks, roster or requests")
         if letter.headers.is_truncated:
             raise ValueError("truncated: the topic has only a part of the record")
         value = self._mapped(letter.value) if topic == self.labels else letter.value
@@ -89,20 +90,18 @@ class Check:
             return value
         try:
             record = loads(value)
-        except JSONDecodeError:
-            return value
-        if type(record) is not dict or "label" not in record:
-            return value
-        label = record["label"]
-        text = label if type(label) is str else dumps(label).decode()
-        if text not in self.label_map:
-            return value
-        return dumps({**record, "label": self.label_map[text]})
+            label = record["label"]
+            text = label if type(label) is str else dumps(label).decode()
+            if text not in self.label_map:
+                return value
+            return dumps({**record, "label": self.label_map[text]})
+        except (JSONDecodeError, JSONEncodeError, KeyError, TypeError):
+            return value  # no label, or deeper than can be written
 
 
-async def replay_dead_letters(settings: Settings, choice: Choice, label_map: LabelMap) -> Outcome:
+async def replay_dead_letters(settings: Settings, choice: Choice, label_map: LabelMap) -> Resent:
     """Send the selected letters, oldest first in each partition, and mark them."""
-    done = Outcome()
+    done = Resent()
     found = await overview(settings, choice, values=False)
     chosen = {letter.headers.origin for letter in found.newest}
     done.before = len(chosen & found.replayed)
@@ -111,10 +110,10 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
     if not chosen:
         return done
     check = Check(Topics(settings), settings.crowd_classes, label_map)
-    producer = new_producer(settings, max_request_size=16 << 20)
     seal = await read_seal(settings, await existing_project(settings))
-    sender = Sender(producer, seal, Topics(settings).dead_letters.name)
-    async with connected(producer, settings):
+    topic = Topics(settings).dead_letters
+    async with writing(settings, topic) as writer:
+        sender = Sender(writer, seal, topic.name)
         async for letters in letters_in(settings):
             for letter in letters:
                 origin = letter.headers.origin
@@ -132,49 +131,37 @@ async def replay_dead_letters(settings: Settings, choice: Choice, label_map: Lab
 class Sender:
     """Sends letters, and marks those that are acknowledged."""
 
-    def __init__(self, producer: AIOKafkaProducer, seal: Seal, topic: str) -> None:
-        self.producer = producer
+    def __init__(self, writer: Writer, seal: Seal, topic: str) -> None:
+        self.writer = writer
         self.seal = seal
         self.topic = topic
         self.sent = 0
-        self._waiting: list[tuple[Letter, asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[Letter, Delivery]] = []
 
     async def send(self, letter: Letter, value: Value) -> None:
         """Send a letter to its original partition; instances forward it if necessary."""
         origin = letter.headers.origin
-        if origin.partition not in await self.producer.partitions_for(origin.topic):
+        if origin.partition not in await self.writer.kafka.partitions_for(origin.topic):
             raise ValueError("from a partition that does not exist")
-        future = await self.producer.send(
-            origin.topic,
-            value,
-            key=letter.key,
-            partition=origin.partition,
-            headers=[self.seal.origin_header(origin.topic, origin.partition, value, origin)],
-        )
-        self._waiting.append((letter, future))
+        header = self.seal.origin_header(origin.topic, origin.partition, value, origin)
+        row = Row(letter.key, value, headers=[header])
+        self._waiting.append((letter, self.writer.put(origin.topic, [row], origin.partition)))
         if len(self._waiting) >= AT_ONCE:
             await self.flush()
 
     async def flush(self) -> int:
         """Wait for the acknowledgements, mark the letters; returns how many were sent so far."""
-        letters = [letter for letter, _ in self._waiting]
-        await asyncio.gather(*(future for _, future in self._waiting))
+        await asyncio.gather(*(delivery.done for _, delivery in self._waiting))
+        marks = [self._mark(letter) for letter, _ in self._waiting]
+        await asyncio.gather(*(delivery.done for delivery in marks))
+        self.sent += len(self._waiting)
         self._waiting.clear()
-        marks = [await self._mark(letter) for letter in letters]
-        await asyncio.gather(*marks)
-        self.sent += len(letters)
         return self.sent
 
-    async def _mark(self, letter: Letter) -> "asyncio.Future[Any]":
+    def _mark(self, letter: Letter) -> Delivery:
         origin = letter.headers.origin
-        future: asyncio.Future[Any] = await self.producer.send(
-            self.topic,
-            None,
-            key=str(origin).encode(),
-            partition=letter.partition,
-            headers=replayed_mark(origin),
-        )
-        return future
+        mark = Row(str(origin).encode(), None, headers=list(replayed_mark(origin)))
+        return self.writer.put(self.topic, [mark], letter.partition)
 
 
 # `sbic dead-letters`: shows records that could not be used, and replays them.
@@ -338,12 +325,12 @@ def origin_of(text: str) -> "Origin":
         raise BadInput(problem) from None
 
 
-def summary(outcome: "Outcome") -> list[str]:
+def summary(outcome: "Resent") -> list[str]:
     """The outcome of a replay, in lines.
 
     >>> from collections import Counter
-    >>> from sbic.commands.dead_letters import Outcome
-    >>> summary(Outcome(sent=2, before=1, left=Counter({"would be refused again: bad-label": 3})))
+    >>> from sbic.commands.dead_letters import Resent
+    >>> summary(Resent(sent=2, before=1, left=Counter({"would be refused again: bad-label": 3})))
     ['dead letters replayed: 2', 'replayed before: 1', 'not sent: 3 (would be refused again: \
 bad-label)']
     """

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sbic.commands.demo_run import Errors, Result, Stage, Standing, Times
+from sbic.commands.demo_run import Errors, Result, Scoreboards, Stage, Times
 from sbic.commands.up import page_options, page_port_of
 
 NAMES = ("majority vote", "Fast SBIC", "settled")  # in the order of `Errors`
@@ -19,7 +19,7 @@ COLOURS = ("red", "yellow", "green")
 SPARKS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 20, 60  # at least and at most
 BESIDE_CURVES = 44  # columns for words and numbers
-LATENCIES = 500  # the live screen shows the median of so many
+LATENCIES = 500  # the live screen shows the median of this many
 LINE_SECONDS = 5  # between two lines, if there is no terminal for the live screen
 
 
@@ -36,7 +36,7 @@ class Screen:
         least, most = CURVE_WIDTH
         self.width = max(least, min(most, console.width - BESIDE_CURVES))
 
-    def __call__(self, stage: Stage, standing: Standing) -> None:
+    def __call__(self, stage: Stage, standing: Scoreboards) -> None:
         """Show the current state."""
         if self.console.is_terminal:
             self._remember(standing)
@@ -49,12 +49,12 @@ class Screen:
             self.lined = monotonic()
             self.console.print(line(standing), soft_wrap=True)
 
-    def _remember(self, standing: Standing) -> None:
+    def _remember(self, standing: Scoreboards) -> None:
         """Add a point to the curves for each column that is due."""
         while standing.counted >= (len(self.curves) + 1) * self.labels / self.width:
             self.curves.append(standing.errors)
 
-    def _picture(self, stage: Stage, standing: Standing) -> RenderableType:
+    def _picture(self, stage: Stage, standing: Scoreboards) -> RenderableType:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(width=self.width)
@@ -78,12 +78,12 @@ class Screen:
         return [curve(each) for each in zip(*self.curves, strict=True)] or [""] * len(NAMES)
 
 
-def rate(stage: Stage, standing: Standing) -> float:
+def rate(stage: Stage, standing: Scoreboards) -> float:
     """Labels counted per second in this stage."""
     return (standing.counted - stage.counted_before) / max(monotonic() - stage.started, 0.001)
 
 
-def line(standing: Standing) -> str:
+def line(standing: Scoreboards) -> str:
     """The errors in one line."""
     errors = zip(NAMES, standing.errors, strict=True)
     wrong = ", ".join(f"{name} {error:.3f}" for name, error in errors)

@@ -10,15 +10,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sbic.classes import SIGNS, Classes
-from sbic.commands.crowd import CrowdAtWork, ErrorCurve, Plan, rush
-from sbic.commands.replay import Counted, Uncounted
+from sbic.commands.crowd import (
+    CrowdAtWork,
+    CrowdClient,
+    ErrorCurve,
+    NoAnswer,
+    Plan,
+    crowd_client,
+    rush,
+)
+from sbic.commands.replay import CountedLabel, Uncounted
 from sbic.engine.labels import ClassEstimate
 from sbic.infer.registry import STREAMED
 from sbic.kafka.reader import Reader, reading
-from sbic.kafka.requests import Asker, NoAnswer, asking
 from sbic.kafka.writer import Label, LabelSender, Sent, sending
 from sbic.local.java import free_port
-from sbic.local.processes import are_settled, gateway_of, instances_of, is_ready, opening, running
+from sbic.local.processes import (
+    are_settled,
+    gateway_of,
+    instances_of,
+    opening,
+    running,
+    until_ready,
+)
 from sbic.project.opening import open_project
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
@@ -62,7 +76,7 @@ class Scoreboard:
         self.curve.learn(posterior)
         self._count(self.uncounted.learn(posterior), now)
 
-    def _count(self, counted: Iterable[Counted], now: float) -> None:
+    def _count(self, counted: Iterable[CountedLabel], now: float) -> None:
         for label, at in counted:
             self.votes[self.index[label.task], self.numbers[label.label]] += 1
             self.counted += 1
@@ -107,13 +121,13 @@ class DemoProject:
         self,
         board: Scoreboard,
         ports: Sequence[int],
-        asker: Asker,
+        client: CrowdClient,
         sender: LabelSender,
         reader: Reader,
         moved: Callable[[], None],
     ) -> None:
         self.board = board
-        self.asker = asker
+        self.client = client
         self._ports = ports
         self._sender = sender
         self._reader = reader
@@ -164,21 +178,11 @@ async def demo_project(
     """A connected project whose instances are running."""
     topic = Topics(settings).posteriors.name
     async with (
-        asking(settings) as asker,
+        crowd_client(settings) as client,
         sending(settings) as sender,
         reading(settings, topic, from_start=True) as reader,
     ):
-        yield DemoProject(board, ports, asker, sender, reader, moved)
-
-
-async def until_ready(ports: Sequence[int], seconds: float, moved: Callable[[], None]) -> None:
-    """Wait until the instances with these ports are ready."""
-    deadline = monotonic() + seconds
-    while not all([await asyncio.to_thread(is_ready, port) for port in ports]):
-        if monotonic() > deadline:
-            raise TimeoutError(f"the instances are not ready after {seconds:.0f} seconds")
-        moved()
-        await asyncio.sleep(0.1)
+        yield DemoProject(board, ports, client, sender, reader, moved)
 
 
 # The demo: the same labels through two projects, one for each algorithm.
@@ -221,7 +225,7 @@ class Errors(NamedTuple):
     settled: float
 
 
-class Standing:
+class Scoreboards:
     """The scoreboards of the algorithms."""
 
     def __init__(self, truth: Mapping[str, int | str]) -> None:
@@ -282,7 +286,7 @@ class Demo:
         plan: Plan,
         instances: int,
         rush_labels: int,
-        show: Callable[[Stage, Standing], None],
+        show: Callable[[Stage, Scoreboards], None],
         page_port: int,
         opens_page: bool = False,
     ) -> None:
@@ -297,7 +301,7 @@ class Demo:
         self.rush_labels = rush_labels
         self.ports = {name: [free_port() for _ in range(instances)] for name in ALGORITHMS}
         self.truth = plan.draw_truth(NAME)
-        self.standing = Standing(self.truth)
+        self.standing = Scoreboards(self.truth)
         self.stage = Stage("starting the instances")
         self._show = show
         self._shown = 0.0
@@ -355,15 +359,14 @@ class Demo:
             await crowd.work()
             is_over.set()
 
-        crowd = CrowdAtWork(plan, self.truth, workers, first.asker, given)
+        crowd = CrowdAtWork(plan, self.truth, workers, first.client, given)
         self.stage = Stage(f"registering {len(self.truth):,} tasks")
-        await self._stage(projects, (each.asker.describe(self.truth) for each in projects))
+        await self._stage(projects, (each.client.describe(self.truth) for each in projects))
         self.stage = Stage("workers request tasks and answer them", True, plan.labels)
         mirrors = (
             each.mirror(labels, is_over) for each, labels in zip(others, to_mirror, strict=True)
         )
-        async with following(first.asker):
-            asked_seconds = await self._stage(projects, [work(), *mirrors])
+        asked_seconds = await self._stage(projects, [work(), *mirrors])
         latency, assignment = times(first.board.latencies), times(crowd.waits)
         asked_errors = standing.errors
         labels = rush(self.rush_labels, self.truth, workers, answered, plan.seed)
@@ -402,16 +405,6 @@ class Demo:
             raise several.exceptions[0] from None
         self._show(stage, self.standing)
         return monotonic() - stage.started
-
-
-@asynccontextmanager
-async def following(asker: Asker) -> AsyncIterator[None]:
-    """Let the asker read assignments while the block runs."""
-    task = asyncio.create_task(asker.follow())
-    try:
-        yield
-    finally:
-        task.cancel()
 
 
 def times(seconds: list[float]) -> Times:

@@ -12,7 +12,7 @@ from sbic.foreign import shown
 from sbic.infer.registry import ALGORITHMS, ONLINE
 
 if TYPE_CHECKING:
-    from sbic.research.outcome import Outcome
+    from sbic.research.outcome import Finding
 
 
 def run_options(jobs: int | None = None) -> Callable[[Function], Function]:
@@ -36,13 +36,13 @@ def run_options(jobs: int | None = None) -> Callable[[Function], Function]:
     )
 
 
-def data_option(files: str) -> Callable[[Function], Function]:
+def data_option(files: str, required: bool = True) -> Callable[[Function], Function]:
     """The folder of the real crowds: --data."""
     return click.option(
         "--data",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         envvar="SBIC_DATA",
-        required=True,
+        required=required,
         help=f"Folder with {files}.  [env: SBIC_DATA]",
     )
 
@@ -107,11 +107,11 @@ def command() -> None:
     """
 
 
-def present(make: Callable[[], "Outcome"], out: Path) -> None:
+def present(make: Callable[[], "Finding"], out: Path) -> None:
     """Run an experiment, print its table and save its files."""
     from sbic.engine.compiled import IS_COMPILED
     from sbic.files.tables import BadFile
-    from sbic.research.outcome import MissingExtra, save_csv, save_png
+    from sbic.research.outcome import MissingResearchExtra, save_csv, save_png
 
     if not IS_COMPILED:
         click.echo("numba is not installed, so SBIC is slow: pip install numba", err=True)
@@ -122,7 +122,7 @@ def present(make: Callable[[], "Outcome"], out: Path) -> None:
         saved.append(save_png(outcome, out))
     except BadFile as error:
         raise BadInput(str(error)) from error
-    except MissingExtra as error:
+    except MissingResearchExtra as error:
         click.echo(str(error), err=True)
     click.echo(f"\nSaved {' and '.join(map(str, saved))}", err=True)
 
@@ -147,7 +147,7 @@ def table2(data: Path, shuffles: int, out: Path, seed: int, jobs: int) -> None:
       sbic experiment table2 --data crowds --out results
     """
 
-    def make() -> "Outcome":
+    def make() -> "Finding":
         from sbic.research.table2 import table2
 
         return table2(data, out, seed=seed, jobs=jobs, shuffles=shuffles)
@@ -188,7 +188,7 @@ def crowds(
       sbic experiment crowds --data crowds --algorithms majority,dawid-skene
     """
 
-    def make() -> "Outcome":
+    def make() -> "Finding":
         from sbic.research.real_crowds import crowds
 
         names = algorithms or tuple(ALGORITHMS)
@@ -251,7 +251,7 @@ def figure1(
     """
     check_crowd(tasks, labels_per_worker)
 
-    def make() -> "Outcome":
+    def make() -> "Finding":
         from sbic.research.figure1 import Setting, figure1
 
         setting = Setting(policy, arrival, tasks, labels_per_worker, max_labels)
@@ -287,7 +287,7 @@ def figure3(
     """
     check_crowd(tasks, labels_per_worker)
 
-    def make() -> "Outcome":
+    def make() -> "Finding":
         from sbic.research.figure3 import TIMED, figure3
 
         return figure3(
@@ -342,7 +342,7 @@ def stopping(
       sbic experiment stopping --data crowds --confidence 0.99
     """
 
-    def make() -> "Outcome":
+    def make() -> "Finding":
         from sbic.research.stopping import stopping
 
         return stopping(data, name, out, confidences=confidences, runs=runs, seed=seed, jobs=jobs)
@@ -351,30 +351,42 @@ def stopping(
 
 
 @command.command(short_help="Expected against real error of the published confidence.")
-@data_option("NAME.labels.csv and NAME.truth.csv")
+@data_option("NAME.labels.csv and NAME.truth.csv", required=False)
+@click.option(
+    "--simulated", is_flag=True, help="Simulate crowds of independent workers instead of --data."
+)
 @click.option(
     "--draws",
     type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Random choices of gold tasks.",
+    help="Random choices of gold tasks (by default 10), or simulated crowds of each kind (8).",
 )
 @run_options()
-def honesty(data: Path, draws: int, out: Path, seed: int, jobs: int) -> None:
+def honesty(
+    data: Path | None, simulated: bool, draws: int | None, out: Path, seed: int, jobs: int
+) -> None:
     """Whether a confidence means what it says, on crowds whose truth is known.
 
-    Compares what the stream publishes (settled) with the model that is to replace it (honest), with
-    0, 50, 100 and 200 gold tasks: error, expected error, calibration error, log-loss, effective
-    votes, and what a stop rule at 0.95 would do.
+    With 0, 50, 100 and 200 gold tasks: error, expected error, calibration error, log-loss,
+    effective votes, what stop rules at 0.9 and 0.95 would do, and a reliability diagram. Then the
+    same with three copies of the weakest worker added.
+
+    With --simulated, workers who do not err together: the calibration error, and the error as
+    labels arrive and at rest beside that of the majority, at 1 to 12 labels per task.
 
     \b
-    Example:
+    Examples:
       sbic experiment honesty --data juries
+      sbic experiment honesty --simulated
     """
+    if data is None and not simulated:
+        raise BadInput("give a folder of crowds with --data, or --simulated")
 
-    def make() -> "Outcome":
+    def make() -> "Finding":
         from sbic.research.honesty import honesty
+        from sbic.research.independent import independent
 
-        return honesty(data, out, draws=draws, seed=seed, jobs=jobs)
+        if data is None or simulated:
+            return independent(out, seeds=draws or 8, seed=seed, jobs=jobs)
+        return honesty(data, out, draws=draws or 10, seed=seed, jobs=jobs)
 
     present(make, out)

@@ -5,17 +5,14 @@ from typing import Any
 import click
 
 from sbic.commands.options import BadInput, given_options, spec_options
-from sbic.gateway.config import GATEWAY_SPECS, CannotStart, GatewayConfig, tokens_in
+from sbic.gateway.config import GATEWAY_SPECS, GatewayCannotStart, GatewayConfig, tokens_in
 from sbic.project.revision import Given
 from sbic.project.settings import SPECS, BadSetting
-
-RULES = ("stop_confidence", "stop_labels", "budget", "block_below", "block_after")
-"""The rules given to instances, which Kafka does not have: the status and the page show them."""
 
 
 @click.command("gateway", short_help="Serve HTTP: labels in, posteriors out, and a page to watch.")
 @spec_options(GATEWAY_SPECS)
-@given_options("broker", "prefix", "log_level", "log_format", *RULES)
+@given_options("broker", "prefix", "log_level", "log_format")
 def command(given: Given, **values: Any) -> None:
     """Serve HTTP until SIGTERM: POST /labels, POST /next, GET /tasks/ID, and a page at /.
 
@@ -39,7 +36,7 @@ def command(given: Given, **values: Any) -> None:
 
     try:
         tokens = tokens_in()
-    except CannotStart as error:
+    except GatewayCannotStart as error:
         raise BadInput(str(error)) from None
     try:
         config = GatewayConfig(**values, tokens=tokens)
@@ -49,5 +46,5 @@ def command(given: Given, **values: Any) -> None:
         set_up_logging(all_settings[0].log_level, all_settings[0].log_format)
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it would repeat our messages
         asyncio.run(run(config, all_given))
-    except (CannotStart, BadSetting) as error:
+    except (GatewayCannotStart, BadSetting) as error:
         raise click.ClickException(str(error)) from None

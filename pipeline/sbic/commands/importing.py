@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sbic.commands.options import BadInput, given_options
+from sbic.commands.options import BadInput, given_options, label_map_option, max_size_option
 from sbic.project.revision import Given
 
 if TYPE_CHECKING:
@@ -21,15 +21,10 @@ def command() -> None:
 @click.option(
     "--control", metavar="NAME", help="The control with the choices.  [default: the only one]"
 )
-@click.option(
-    "--label-map",
-    "label_map",
-    metavar="CHOICE=LABEL",
-    multiple=True,
-    help="Send a choice as this label, such as Yes=1; 0 is a skip. Can be repeated.",
-)
+@label_map_option("choice")
 @click.option("--prune", is_flag=True, help="Take back annotations missing in the export.")
 @click.option("--dry-run", is_flag=True, help="Only report what would be sent.")
+@max_size_option
 @given_options("broker", "prefix", "classes")
 def label_studio(
     given: Given,
@@ -38,13 +33,15 @@ def label_studio(
     label_map: tuple[str, ...],
     prune: bool,
     dry_run: bool,
+    max_size: int,
 ) -> None:
     """Send the annotations of a Label Studio export that the pipeline does not have.
 
-    EXPORT.json is the JSON export, or JSON_MIN with --control, also with gzip; a file may be of any
-    size. The task is the id of the task, the worker the id of `completed_by`, the label the choice;
-    an annotation that was skipped, or has no choice, is a skip. Nothing is sent if anything in the
-    files is wrong.
+    EXPORT.json is the JSON export, or JSON_MIN with --control, also with gzip; a large file takes
+    no more memory. The task is the id of the task, the worker the id of `completed_by`, the label
+    the choice; an annotation that was skipped, or has no choice, is a skip. What
+    cannot be used, such as an annotation with two choices, is listed, and all others are sent; if
+    nothing in the files can be used, nothing is sent, and the exit status is 2.
 
     Each annotation is sent once: those sent by a webhook or an earlier import are not sent again, a
     changed one replaces the answer, and one that is older than the topic's is ignored. --prune also
@@ -68,7 +65,7 @@ def label_studio(
     classes = settings.crowd_classes
     choices = Choices(classes, control, dict(mapping_of(pair, classes) for pair in label_map))
     done = Imported()
-    exported = Exported(paths, choices)
+    exported = Exported(paths, choices, max_size)
     try:
         run_connected(import_annotations(settings, exported, done, prune=prune, dry_run=dry_run))
     except BadFile as error:
@@ -76,6 +73,8 @@ def label_studio(
     except KeyboardInterrupt:
         click.echo(f"{done.labels:,} labels were sent; run it again for the rest", err=True)
         raise click.Abort from None
+    for reason in done.reasons:
+        click.echo(f"not used: {reason}", err=True)
     click.echo(summary(done, dry_run=dry_run), err=True)
 
 
@@ -85,9 +84,12 @@ def summary(done: "Imported", *, dry_run: bool) -> str:
     >>> from sbic.integrations.label_studio_import import Imported
     >>> summary(Imported(annotations=12, new=9, changed=1, deleted=1, labels=12), dry_run=False)
     'annotations: 12 (9 new, 1 changed, 2 unchanged); deleted: 1; labels sent: 12'
+    >>> summary(Imported(annotations=1, new=1, labels=1, unused=3), dry_run=False)
+    'annotations: 1 (1 new, 0 changed, 0 unchanged); deleted: 0; not used: 3; labels sent: 1'
     """
+    unused = f"not used: {done.unused:,}; " if done.unused else ""
     sent = "nothing was sent" if dry_run else f"labels sent: {done.labels:,}"
     return (
         f"annotations: {done.annotations:,} ({done.new:,} new, {done.changed:,} changed, "
-        f"{done.unchanged:,} unchanged); deleted: {done.deleted:,}; {sent}"
+        f"{done.unchanged:,} unchanged); deleted: {done.deleted:,}; {unused}{sent}"
     )

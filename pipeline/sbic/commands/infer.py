@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sbic.commands.options import BadInput, reading_options, write_output
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import AnyEstimate, Ints, Labels, Prior, shuffled_error, standard_error
-from sbic.files.labels import Reading, read_truth, truth_of
-from sbic.files.tables import BadFile, shortened
+from sbic.files.labels import Reading, read_truth, same_but_for_case, truth_of
+from sbic.files.tables import BadFile, listed, quoted
 from sbic.foreign import shown
 from sbic.infer import fast_sbic, settled
 from sbic.infer.registry import ALGORITHMS, STREAMED, default_algorithm
@@ -32,6 +32,7 @@ class Run(NamedTuple):
     class_prior: ClassPrior | None
     settles: bool
     seed: int
+    gold: Ints | None = None
 
 
 class Fit(NamedTuple):
@@ -47,17 +48,28 @@ def fitted(run: Run, labels: Labels, rng: np.random.Generator) -> Fit:
     entry = ALGORITHMS[run.algorithm]
     if entry.settles:
         engine = settled.fitted(labels, run.prior, run.class_prior or "learned")
-        sweeps = engine.settle(settled.AT_REST).sweeps if run.settles else 0
-        note = f"at rest after {sweeps} {'sweep' if sweeps == 1 else 'sweeps'}"
-        return Fit(settled.estimate_of(engine, labels), engine, (note,) if run.settles else ())
+        if run.gold is not None:
+            for i in np.flatnonzero(run.gold >= 0).tolist():
+                engine.set_gold(i, int(run.gold[i]))
+        notes: tuple[str, ...] = ()
+        if run.settles:
+            sweeps = engine.settle(settled.AT_REST).sweeps
+            notes = (f"at rest after {sweeps} {'sweep' if sweeps == 1 else 'sweeps'}",)
+        return Fit(settled.estimate_of(engine, labels), engine, notes)
     if entry.streams:
         engine = fast_sbic.fitted(labels, run.prior)
         return Fit(fast_sbic.estimate_of(engine, labels), engine)
     return Fit(entry.load()(labels, run.prior, rng))
 
 
-def notes_on_labels(labels: Labels, algorithm: str) -> Iterator[str]:
+def notes_on_labels(labels: Labels, algorithm: str, reading: Reading) -> Iterator[str]:
     """Yield notes on the classes, and on labels that are not counted."""
+    if reading.answers is None:
+        for first, second in same_but_for_case(labels.classes):
+            yield (
+                f"warning: {quoted(first)} and {quoted(second)} differ only in case, and are two "
+                "classes; --ignore-case makes them one"
+            )
     if not labels.are_signs:
         yield f"classes: {listed(labels.classes)} (algorithm: {algorithm})"
     if labels.repeats:
@@ -66,36 +78,69 @@ def notes_on_labels(labels: Labels, algorithm: str) -> Iterator[str]:
         yield f"skips: {labels.skips}"
 
 
-def listed(classes: tuple[str, ...]) -> str:
-    """The first classes, and how many more there are."""
-    more = f" and {len(classes) - 10} more" if len(classes) > 10 else ""
-    return ", ".join(map(shortened, classes[:10])) + more
+def gold_of(labels: Labels, path: str, reading: Reading) -> Ints:
+    """The class of each task whose truth is in the file, otherwise -1."""
+    truth = known_truth(labels, path, reading).of_tasks
+    if (truth >= len(labels.classes)).any():
+        i = int(np.flatnonzero(truth >= len(labels.classes))[0])
+        problem = f"the truth of task {shown(labels.task_names[i])} is a class that no label has"
+        raise BadFile(path, f"{problem}: name all classes with --classes")
+    return truth
+
+
+def summary_of(engine: Engine, labels: Labels, gold: Ints | None) -> Iterator[str]:
+    """Yield what can be known of the error, of the worth of the labels, and of the classes."""
+    every = np.arange(labels.tasks)
+    counts = engine.label_counts(every)
+    others = (counts > 0) & (engine.golds(every) < 0)
+    p = engine.beliefs(every)
+    if others.any():
+        share = float(1 - p[others].max(axis=1).mean())
+        tasks = int(others.sum())
+        checked = 0 if gold is None else int(((gold >= 0) & (counts > 0)).sum())
+        by = (
+            f"calibrated by {checked:,} gold tasks"
+            if checked
+            else "estimated from labels alone; --gold with the truth of random tasks checks it"
+        )
+        yield f"expected wrong: {share:.1%} of {tasks:,} predictions ({by})"
+        votes, middle = np.median(engine.effective_votes(every[others])), np.median(counts[others])
+        yield f"independent votes of a task: {votes:.1f} of {middle:g} labels, in the median"
+    shares = engine.prevalence()
+    if shares is not None:
+        each = (
+            f"{name} {share:.1%} ± {half:.1%}"
+            for name, share, half in zip(labels.classes, *shares.tolist(), strict=True)
+        )
+        yield f"share of each class, with its 90 % interval: {', '.join(each)}"
 
 
 # The error of `sbic infer` on known truths; imported only when the command runs.
 
 
 class Truth(NamedTuple):
-    """The truth of each task, whether it is known, and how many other tasks the file has."""
+    """The number of each task's true class or -1, and how many other tasks the file has."""
 
     of_tasks: Ints
-    is_known: NDArray[np.bool_]
     without_labels: int
+
+    def without(self, gold: NDArray[np.bool_]) -> "Truth":
+        """The truth of the other tasks: gold is not predicted."""
+        return self._replace(of_tasks=np.where(gold, -1, self.of_tasks))
 
 
 def known_truth(labels: Labels, path: str, reading: Reading) -> Truth:
     """The truths in a file, of the tasks that have labels."""
     truth = read_truth(path, labels.classes, reading)
     of_tasks = truth_of(labels, truth)
-    is_known = of_tasks != 0 if labels.are_signs else of_tasks >= 0
-    if not is_known.any():
+    if not (of_tasks >= 0).any():
         raise BadFile(path, "has the truth of none of the tasks that have labels")
-    return Truth(of_tasks, is_known, len(truth.keys() - set(labels.task_names)))
+    return Truth(of_tasks, len(truth.keys() - set(labels.task_names)))
 
 
 def notes_on_error(estimate: AnyEstimate, truth: Truth, labels: Labels) -> Iterator[str]:
     """Yield the error, and how many tasks it leaves out."""
-    known = int(truth.is_known.sum())
+    known = int((truth.of_tasks >= 0).sum())
     if known < labels.tasks:
         yield f"tasks without a truth, not in the error: {labels.tasks - known}"
     if truth.without_labels:
@@ -181,6 +226,19 @@ class ClassPriorType(click.ParamType):
 )
 @click.option("--truth", "truth_path", metavar="TRUTH.csv", help="Report the error on these tasks.")
 @click.option(
+    "--gold",
+    "gold_path",
+    metavar="GOLD.csv",
+    help="For settled: the truth of some tasks, drawn at random, which weighs workers and "
+    "calibrates the probabilities; columns task and truth.",
+)
+@click.option(
+    "--summary",
+    is_flag=True,
+    help="For settled: also report the expected share of wrong predictions, how many independent "
+    "votes the labels are worth and, with --gold, how frequent each class is.",
+)
+@click.option(
     "--shuffles",
     type=click.IntRange(min=1),
     metavar="N",
@@ -207,6 +265,8 @@ def command(
     no_settle: bool,
     seed: int,
     truth_path: str | None,
+    gold_path: str | None,
+    summary: bool,
     shuffles: int | None,
     output: str | None,
     workers_output: str | None,
@@ -234,8 +294,8 @@ def command(
     of the prediction) and p:CLASS for each class in order. For majority, which has no
     probabilities, these are shares of the votes, empty for a task without votes.
 
-    TRUTH.csv has the columns task and truth (0 or empty if it is not known; with other classes,
-    empty). A tie counts as a random choice among the tied classes.
+    TRUTH.csv and GOLD.csv have the columns task and truth (0 or empty if it is not known; with
+    other classes, empty). A tie counts as a random choice among the tied classes.
 
     \b
     Examples:
@@ -246,6 +306,7 @@ def command(
       sbic infer batch.csv --columns task=HITId,worker=WorkerId,label=Answer
       sbic infer pets.jsonl --classes cat,dog,bird --skip unsure
       sbic infer labels.csv --algorithm settled --workers workers.csv
+      sbic infer verdicts.jsonl --algorithm settled --gold gold.csv --summary
     """
     import numpy as np
 
@@ -256,20 +317,25 @@ def command(
     prior = prior_of(alpha, beta, 0.5 if q is None else q)
     check_usage(labels_path, truth_path, shuffles, reading)
     try:
-        inputs = labels_path, truth_path
+        inputs = labels_path, truth_path, gold_path
         target, workers_target = target_of(output, inputs), target_of(workers_output, inputs)
         labels = read(labels_path, reading)
         name = algorithm or default_algorithm(labels.are_signs)
-        run = Run(name, prior, class_prior, not no_settle, seed)
-        check_choices(run, labels, q, workers_output)
+        gold = gold_of(labels, gold_path, reading) if gold_path else None
+        run = Run(name, prior, class_prior, not no_settle, seed, gold)
+        check_choices(run, labels, q, workers_output, needs_rest=summary)
         truth = known_truth(labels, truth_path, reading) if truth_path else None
+        if truth and gold is not None:
+            truth = truth.without(gold >= 0)
         with progress(f"Running {run.algorithm} on {len(labels):,} labels"):
             fit = fitted(run, labels, np.random.default_rng(seed))
-        notes = [*notes_on_labels(labels, run.algorithm), *fit.notes]
+        notes = [*notes_on_labels(labels, run.algorithm, reading), *fit.notes]
         if truth:
             notes += notes_on_error(fit.estimate, truth, labels)
             if shuffles:
                 notes.append(shuffles_note(run, labels, truth.of_tasks, shuffles))
+        if fit.engine and summary:
+            notes += summary_of(fit.engine, labels, gold)
         write(estimate_csv(labels, fit.estimate), target)
         if fit.engine and workers_output:
             write(workers_csv(labels, fit.engine), workers_target)
@@ -325,7 +391,12 @@ def read(path: str, reading: Reading) -> "Labels":
 
 
 def check_choices(
-    run: "Run", labels: "Labels", q: float | None, workers_output: str | None
+    run: "Run",
+    labels: "Labels",
+    q: float | None,
+    workers_output: str | None,
+    *,
+    needs_rest: bool,
 ) -> None:
     """Refuse classes and options that do not fit the algorithm."""
 
@@ -342,6 +413,10 @@ def check_choices(
     if not entry.settles and (run.class_prior is not None or not run.settles):
         raise click.UsageError(
             f"--class-prior and --no-settle are for --algorithm settled, not {run.algorithm}"
+        )
+    if (run.gold is not None or needs_rest) and not (entry.settles and run.settles):
+        raise click.UsageError(
+            f"--gold and --summary are for --algorithm settled, at rest, not {run.algorithm}"
         )
     if workers_output and not entry.streams:
         able = " or ".join(STREAMED)

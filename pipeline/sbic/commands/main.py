@@ -16,7 +16,7 @@ from sbic import __version__
 
 ELSEWHERE = (
     "SBIC_DATA",  # the folder of crowds that the tests read
-    "SBIC_GOES_ON",  # set by an instance that restarts itself: `batched.stop`
+    "SBIC_RESTARTED",  # set by an instance that restarts itself: `runtime.faust.stop`
 )
 
 
@@ -113,6 +113,7 @@ COMMANDS = {  # the first sentence of each command's own help
     "gateway": "Serve HTTP: labels in, posteriors out, and a page to watch.",
     "project": "Show, change, recount, reset and delete projects.",
     "tasks": "Register tasks; close and open them.",
+    "workers": "Block workers, unblock them, and name them.",
     "replay": "Send the labels of a file to the pipeline.",
     "import": "Import the labels of another tool.",
     "simulate": "Let a simulated crowd work with the pipeline.",

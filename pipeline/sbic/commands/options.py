@@ -1,8 +1,10 @@
 """What subcommands share: settings as options, errors in one line, maps of labels, columns."""
 
 import asyncio
+import codecs
 import csv
 import logging
+import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -16,10 +18,10 @@ from sbic.classes import Classes
 from sbic.files.labels import Reading
 from sbic.foreign import printable, shown
 from sbic.kafka.errors import ClusterError, WrongTopics
-from sbic.project.opening import Refusal
+from sbic.project.opening import RefusedSettings
 from sbic.project.revision import Given
 from sbic.project.security import BadSecurity, Security
-from sbic.project.settings import SPECS, BadSetting, Settings, Spec, full_name, read_value, variable
+from sbic.project.settings import SPECS, BadSetting, Settings, Spec, variable
 
 
 class BadInput(click.ClickException):
@@ -52,8 +54,7 @@ class SettingType(click.ParamType):
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        kind = spec.metadata["kind"]
-        shown = kind if isinstance(kind, type) else type(spec.default)
+        shown = spec.kind if isinstance(spec.kind, type) else type(spec.default)
         self.name = "list" if shown is tuple else shown.__name__
 
     def convert(
@@ -63,7 +64,7 @@ class SettingType(click.ParamType):
         if not isinstance(value, str):
             return value  # the default
         try:
-            return read_value(self.spec, value)
+            return self.spec.read(value)
         except BadSetting as bad:
             self.fail(bad.problem, param, ctx)
 
@@ -80,7 +81,7 @@ def in_order(*options: Callable[[Function], Function]) -> Callable[[Function], F
 
 
 def settings_options(*names: str) -> Callable[[Function], Function]:
-    """Gives a command the flags of these settings, and their values as its argument `settings`.
+    """Give a command the flags of these settings, and their values as its argument `settings`.
 
     A command takes only the flags that it uses; the other settings keep their defaults.
     """
@@ -100,7 +101,7 @@ def settings_options(*names: str) -> Callable[[Function], Function]:
 
 
 def given_options(*names: str) -> Callable[[Function], Function]:
-    """Gives a command the flags of these settings, and the values that were given as `given`.
+    """Give a command the flags of these settings, and the values that were given as `given`.
 
     For commands that take all other values from the project: see `connected.in_project`.
     """
@@ -128,7 +129,7 @@ def _security() -> Security:
 
 
 def spec_options(specs: Mapping[str, Spec]) -> Callable[[Function], Function]:
-    """Gives a command the flags of these settings, and their values under the same names."""
+    """Give a command the flags of these settings, and their values under the same names."""
     return in_order(*map(_option, specs.values()))
 
 
@@ -136,15 +137,33 @@ def _option(spec: Spec) -> Callable[[Function], Function]:
     default: Any = spec.default
     is_list = isinstance(default, tuple)
     return click.option(
-        "--" + spec.name.replace("_", "-"),
+        spec.flag,
         spec.name,
+        cls=JoinedOption if spec.name == "classes" else click.Option,
         type=SettingType(spec),
         default=",".join(default) if is_list else default,
-        envvar=variable(full_name(spec)),
+        envvar=variable(spec.full_name),
         show_default=not is_list,
         show_envvar=True,
-        help=spec.metadata["help"],
+        help=spec.help,
     )
+
+
+class JoinedOption(click.Option):
+    """An option whose values are joined by commas if it is given several times."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser keep all values, not the last one."""
+        self.multiple = True
+        super().add_to_parser(parser, ctx)
+        self.multiple = False
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        """The values on the command line as one, or the variable, or the default."""
+        value, source = super().consume_value(ctx, opts)
+        return ",".join(value) if isinstance(value, list) else value, source
 
 
 # Runs the part of a command that uses Kafka; errors of Kafka become one line.
@@ -165,7 +184,7 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
             "nothing was changed; use the settings that the topics were created with, choose "
             "another --prefix, or alter the topics"
         ) from None
-    except Refusal as refusal:
+    except RefusedSettings as refusal:
         for line in refusal.lines:
             click.echo(line, err=True)
         raise click.ClickException(refusal.way_out) from None
@@ -195,19 +214,38 @@ def mapping_of(pair: str, classes: Classes) -> tuple[str, int | str]:
     came, equals, name = pair.rpartition("=")
     if not equals:
         raise BadInput(f"--label-map {shown(pair)} is not FROM=TO, such as yes=1")
-    if name in classes.names:
-        return came, classes.labels[classes.names.index(name)]
-    if name == "0":
-        return came, 0
-    raise BadInput(
-        f"--label-map {shown(pair)}: {shown(name)} is not one of {classes.listed()}, or 0 to skip"
+    label = classes.label_named(name)
+    if label is None:
+        problem = f"{shown(name)} is not one of {classes.listed()}, or 0 to skip"
+        raise BadInput(f"--label-map {shown(pair)}: {problem}")
+    return came, label
+
+
+def label_map_option(what: str) -> Callable[[Function], Function]:
+    """`--label-map`, for the labels, or choices, that a command reads."""
+    return click.option(
+        "--label-map",
+        "label_map",
+        metavar=f"{what.upper()}=CLASS",
+        multiple=True,
+        help=f"Send a {what} as this class, such as Yes=1; 0 is a skip. Can be repeated.",
     )
+
+
+def mapped_in_file(pairs: tuple[str, ...], classes: Classes) -> dict[str, str]:
+    """The labels that others in a file stand for; a skip is empty.
+
+    >>> mapped_in_file(("yes=1", "?=0"), Classes.parse("-1,1"))
+    {'yes': '1', '?': ''}
+    """
+    found = dict(mapping_of(pair, classes) for pair in pairs)
+    return {came: "" if label == 0 else str(label) for came, label in found.items()}
 
 
 # Options of the commands that read a file: its columns and labels.
 
 
-class Listed(click.ParamType):
+class NamesType(click.ParamType):
     """Names separated by commas; one with a comma in it is quoted, as in CSV."""
 
     name = "list"
@@ -228,7 +266,62 @@ class Listed(click.ParamType):
         return names
 
 
-class Columns(click.ParamType):
+def one_by_one(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """The names of an option: separated by commas if it is given once, otherwise one each time.
+
+    >>> one_by_one(None, None, ("cat,dog",)), one_by_one(None, None, ("yes, sure", "no"))
+    (('cat', 'dog'), ('yes, sure', 'no'))
+    """
+    found = [NamesType().convert(value, param, ctx) for value in values]
+    if len(found) <= 1:
+        return found[0] if found else None
+    return tuple(
+        names[0] if len(names) == 1 else value.strip()
+        for names, value in zip(found, values, strict=True)
+    )
+
+
+class EncodingType(click.ParamType):
+    """The name of an encoding of text."""
+
+    name = "encoding"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, if Python knows it."""
+        try:
+            bytes(4).decode(value)
+            return codecs.lookup(value).name
+        except (LookupError, ValueError):
+            self.fail(f"{shown(value)} is not an encoding, such as cp1252", param, ctx)
+
+
+class SizeType(click.ParamType):
+    """A number of bytes, with or without a unit: 500MB, 8 GB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) *([kMGT]?)B?", value.strip(), re.IGNORECASE)
+        if not found or not float(found[1]):
+            self.fail(f"{shown(value)} is not a size, such as 500MB or 8GB", param, ctx)
+        return int(float(found[1]) * 1000 ** " kmgt".index(found[2].lower() or " "))
+
+
+max_size_option = click.option(
+    "--max-size",
+    type=SizeType(),
+    default="4GB",
+    show_default=True,
+    help="The most that a file may have in it, unpacked; a larger one is refused.",
+)
+
+
+class ColumnsType(click.ParamType):
     """Fields with their columns: `task=HITId,label=Answer`."""
 
     name = "columns"
@@ -241,7 +334,7 @@ class Columns(click.ParamType):
     ) -> dict[str, str]:
         """The column of each field given."""
         columns: dict[str, str] = {}
-        for pair in Listed().convert(value, param, ctx):
+        for pair in NamesType().convert(value, param, ctx):
             field, _, column = (part.strip() for part in pair.partition("="))
             if field not in self.fields or not column:
                 known = ", ".join(self.fields)
@@ -255,15 +348,16 @@ class Columns(click.ParamType):
 def reading_options(
     *fields: str, example: str, classes: bool = True, skip: bool = True
 ) -> Callable[[Function], Function]:
-    """Gives a command the options for reading a file, as its argument `reading`.
+    """Give a command the options for reading a file, as its argument `reading`.
 
     `classes` and `skip` are whether to include the options of these names.
     """
-    names = ["columns", "positive", "negative", *["classes"] * classes, *["skip"] * skip]
+    names = ["columns", "positive", "negative", "ignore_case", "encoding", "max_size"]
+    names += ["classes"] * classes + ["skip"] * skip
     options = [
         click.option(
             "--columns",
-            type=Columns(fields),
+            type=ColumnsType(fields),
             metavar="FIELD=COLUMN,...",
             help=f"Columns of {', '.join(fields)} with other names, such as {example}.",
         ),
@@ -278,20 +372,37 @@ def reading_options(
         options.append(
             click.option(
                 "--classes",
-                type=Listed(),
+                multiple=True,
+                callback=one_by_one,
                 metavar="LABEL,...",
-                help="All classes in order, such as cat,dog,bird. Any other label is an error.",
+                help="All classes in order, such as cat,dog,bird; or one each time, repeated. Any "
+                "other label is an error.",
             )
         )
     if skip:
         options.append(
             click.option(
                 "--skip",
-                type=Listed(),
+                multiple=True,
+                callback=one_by_one,
                 metavar="LABEL,...",
                 help="Labels that are skips, such as 0 or unsure. An empty label always is.",
             )
         )
+    options += [
+        click.option(
+            "--ignore-case",
+            is_flag=True,
+            help="Labels that differ only in case, such as Yes and yes, are one.",
+        ),
+        click.option(
+            "--encoding",
+            type=EncodingType(),
+            help="Of the file, such as cp1252, which Excel writes in western Europe.  "
+            "[default: UTF-8, or by the byte order mark]",
+        ),
+        max_size_option,
+    ]
 
     def decorate(function: Function) -> Function:
         @wraps(function)

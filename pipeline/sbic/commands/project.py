@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sbic.commands import project_copy
 from sbic.commands.options import given_options
 from sbic.project.revision import Given
-from sbic.project.settings import Settings
+from sbic.project.settings import PROJECT_SETTINGS, SPECS, Change, Settings
 
 if TYPE_CHECKING:
     from sbic.project.revision import Revision
@@ -14,18 +15,26 @@ if TYPE_CHECKING:
 
 EXPECTED_SECONDS = 15.0  # for running instances, which restart
 NOT_EXPECTED_SECONDS = 5.0
+REOPEN_HELP = "Reopen the tasks that stop rules have closed."
 
 
 @click.command(short_help="Recompute everything from labels and tasks.")
 @click.option("--yes", is_flag=True, help="Do not ask if labels have expired.")
 @click.option("--new-key", is_flag=True, help="Seal the records of instances with a new key.")
+@click.option("--reopen", is_flag=True, help=REOPEN_HELP)
 @given_options("broker", "prefix")
-def recount(given: Given, yes: bool, new_key: bool) -> None:
+def recount(given: Given, yes: bool, new_key: bool, reopen: bool) -> None:
     """Delete everything but labels, tasks, requests and assignments, and recompute it.
 
     Votes, posteriors, workers and dead letters are computed from the labels; this repairs them.
     Instances may be running: they leave the group, and restart once the topics exist. If this
     command is interrupted, run it again to complete it.
+
+    Tasks that a stop rule has closed stay closed, until new labels make one doubtful. With --reopen
+    all of them are open again until the rules close them, with the labels in the order in which
+    they are counted now.
+
+    Records in partitions that somebody has added move to the partitions of the project.
 
     With --new-key the records of instances are sealed with a new key from then on. That ends the
     leases of workers: they ask for a task again.
@@ -37,14 +46,15 @@ def recount(given: Given, yes: bool, new_key: bool) -> None:
     Examples:
       sbic project recount
       sbic project recount --prefix birds
+      sbic project recount --reopen
       sbic project recount --new-key
     """
     from sbic.commands.options import run_connected
-    from sbic.project.changes import begin
+    from sbic.project.recreation import begin
 
     ask_if_expired(given.place, yes)
     run_connected(begin(given.place, "rotating" if new_key else "recounting"))
-    complete(given.place)
+    complete(given.place, reopens=reopen)
 
 
 @click.command(short_help="Delete all labels of a project.")
@@ -63,7 +73,8 @@ def reset(given: Given, yes: bool) -> None:
       sbic project reset --prefix birds --yes
     """
     from sbic.commands.options import run_connected
-    from sbic.project.changes import begin, existing_project
+    from sbic.project.opening import existing_project
+    from sbic.project.recreation import begin
 
     place = given.place
     run_connected(existing_project(place))
@@ -87,8 +98,9 @@ def delete(given: Given, yes: bool) -> None:
     """
     from sbic.commands.options import run_connected
     from sbic.progress import progress
-    from sbic.project.changes import begin, existing_project
-    from sbic.project.changes import delete as delete_all
+    from sbic.project.opening import existing_project
+    from sbic.project.recreation import begin
+    from sbic.project.recreation import delete as delete_all
 
     place = given.place
     run_connected(existing_project(place))
@@ -100,17 +112,19 @@ def delete(given: Given, yes: bool) -> None:
     note(f"deleted: {place.prefix}, with {labels:,} labels")
 
 
-def complete(place: Settings) -> None:
+def complete(place: Settings, *, reopens: bool = False) -> None:
     """Recreate the topics of the project's state, and show the progress of counting."""
     from sbic.commands.options import run_connected
     from sbic.kafka.groups import group_members
     from sbic.progress import progress
-    from sbic.project.changes import existing_project, follow_counting, recreate_topics
+    from sbic.project.changes import follow_counting
+    from sbic.project.opening import existing_project
+    from sbic.project.recreation import recreate_topics
 
     begun = run_connected(existing_project(place))
     members = run_connected(group_members(place))
     with progress("Recreating topics"):
-        ready = run_connected(recreate_topics(place, begun, note))
+        ready = run_connected(recreate_topics(place, begun, note, reopens=reopens))
     settings = ready.apply_to(place)
     patience = EXPECTED_SECONDS if members else NOT_EXPECTED_SECONDS
     count = run_connected(follow_counting(settings, patience))
@@ -136,14 +150,15 @@ def ask_if_expired(place: Settings, yes: bool) -> None:
     """If labels have expired, say that a recount would lose them, and ask for confirmation."""
     from sbic.commands.options import run_connected
     from sbic.kafka.admin import expired_from
+    from sbic.project.opening import existing_project
     from sbic.project.topics import Topics
 
-    topic = Topics(place).labels.name
+    topic = Topics(run_connected(existing_project(place)).apply_to(place)).labels
     expired = run_connected(expired_from(place, topic))
     if expired:
         note(
-            f"{expired:,} labels have expired from {topic}: they would no longer count, only the "
-            f"{labels_in(place):,} that are left"
+            f"{expired:,} labels have expired from {topic.name}: they would no longer count, only "
+            f"the {labels_in(place):,} that are left"
         )
         ask("Count only those?", yes)
 
@@ -168,7 +183,7 @@ def command() -> None:
 
     A project gets its settings when it is created, by `sbic topics` or the first start of an
     instance: partitions, classes, algorithm, alpha, beta, prior and others. Instances and tools use
-    these settings, and refuse to run if they are given others.
+    these settings: what they are given is for a new project only, and they say what differs.
 
     \b
     Examples:
@@ -190,8 +205,7 @@ def show(given: Given) -> None:
       sbic project show --prefix birds
     """
     from sbic.commands.options import run_connected
-    from sbic.project.changes import existing_project
-    from sbic.project.opening import check_topic_ids
+    from sbic.project.opening import check_topic_ids, existing_project
 
     place = given.place
     revision = run_connected(existing_project(place))
@@ -203,29 +217,50 @@ def show(given: Given) -> None:
         run_connected(check_topic_ids(place, revision))
 
 
-@command.command("set", short_help="Change settings of a project.")
-@click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
-@click.option("--recount", "may_recount", is_flag=True, help="Count all labels again, if needed.")
-@click.option("--yes", is_flag=True, help="With --recount: do not ask if labels have expired.")
-@given_options("broker", "prefix")
-def set_values(given: Given, values: tuple[str, ...], may_recount: bool, yes: bool) -> None:
-    """Change settings of a project; running instances restart with them.
+def changed_by(*changes: Change) -> str:
+    """The settings of a project whose change has one of these effects.
 
-    policy, seed, lease_seconds, settle_tolerance and the retention of topics change at once.
-    classes, algorithm, alpha, beta, prior, class_prior and repeats change the results of existing
-    labels: if there are any, --recount is needed. If a project has labels, class names can only be
-    added at the end. The number of partitions cannot be changed.
+    >>> changed_by("never")
+    'partitions and replication'
+    """
+    *names, last = (name for name in PROJECT_SETTINGS if SPECS[name].change in changes)
+    return f"{', '.join(names)} and {last}"
+
+
+SET_HELP = f"""Change settings of a project.
+
+    {changed_by("at once")} change at once, for all running instances and gateways; `none` switches
+    off what can be off. With {changed_by("restart")} running instances restart.
+    {changed_by("recount")} change the results of existing labels: if there are any, --recount is
+    needed. If a project has labels, class names can only be added at the end. {changed_by("never")}
+    cannot be changed.
 
     \b
     Examples:
+      sbic project set stop_confidence=0.99 stop_labels=12 budget=none
       sbic project set policy=uniform lease_seconds=120
       sbic project set --prefix pets classes=cat,dog,bird
       sbic project set --prefix birds alpha=3 beta=2 --recount
     """
+
+
+@command.command("set", short_help="Change settings of a project.", help=SET_HELP)
+@click.argument("values", metavar="NAME=VALUE...", nargs=-1, required=True)
+@click.option("--recount", "may_recount", is_flag=True, help="Count all labels again, if needed.")
+@click.option(
+    "--reopen", is_flag=True, help=f"With --recount: {REOPEN_HELP[0].lower()}{REOPEN_HELP[1:]}"
+)
+@click.option("--yes", is_flag=True, help="With --recount: do not ask if labels have expired.")
+@given_options("broker", "prefix")
+def set_values(
+    given: Given, values: tuple[str, ...], may_recount: bool, reopen: bool, yes: bool
+) -> None:
+    """Change settings of a project; see `SET_HELP`."""
     from sbic.commands.options import run_connected
     from sbic.kafka.admin import alter_topics
-    from sbic.project.changes import begin, change, existing_project, read_assignments
-    from sbic.project.opening import Unfinished, append
+    from sbic.project.changes import change, read_assignments
+    from sbic.project.opening import Unfinished, append, existing_project
+    from sbic.project.recreation import begin
 
     place = given.place
 
@@ -246,14 +281,15 @@ def set_values(given: Given, values: tuple[str, ...], may_recount: bool, yes: bo
         after = revision.next(settings=changed.settings)
         await alter_topics(after.apply_to(place))
         await append(place, after)
-        note(f"changed: {', '.join(changed.names)}; running instances restart with that")
+        how = "follow at once" if changed.is_followed else "restart with that"
+        note(f"changed: {', '.join(changed.names)}; running instances {how}")
         return None
 
     labels = labels_in(place)
     if may_recount:
         ask_if_expired(place, yes)
     if run_connected(publish_change()):
-        complete(place)
+        complete(place, reopens=reopen)
 
 
 def needs_recount(prefix: str, names: tuple[str, ...], labels: int) -> str:
@@ -270,7 +306,7 @@ again; nothing was changed'
     )
 
 
-for each in (recount, reset, delete):
+for each in (recount, reset, delete, project_copy.command):
     command.add_command(each)
 
 

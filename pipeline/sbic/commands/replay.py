@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,14 @@ import click
 import numpy as np
 from aiokafka import ConsumerRecord
 
-from sbic.commands.options import BadInput, given_options, of_project, reading_options
+from sbic.commands.options import (
+    BadInput,
+    given_options,
+    label_map_option,
+    mapped_in_file,
+    of_project,
+    reading_options,
+)
 from sbic.files.labels import Reading
 from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.writer import Label, Sent, sending
@@ -21,14 +28,14 @@ from sbic.project.settings import Settings, command_line
 from sbic.project.topics import Topics
 from sbic.wire.bad import BadRecord
 from sbic.wire.changelogs import parse_answers
-from sbic.wire.posteriors import AnyPosterior, parse_any_posterior
+from sbic.wire.posteriors import AnyPosterior, parse_posterior
 from sbic.wire.votes import REPEAT, parse_votes
 
 if TYPE_CHECKING:
     from sbic.kafka.writer import Label
 
 
-class Counted(NamedTuple):
+class CountedLabel(NamedTuple):
     """A label that is counted in a posterior, and when it was sent."""
 
     label: Label
@@ -47,7 +54,7 @@ class Uncounted:
     >>> labels.add(Sent(at=0.5, partition=3, first=41, labels=two)), len(labels)
     ([], 2)
     >>> labels.learn({"task": "t1", "sources": {"3": 41}})
-    [Counted(label=Label(task='t1', worker='ann', label=1), at=0.5)]
+    [CountedLabel(label=Label(task='t1', worker='ann', label=1), at=0.5)]
     >>> len(labels)
     1
 
@@ -56,18 +63,18 @@ class Uncounted:
     >>> labels.learn({"task": "t2", "sources": {"3": 43}})
     []
     >>> labels.add(Sent(at=0.6, partition=3, first=43, labels=[Label("t2", "ann", 1)]))
-    [Counted(label=Label(task='t2', worker='ann', label=1), at=0.6)]
+    [CountedLabel(label=Label(task='t2', worker='ann', label=1), at=0.6)]
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, str], deque[tuple[int, Counted]]] = {}
+        self._waiting: dict[tuple[str, str], deque[tuple[int, CountedLabel]]] = {}
         self._sources: dict[str, dict[str, int]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, sent: Sent) -> list[Counted]:
+    def add(self, sent: Sent) -> list[CountedLabel]:
         """Add labels, in the order of offsets; returns those that are counted already."""
         source = str(sent.partition)
         counted = []
@@ -76,15 +83,15 @@ class Uncounted:
             if label.label == 0:
                 continue
             if task in self._sources and self._sources[task].get(source, -1) >= offset:
-                counted.append(Counted(label, sent.at))
+                counted.append(CountedLabel(label, sent.at))
                 continue
             self._waiting.setdefault((task, source), deque()).append(
-                (offset, Counted(label, sent.at))
+                (offset, CountedLabel(label, sent.at))
             )
             self._count += 1
         return counted
 
-    def learn(self, posterior: AnyPosterior) -> list[Counted]:
+    def learn(self, posterior: AnyPosterior) -> list[CountedLabel]:
         """Process a newer posterior of a task; returns the labels that it is the first to count."""
         task, sources = posterior["task"], posterior["sources"]
         self._sources[task] = sources
@@ -219,7 +226,7 @@ async def _wait(
     while uncounted:
         counted = 0
         records = await posteriors.next(seconds=0.2)
-        for _, posterior in parsed(records, parse_any_posterior):
+        for _, posterior in parsed(records, parse_posterior):
             counted += len(uncounted.learn(posterior))
         advance(counted)
         done.uncounted = len(uncounted)
@@ -270,6 +277,7 @@ async def _wait(
     example="task=HITId,worker=WorkerId,label=Answer",
     classes=False,
 )
+@label_map_option("label")
 @given_options("broker", "prefix", "classes")
 def command(
     given: Given,
@@ -280,14 +288,16 @@ def command(
     seed: int | None,
     wait: bool,
     timeout: float | None,
+    label_map: tuple[str, ...],
 ) -> None:
     """Send the labels of a file to the pipeline; `-` is standard input.
 
     LABELS.csv has the columns task, worker and label, in any order and any case, separated by
     commas, semicolons or tabs; or it is JSON Lines. gzip and UTF-16 are detected. A label is one of
     the classes of the project: 1 or -1 (0 is a skip; --positive yes --negative no maps two other
-    labels), or one of its names. An empty label is a skip. Nothing is sent if anything in the file
-    is wrong. It is safe to send a file again: a label that was sent before counts once.
+    labels), or one of its names; --label-map maps any other. An empty label is a skip. Nothing is
+    sent if anything in the file is wrong. It is safe to send a file again: a label that was sent
+    before counts once.
 
     With --wait the command returns when every label is counted in its task's posterior, including
     repeats, which change nothing, but not skips. If it gives up, the exit status is 1.
@@ -303,6 +313,7 @@ def command(
       sbic replay labels.csv --rate 500 --shuffle --seed 7
       sbic replay answers.csv.gz --positive yes --negative no --skip unsure
       sbic replay pets.csv --prefix pets --wait
+      sbic replay haustiere.csv --prefix pets --label-map Katze=cat --label-map Hund=dog
       printf 'task,worker,label\\nt1,ann,1\\n' | sbic replay - --wait
     """
     from sbic.commands.options import in_project, run_connected
@@ -313,6 +324,7 @@ def command(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait: it limits the waiting")
     settings = in_project(given)
+    reading = replace(reading, label_map=mapped_in_file(label_map, settings.crowd_classes))
     try:
         labels = labels_of(path, reading, settings)
     except BadFile as error:
@@ -342,7 +354,7 @@ def command(
 def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
     """All labels of the file, in order, checked, with values as they are on the wire."""
     from sbic.files.labels import label_rows
-    from sbic.files.tables import BadFile, read_source, shortened
+    from sbic.files.tables import BadFile, shortened
     from sbic.kafka.writer import Label
     from sbic.progress import progress
     from sbic.wire.bad import ID_MAX_BYTES
@@ -350,7 +362,7 @@ def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
     classes = settings.crowd_classes
     reading = of_project(reading, classes)
     with progress("Reading"):
-        source = read_source(path)
+        source = reading.source(path)
         rows = label_rows(source, reading)
     if classes.is_signs and rows.classes != classes.names:
         raise BadFile(source.name, other_classes(rows.classes, settings.prefix))
@@ -371,14 +383,16 @@ def other_classes(found: tuple[str, ...], prefix: str) -> str:
 --positive and --negative (and others with --skip), or, while it has no labels, give the project \
 these classes: sbic project set --prefix pets classes=cat,dog'
     """
-    from sbic.files.tables import shortened
+    from sbic.files.tables import listed, shortened
 
     names = [*map(shortened, found[:5]), *(["..."] if found[5:] else [])]
+    way_out = f"these classes: sbic project set --prefix {prefix} classes={','.join(names)}"
+    if any("," in name for name in found):
+        way_out = "classes without a comma in their names, and map the labels with --label-map"
     return (
-        f"has the labels {', '.join(names)}, but the classes of the project are -1 and 1: map two "
+        f"has the labels {listed(found, 5)}, but the classes of the project are -1 and 1: map two "
         "of them with --positive and --negative (and others with --skip), or, while it has no "
-        "labels, give the project these classes: "
-        f"sbic project set --prefix {prefix} classes={','.join(names)}"
+        f"labels, give the project {way_out}"
     )
 
 
@@ -402,7 +416,7 @@ def left_undone(done: "Replayed", labels: int) -> str:
     'Kafka has acknowledged 3,000 of 8,000 labels. To continue, run the same command again: labels \
 that are sent twice count once'
     >>> left_undone(Replayed(labels=8000, uncounted=10, sending_seconds=1.0), 8000)
-    'all 8,000 labels were sent; 10 are not counted yet, and will be without this command'
+    'all 8,000 labels were sent; 10 are not counted yet: instances go on counting'
     """
     if done.sending_seconds is None:
         return (
@@ -410,8 +424,8 @@ that are sent twice count once'
             "same command again: labels that are sent twice count once"
         )
     return (
-        f"all {labels:,} labels were sent; {done.uncounted:,} are not counted yet, and will be "
-        "without this command"
+        f"all {labels:,} labels were sent; {done.uncounted:,} are not counted yet: "
+        "instances go on counting"
     )
 
 

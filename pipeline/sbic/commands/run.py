@@ -33,13 +33,13 @@ def command(given: Given) -> None:
         signal.signal(ending, lambda *_: os._exit(0))
 
     from sbic.commands.options import run_connected
-    from sbic.runtime.faust.stop import GOES_ON, CannotStart
+    from sbic.runtime.faust.stop import RESTARTED, CannotStart
     from sbic.runtime.logs import set_up_logging
     from sbic.runtime.process import opened_when_allowed, opened_when_ready, run
 
     level, style = (given.values.get(name, SPECS[name].default) for name in LOGGING)
     set_up_logging(level, style)
-    was_running = os.environ.pop(GOES_ON, None) is not None
+    was_running = os.environ.pop(RESTARTED, None) is not None
     opening = opened_when_allowed if was_running else opened_when_ready
     try:
         opened = run_connected(opening(given))

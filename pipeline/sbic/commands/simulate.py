@@ -11,15 +11,24 @@ from zlib import crc32
 
 import click
 
-from sbic.commands.crowd import CrowdAtWork, ErrorCurve, Habits, Plan
+from sbic.commands.crowd import (
+    CrowdAtWork,
+    CrowdClient,
+    ErrorCurve,
+    Habits,
+    NoAnswer,
+    Plan,
+    crowd_client,
+)
 from sbic.commands.options import BadInput, Function, given_options, in_order
 from sbic.engine import AlgorithmName
 from sbic.foreign import printable
 from sbic.infer.registry import STREAMED, default_algorithm
+from sbic.kafka.errors import ClusterError
 from sbic.kafka.reader import Reader, reading
-from sbic.kafka.requests import PATIENCE_SECONDS, Asker, NoAnswer, asking
+from sbic.kafka.requests import PATIENCE_SECONDS
 from sbic.local.java import free_port
-from sbic.local.processes import instances_of, is_ready, running
+from sbic.local.processes import instances_of, running, until_ready
 from sbic.progress import Advance
 from sbic.project.opening import open_project
 from sbic.project.revision import Given
@@ -47,7 +56,7 @@ class TasksOfOthers(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulationResult:
     """The results of a run: `error` is the error at 1, 2, ... labels per task on average.
 
     `waits` are the seconds from each request to its assignment; `came_to` is as in `CrowdAtWork`.
@@ -63,15 +72,16 @@ class Run:
 class Simulation:
     """One run of a plan."""
 
-    def __init__(self, plan: Plan, asker: Asker, reader: Reader, advance: Advance) -> None:
+    def __init__(self, plan: Plan, client: CrowdClient, reader: Reader, advance: Advance) -> None:
         name = f"simulated-{uuid4().hex[:6]}"  # the project may have tasks of earlier runs
         self._truth = plan.draw_truth(name)
         self._curve = ErrorCurve(self._truth, len(plan.classes))
-        self._asker = asker
+        self._client = client
         self._posteriors = reader
         self._moved = asyncio.Event()
+        self._open = set(self._truth)  # a task that a stop rule has closed keeps its reason
         self._crowd = CrowdAtWork(
-            plan, self._truth, plan.draw_workers(name), asker, lambda sent: advance()
+            plan, self._truth, plan.draw_workers(name), client, lambda sent: advance()
         )
 
     async def follow(self) -> None:
@@ -79,23 +89,30 @@ class Simulation:
         async for records in self._posteriors.follow():
             for posterior in posteriors(records):
                 self._curve.learn(posterior)
+                if posterior["status"] != "open":
+                    self._open.discard(posterior["task"])
             if records:
                 self._moved.set()
 
-    async def execute(self) -> Run:
-        """Run the plan, and close its tasks at the end."""
+    async def execute(self) -> SimulationResult:
+        """Run the plan, and close those of its tasks that are open at the end."""
         curve, crowd = self._curve, self._crowd
+        is_away = False
         try:
-            await self._asker.describe(self._truth)
+            await self._client.describe(self._truth)
             await self._until(lambda: curve.tasks == len(self._truth), "tasks were not registered")
             start = monotonic()
             await crowd.work()
             given = crowd.came_to["labels"]
             await self._until(lambda: curve.labels >= given, "labels were not counted")
             seconds = monotonic() - start
-            return Run(crowd.policy, curve.points, crowd.waits, crowd.came_to, seconds)
+            return SimulationResult(crowd.policy, curve.points, crowd.waits, crowd.came_to, seconds)
+        except ClusterError:
+            is_away = True
+            raise
         finally:
-            await self._asker.describe(self._truth, status="closed")
+            if not is_away:
+                await self._client.describe(self._open, status="closed")
 
     async def _until(self, condition: Callable[[], bool], problem: str) -> None:
         """Wait for a condition while posteriors keep arriving; raises `NoAnswer`."""
@@ -107,28 +124,24 @@ class Simulation:
             except TimeoutError:
                 raise NoAnswer(
                     f"{problem}, and no posterior arrived for {PATIENCE_SECONDS} seconds: is an "
-                    f"instance running? Start one with: {self._asker.start_an_instance}"
+                    f"instance running? Start one with: {self._client.start_an_instance}"
                 ) from None
 
 
-async def simulate(settings: Settings, plan: Plan, advance: Advance) -> Run:
+async def simulate(settings: Settings, plan: Plan, advance: Advance) -> SimulationResult:
     """Run the plan on the pipeline of this project; `advance` is called for every label."""
     topic = Topics(settings).posteriors.name
     async with (
-        asking(settings) as asker,
+        crowd_client(settings) as client,
         reading(settings, topic, from_start=True) as reader,
     ):
         await _check_that_nothing_is_open(settings, reader)
-        simulation = Simulation(plan, asker, reader, advance)
+        simulation = Simulation(plan, client, reader, advance)
         try:
             async with asyncio.TaskGroup() as group:
-                following = [
-                    group.create_task(simulation.follow()),
-                    group.create_task(asker.follow()),
-                ]
+                following = group.create_task(simulation.follow())
                 run = await simulation.execute()
-                for task in following:
-                    task.cancel()
+                following.cancel()
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
     return run
@@ -179,7 +192,7 @@ def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
 
 async def simulate_policies(
     settings: Settings, policies: Sequence[Policy], plan: Plan, advance: Advance
-) -> list[Run]:
+) -> list[SimulationResult]:
     """A run for each policy; on return the instances have exited, the topics stay."""
     projects = [project_of(settings, policy, plan) for policy in policies]
     ports = [free_port() for _ in projects]
@@ -194,11 +207,10 @@ async def simulate_policies(
         log.append(line)
 
     async with running(commands, log=keep, report=keep):
-        deadline = monotonic() + PATIENCE_SECONDS
-        while not all([await asyncio.to_thread(is_ready, port) for port in ports]):
-            if monotonic() > deadline:
-                raise NoAnswer(f"the instances are not ready; their last log line: {log[-1:]}")
-            await asyncio.sleep(0.1)
+        try:
+            await until_ready(ports, PATIENCE_SECONDS)
+        except TimeoutError as late:
+            raise NoAnswer(f"{late}; their last log line: {log[-1:]}") from None
         try:  # as a group, so that a failed run cancels the others before the instances stop
             async with asyncio.TaskGroup() as group:
                 runs = [group.create_task(simulate(each, plan, advance)) for each in projects]
@@ -416,12 +428,11 @@ def carry_out(
     settings: Settings,
     policy: Literal["uniform", "uncertainty", "compare"] | None,
     plan: "Plan",
-) -> "list[Run]":
+) -> "list[SimulationResult]":
     """Carry out the runs, with a progress bar."""
     import signal
 
     from sbic.commands.options import run_connected
-    from sbic.kafka.requests import NoAnswer
     from sbic.progress import progress
 
     # handled like Ctrl-C, which asyncio turns into a cancellation: the tasks are closed
@@ -440,7 +451,7 @@ def carry_out(
         raise click.ClickException(str(error)) from None
 
 
-def summary(run: "Run") -> str:
+def summary(run: "SimulationResult") -> str:
     """The number of labels, the speed, and all other outcomes."""
     from statistics import median, quantiles
 
@@ -455,10 +466,10 @@ def summary(run: "Run") -> str:
     return printable("; ".join([text, *rest]))
 
 
-def present(plan: "Plan", runs: "Sequence[Run]", out: Path) -> None:
+def present(plan: "Plan", runs: "Sequence[SimulationResult]", out: Path) -> None:
     """Print the table, and save it with its plot."""
     from sbic.files.tables import BadFile
-    from sbic.research.outcome import MissingExtra, error_by_labels, save_csv, save_png
+    from sbic.research.outcome import MissingResearchExtra, error_by_labels, save_csv, save_png
 
     accuracy = plan.habits.accuracy
     of_classes = "" if plan.classes.is_signs else f" of {len(plan.classes)} classes"
@@ -475,6 +486,6 @@ def present(plan: "Plan", runs: "Sequence[Run]", out: Path) -> None:
         saved.append(save_png(outcome, out))
     except (BadFile, OSError) as error:
         raise BadInput(str(error)) from error
-    except MissingExtra as error:
+    except MissingResearchExtra as error:
         click.echo(str(error), err=True)
     click.echo(f"\nSaved {' and '.join(map(str, saved))}", err=True)

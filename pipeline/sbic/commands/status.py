@@ -12,13 +12,15 @@ from rich.text import Text
 from sbic.commands.options import given_options
 from sbic.foreign import printable
 from sbic.project.revision import Given
-from sbic.status.report import DISPUTED, RATED, Summary
-from sbic.status.tallies import Rated
+from sbic.status.report import DISPUTED, RATED, Share, Summary
+from sbic.status.tallies import Honesty, Rated
 
 NAME_WIDTH = 40
 SAYS_WIDTH = 12
 DISPUTED_WIDTH = 54  # of all columns but the name, with the space between them
 RATED_WIDTH = 44
+SHARES = 8  # of the most frequent classes
+LEAST_DEPENDENCE = 0.005
 
 
 class StatusScreen:
@@ -42,6 +44,8 @@ class StatusScreen:
         s, activity = self.summary, self.summary.activity
         tasks = s.tasks
         rate = f"{s.per_second:,.1f} a second in the last minute"
+        for warning in activity.warnings:
+            yield "warning", warning
         yield "labels", f"{tasks.labels:,} counted, {activity.flow.in_topic:,} in the topic; {rate}"
         closed = listed(tasks.closed)
         total = sum(tasks.closed.values())
@@ -55,7 +59,13 @@ class StatusScreen:
             ),
         )
         share = f" ({tasks.expected_wrong / len(tasks):.1%})" if len(tasks) else ""
-        yield "wrong", f"{tasks.expected_wrong:,.1f} predictions{share} expected to be wrong"
+        wrong = f"{tasks.expected_wrong:,.1f} predictions{share} expected to be wrong"
+        honesty, findings = s.honesty, activity.findings
+        yield "wrong", f"{wrong}; {believed(honesty)}"
+        if honesty.votes is not None:
+            yield "votes", worth(honesty.votes, findings and findings.dependence)
+        if s.prevalence is not None:
+            yield "classes", shared(s.prevalence)
         settled = {True: "yes", False: "no", None: "-"}[activity.settled.is_settled]
         yield "settled", f"{settled}: {activity.settled.why}"
         if s.budget is not None:
@@ -110,6 +120,20 @@ class StatusScreen:
         for rated in (*best, *reversed(worst)):
             table.add_row(*_rated_cells(rated))
         yield table
+        if workers.drifting:
+            yield Text(f"answer otherwise than before: {some_of(workers.drifting)}")
+        if workers.contradicted:
+            yield Text(f"gold contradicts what labels say of: {some_of(workers.contradicted)}")
+
+
+def some_of(workers: Sequence[str]) -> str:
+    """The first of these workers, and how many more there are.
+
+    >>> some_of(["ann", "bob"]), some_of([f"w{number}" for number in range(8)])
+    ('ann, bob', 'w0, w1, w2, w3, w4 and 3 more')
+    """
+    more = f" and {len(workers) - RATED:,} more" if len(workers) > RATED else ""
+    return ", ".join(map(printable, workers[:RATED])) + more
 
 
 def _rated_cells(rated: Rated) -> Sequence[Text | str]:
@@ -132,6 +156,65 @@ def compact(room: int, name: str, *columns: str) -> Table:
         else:
             table.add_column(column, no_wrap=True, justify="right")
     return table
+
+
+def believed(honesty: Honesty) -> str:
+    """How far the expected number of wrong predictions can be believed, and what would help.
+
+    >>> believed(Honesty(0, 0, 0.0, None, None))
+    'estimated from labels alone: no gold task checks it'
+    >>> believed(Honesty(40, 9, 8.2, (0.16, 0.3), 2.1))
+    'between 16.0% and 30.0%, calibrated by 40 gold tasks; 120 more would halve that'
+    >>> believed(Honesty(30, 12, 3.0, (0.2, 0.5), None))  # doctest: +ELLIPSIS
+    'between 20.0% and 50.0%, ... gold contradicts labels, which expected 3.0 of 30 wrong, not 12'
+    """
+    if not honesty.gold:
+        return "estimated from labels alone: no gold task checks it"
+    by = "calibrated" if honesty.is_calibrated else "checked"
+    tasks = f"{honesty.gold:,} gold task{'s' if honesty.gold > 1 else ''}"
+    said = f"{by} by {tasks}: more would say how far off it may be"
+    if honesty.interval is not None:
+        low, high = honesty.interval
+        said = f"between {low:.1%} and {high:.1%}, {by} by {tasks}"
+        said += f"; {honesty.gold_to_halve:,} more would halve that"
+    if honesty.is_contradicted:
+        said += (
+            f"; gold contradicts labels, which expected {honesty.expected:,.1f} of "
+            f"{honesty.gold:,} wrong, not {honesty.wrong:,}"
+        )
+    return said
+
+
+def worth(votes: float, dependence: float | None) -> str:
+    """What the labels of a task are worth, and how much they can be.
+
+    >>> worth(2.14, 0.25)
+    '2.1 independent votes a task, in the median, and never more than 4.0 (dependence 0.25)'
+    """
+    said = f"{votes:,.1f} independent votes a task, in the median"
+    if dependence is None:
+        return said
+    if dependence < LEAST_DEPENDENCE:
+        return f"{said}; labels show no dependence"
+    return f"{said}, and never more than {1 / dependence:,.1f} (dependence {dependence:.2f})"
+
+
+def shared(prevalence: Mapping[str, Share]) -> str:
+    """The share of each class, the most frequent first, with its interval.
+
+    >>> shared({"cat": Share(0.25, (0.2, 0.3)), "dog": Share(0.75, (0.7, 0.8))})
+    'dog 75.0% (70.0% to 80.0%), cat 25.0% (20.0% to 30.0%)'
+    >>> shared({"cat": Share(0.25, None), "dog": Share(0.75, None)})
+    'dog 75.0%, cat 25.0%, by labels alone'
+    """
+    some = sorted(prevalence.items(), key=lambda each: -each[1].share)
+    parts = [
+        f"{name} {share:.1%}" + (f" ({ends[0]:.1%} to {ends[1]:.1%})" if ends else "")
+        for name, (share, ends) in some[:SHARES]
+    ]
+    if len(some) > SHARES:
+        parts.append(f"and {len(some) - SHARES} more")
+    return ", ".join(parts if some[0][1].interval else [*parts, "by labels alone"])
 
 
 def listed(counts: Mapping[str, int]) -> str:
@@ -179,13 +262,6 @@ def clock(milliseconds: int) -> str:
 # `sbic status`: how the project is doing, on one screen.
 
 
-SETTINGS = (
-    *("broker", "prefix", "classes", "algorithm", "alpha", "beta", "prior", "class_prior"),
-    *("repeats", "policy", "seed", "lease_seconds", "gold_rate"),
-    *("stop_confidence", "stop_labels", "budget", "block_below", "block_after"),
-)
-
-
 @click.command("status", short_help="How the project is doing, on one screen.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: see schemas/status.schema.json.")
 @click.option("--watch", is_flag=True, help="Update the screen until Ctrl-C.")
@@ -197,7 +273,7 @@ SETTINGS = (
     metavar="SECONDS",
     help="For --watch: how often.",
 )
-@given_options(*SETTINGS)
+@given_options("broker", "prefix")
 def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
     """Show the status of a project: labels, tasks, expected errors, workers and instances.
 
@@ -206,7 +282,10 @@ def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
 
     \b
     labels        counted in posteriors, in the topic, and per second in the last minute
-    wrong         predictions expected to be wrong: the sum of 1 - max p over all tasks
+    wrong         predictions expected to be wrong: the sum of 1 - max p over all tasks; with gold
+                  the share of them as a 90 % interval, otherwise estimated from labels alone
+    votes         how many independent votes the labels of a task are worth, under settled
+    classes       the share of each class, corrected by gold, with its 90 % interval
     settled       whether all instances report that no probability moves any more
     waiting       the lag of the group: records not processed yet, by topic
     disputed      the least certain tasks with two labels or more

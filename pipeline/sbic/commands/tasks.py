@@ -1,6 +1,5 @@
 """`sbic tasks`: registers, closes and opens tasks."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -9,19 +8,17 @@ import click
 from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options, of_project, reading_options
 from sbic.files.labels import Reading
-from sbic.kafka.admin import partitions_of
-from sbic.kafka.connect import connected, new_producer
 from sbic.kafka.reader import reading
-from sbic.kafka.rights import Operation
+from sbic.kafka.writer import writing
 from sbic.progress import progress
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.wire.partitions import partition_of
-from sbic.wire.tasks import Description, NamedDescription, encode_task
+from sbic.wire.partitions import Row, partition_of
+from sbic.wire.tasks import Description, encode_task
 
 if TYPE_CHECKING:
-    from sbic.wire.tasks import Description, NamedDescription
+    from sbic.wire.tasks import Description
 
 
 async def unknown_tasks(settings: Settings, tasks: Iterable[str]) -> list[str]:
@@ -32,8 +29,7 @@ async def unknown_tasks(settings: Settings, tasks: Iterable[str]) -> list[str]:
         if not unknown:
             break
         async with reading(settings, topic.name, from_start=True) as reader:
-            count = len(reader.partitions)
-            reader.read_only(partition_of(key, count) for key in unknown)
+            reader.read_only(partition_of(key, settings.partitions) for key in unknown)
             async for records in reader.to_the_end("Looking for the tasks"):
                 for record in records:
                     unknown.pop(record.key, None)
@@ -48,23 +44,16 @@ async def unknown_tasks(settings: Settings, tasks: Iterable[str]) -> list[str]:
 AT_ONCE = 5000
 
 
-async def describe(
-    settings: Settings, descriptions: Sequence[Description | NamedDescription]
-) -> None:
+async def describe(settings: Settings, descriptions: Sequence[Description]) -> None:
     """Send all descriptions in order; they are acknowledged on return."""
-    topic = Topics(settings).tasks.name
-    partitions = await partitions_of(settings, topic, Operation.WRITE)
-    async with connected(new_producer(settings, linger_ms=5), settings) as producer:
+    topic = Topics(settings).tasks
+    async with writing(settings, topic) as writer:
         with progress("Sending", total=len(descriptions)) as advance:
             for start in range(0, len(descriptions), AT_ONCE):
-                sent = []
-                for description in descriptions[start : start + AT_ONCE]:
-                    key = description["task"].encode()
-                    value = encode_task(description)
-                    partition = partition_of(key, partitions)
-                    sent.append(await producer.send(topic, value, key=key, partition=partition))
-                await asyncio.gather(*sent)
-                advance(len(sent))
+                portion = descriptions[start : start + AT_ONCE]
+                rows = [Row(each["task"].encode(), encode_task(each)) for each in portion]
+                await writer.send(topic.name, rows)
+                advance(len(rows))
 
 
 # `sbic tasks`: registers, closes and opens tasks.
@@ -125,20 +114,20 @@ def import_tasks(given: Given, reading: Reading, path: str) -> None:
 
 def descriptions_of(
     path: str, reading: Reading, classes: Classes
-) -> tuple[list["Description | NamedDescription"], list[str]]:
+) -> tuple[list["Description"], list[str]]:
     """The descriptions in a file, checked, and the columns that were not read."""
-    from sbic.files.tables import BadFile, read_source
+    from sbic.files.tables import BadFile
     from sbic.files.tasks import task_table
     from sbic.wire.bad import BadRecord
     from sbic.wire.tasks import encode_task, task_parser
 
-    source = read_source(path)
+    source = reading.source(path)
     table = task_table(source, of_project(reading, classes), classes.names)
     check = task_parser(classes)
     found = []
     for line, row in table.rows:
         fields = {name: value for name, value in row._asdict().items() if value is not None}
-        description = cast("Description | NamedDescription", fields)
+        description = cast("Description", fields)
         try:
             check(None, encode_task(description))
         except BadRecord as bad:
@@ -151,12 +140,10 @@ def descriptions_of(
 
 def unread_note(columns: list[str]) -> str:
     """A warning about columns that were not read."""
-    from sbic.files.tables import shortened
+    from sbic.files.tables import listed
 
-    names = ", ".join(repr(shortened(name)) for name in columns[:10])
-    more = f" and {len(columns) - 10} more" if len(columns) > 10 else ""
     return (
-        f"warning: columns that are not read: {names}{more}"
+        f"warning: columns that are not read: {listed(columns)}"
         " (only task, prior and gold are; --columns gold=NAME reads another one as gold)"
     )
 
@@ -236,11 +223,9 @@ def unknown_note(tasks: list[str]) -> str:
     'no such task: t7, t8 (without a posterior, and never registered). Nothing was sent; add \
 --create to create tasks'
     """
-    from sbic.files.tables import shortened
+    from sbic.files.tables import listed
 
-    names = ", ".join(map(shortened, tasks[:10]))
-    more = f" and {len(tasks) - 10:,} more" if len(tasks) > 10 else ""
     return (
-        f"no such task: {names}{more} (without a posterior, and never registered). Nothing was "
+        f"no such task: {listed(tasks)} (without a posterior, and never registered). Nothing was "
         "sent; add --create to create tasks"
     )

@@ -1,9 +1,15 @@
 """`sbic topics`: creates a project with its topics, or checks an existing one."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sbic.commands.options import given_options
-from sbic.project.revision import PROJECT_SETTINGS, Given
+from sbic.project.revision import Given
+from sbic.project.settings import PROJECT_SETTINGS
+
+if TYPE_CHECKING:
+    from sbic.project.opening import Opened
 
 
 @click.command("topics", short_help="Create a project: its topics and settings.")
@@ -24,10 +30,14 @@ def command(given: Given) -> None:
       SBIC_BROKER=kafka://one:9092,two:9092 sbic topics --replication 3
     """
     from sbic.commands.options import run_connected
-    from sbic.project.opening import open_project
+    from sbic.project.opening import open_project, settings_in_project
     from sbic.project.topics import Topics
 
-    opened = run_connected(open_project(given))
+    async def open_or_refuse() -> "Opened":
+        await settings_in_project(given)
+        return await open_project(given)
+
+    opened = run_connected(open_or_refuse())
     created = {topic.name for topic in opened.created}
     topics = list(Topics(opened.settings))
     width = max(len(topic.name) for topic in topics)

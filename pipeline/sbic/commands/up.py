@@ -66,8 +66,9 @@ def command(
     """Run a broker, the pipeline and a gateway on this machine, until Ctrl-C.
 
     The broker is that of `sbic broker`, the gateway that of `sbic gateway`, with a page to watch
-    the crowd. A process that stops is restarted, with increasing delays. The web ports count up
-    from --web-port. Everything stops when this command ends, even if it is killed.
+    the crowd. A process that stops is restarted, with increasing delays; so is the broker, on the
+    same data. The web ports count up from --web-port. Everything stops when this command ends, even
+    if it is killed.
 
     \b
     Examples:

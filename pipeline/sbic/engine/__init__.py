@@ -8,3 +8,6 @@ from typing import Literal
 
 AlgorithmName = Literal["fast-sbic", "settled"]
 """The algorithms that the engine, and therefore the pipeline, can run."""
+
+RETRACT = -1
+"""In place of an answer: the worker takes the label back."""

@@ -41,6 +41,13 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return _compile(function, error_model="numpy", nogil=True, _nrt=False)
 
 
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """As `kernel`, copied into its callers: a call passes each of the arrays of the state."""
+    if numba is None:
+        return function
+    return _compile(function, error_model="numpy", nogil=True, _nrt=False, inline="always")
+
+
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     """The Python function behind a compiled one."""
     python: Callable[P, R] = getattr(function, "py_func", function)

@@ -6,10 +6,10 @@ moved, all tasks become due.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sbic.engine.compiled import kernel
 from sbic.engine.labels import Ints
-from sbic.engine.ledger import task_of
 from sbic.engine.state import (
     DUE,
     FIRST_DUE,
@@ -18,172 +18,150 @@ from sbic.engine.state import (
     FIRST_WORKER_MOVED,
     IS_HERE,
     LABELS,
-    LAST_DUE,
-    LAST_WORKER_DUE,
     MOVED,
-    NEWEST,
     NONE,
     NOT_IN,
-    OLDER,
     PATH,
     SWEEP,
     TASK_PATH,
     TASKS_DUE,
-    TASKS_KNOWN,
     TASKS_MOVED,
     WALK,
     WORKER_DUE,
     WORKER_IS_HERE,
     WORKER_MOVED,
+    WORKER_SWEEP,
     State,
 )
+
+Links = NDArray[np.int32]
+
+
+@kernel
+def _append(links: Links, column: int, whole: Ints, first: int, row: int) -> None:
+    """Append a row to a list whose last row stands beside its first one in `whole`."""
+    if whole[first] == NONE:
+        whole[first] = row
+    else:
+        links[whole[first + 1], column] = row
+    whole[first + 1] = row
+    links[row, column] = NONE
+
+
+@kernel
+def _prepend(links: Links, column: int, whole: Ints, first: int, row: int) -> None:
+    links[row, column] = whole[first]
+    whole[first] = row
+
+
+@kernel
+def _take_first(links: Links, column: int, whole: Ints, first: int) -> int:
+    """Remove and return the first row of a list; NONE if it is empty."""
+    row = whole[first]
+    if row != NONE:
+        whole[first] = links[row, column]
+        links[row, column] = NOT_IN
+    return int(row)
+
+
+@kernel
+def _take_some(links: Links, column: int, whole: Ints, first: int, rows: Ints) -> int:
+    """Move rows of a list to `rows`, as many as fit; return their number."""
+    for place in range(len(rows)):
+        row = _take_first(links, column, whole, first)
+        if row == NONE:
+            return place
+        rows[place] = row
+    return len(rows)
 
 
 @kernel
 def make_due(state: State, i: int) -> None:
     """Append a task to the queue, unless it is queued already or not computed here."""
-    if state.task[i, DUE] != NOT_IN or not state.task[i, IS_HERE] or not state.task[i, LABELS]:
-        return
-    last = state.whole[LAST_DUE]
-    if last == NONE:
-        state.whole[FIRST_DUE] = i
-    else:
-        state.task[last, DUE] = i
-    state.whole[LAST_DUE] = i
-    state.task[i, DUE] = NONE
-    state.whole[TASKS_DUE] += 1
+    if state.task[i, DUE] == NOT_IN and state.task[i, IS_HERE] and state.task[i, LABELS]:
+        _append(state.task, DUE, state.whole, FIRST_DUE, i)
+        state.whole[TASKS_DUE] += 1
 
 
 @kernel
 def next_due(state: State) -> int:
     """Remove and return the first task of the queue; NONE if it is empty."""
-    i = state.whole[FIRST_DUE]
-    if i != NONE:
-        state.whole[FIRST_DUE] = state.task[i, DUE]
-        state.task[i, DUE] = NOT_IN
-        state.whole[TASKS_DUE] -= 1
-        if state.whole[FIRST_DUE] == NONE:
-            state.whole[LAST_DUE] = NONE
-    return int(i)
+    i = _take_first(state.task, DUE, state.whole, FIRST_DUE)
+    state.whole[TASKS_DUE] -= i != NONE
+    return i
 
 
 @kernel
 def make_worker_due(state: State, j: int) -> None:
     """Append a worker to the queue of workers whose tasks become due."""
-    if state.worker_link[j, WORKER_DUE] != NOT_IN:
-        return
-    last = state.whole[LAST_WORKER_DUE]
-    if last == NONE:
-        state.whole[FIRST_WORKER_DUE] = j
-    else:
-        state.worker_link[last, WORKER_DUE] = j
-    state.whole[LAST_WORKER_DUE] = j
-    state.worker_link[j, WORKER_DUE] = NONE
-    # never beyond the tolerance while queued
-    state.worker[j, PATH] = -np.inf
-    worker_has_moved(state, j)
+    if state.worker_link[j, WORKER_DUE] == NOT_IN:
+        _append(state.worker_link, WORKER_DUE, state.whole, FIRST_WORKER_DUE, j)
+        state.worker[j, PATH] = -np.inf  # never beyond the tolerance while queued
+        worker_has_moved(state, j)
+
+
+@kernel
+def make_workers_due(state: State, workers: Ints) -> None:
+    """As `make_worker_due`, for several."""
+    for j in workers:
+        make_worker_due(state, j)
 
 
 @kernel
 def next_worker_due(state: State) -> int:
     """Remove and return the first worker of that queue; NONE if it is empty."""
-    j = state.whole[FIRST_WORKER_DUE]
+    j = _take_first(state.worker_link, WORKER_DUE, state.whole, FIRST_WORKER_DUE)
     if j != NONE:
-        state.whole[FIRST_WORKER_DUE] = state.worker_link[j, WORKER_DUE]
-        state.worker_link[j, WORKER_DUE] = NOT_IN
         state.worker[j, PATH] = 0.0
         worker_has_moved(state, j)  # movement while queued was not recorded
-        if state.whole[FIRST_WORKER_DUE] == NONE:
-            state.whole[LAST_WORKER_DUE] = NONE
-    return int(j)
+    return j
 
 
 @kernel
 def is_to_walk(state: State) -> bool:
     """Whether a worker or a sweep is pending, so that tasks are about to become due."""
     whole = state.whole
-    return bool(whole[WALK] != NONE or whole[FIRST_WORKER_DUE] != NONE or whole[SWEEP] != NONE)
-
-
-@kernel
-def make_next_due(state: State) -> bool:
-    """Make at most one task due; False if no worker and no sweep is pending."""
-    label = state.whole[WALK]
-    if label != NONE:
-        make_due(state, task_of(state, label))
-        state.whole[WALK] = state.label[label, OLDER]
-        return True
-    j = next_worker_due(state)
-    if j != NONE:
-        state.whole[WALK] = state.worker_link[j, NEWEST]
-        return True
-    i = state.whole[SWEEP]
-    if i == NONE:
-        return False
-    if i < state.whole[TASKS_KNOWN]:
-        make_due(state, i)
-        state.whole[SWEEP] = i + 1
-    else:
-        state.whole[SWEEP] = NONE
-    return True
+    return bool(
+        whole[WALK] != NONE
+        or whole[FIRST_WORKER_DUE] != NONE
+        or whole[WORKER_SWEEP] != NONE
+        or whole[SWEEP] != NONE
+    )
 
 
 @kernel
 def has_moved(state: State, i: int) -> None:
     """Add a task to the list of those that moved, unless it is listed or not computed here."""
     if state.task[i, MOVED] == NOT_IN and state.task[i, IS_HERE]:
-        state.task[i, MOVED] = state.whole[FIRST_MOVED]
-        state.whole[FIRST_MOVED] = i
+        _prepend(state.task, MOVED, state.whole, FIRST_MOVED, i)
         state.whole[TASKS_MOVED] += 1
-
-
-@kernel
-def next_moved(state: State) -> int:
-    """Remove and return a task that moved; NONE if there is none."""
-    i = state.whole[FIRST_MOVED]
-    if i != NONE:
-        state.whole[FIRST_MOVED] = state.task[i, MOVED]
-        state.task[i, MOVED] = NOT_IN
-        state.whole[TASKS_MOVED] -= 1
-        state.belief[i, TASK_PATH] = 0.0
-    return int(i)
 
 
 @kernel
 def worker_has_moved(state: State, j: int) -> None:
     """Add a worker whose counts are kept here to the list of those that moved."""
     if state.worker_link[j, WORKER_MOVED] == NOT_IN and state.worker[j, WORKER_IS_HERE]:
-        state.worker_link[j, WORKER_MOVED] = state.whole[FIRST_WORKER_MOVED]
-        state.whole[FIRST_WORKER_MOVED] = j
+        _prepend(state.worker_link, WORKER_MOVED, state.whole, FIRST_WORKER_MOVED, j)
 
 
 @kernel
-def next_worker_moved(state: State) -> int:
-    """Remove and return a worker that moved; NONE if there is none."""
-    j = state.whole[FIRST_WORKER_MOVED]
-    if j != NONE:
-        state.whole[FIRST_WORKER_MOVED] = state.worker_link[j, WORKER_MOVED]
-        state.worker_link[j, WORKER_MOVED] = NOT_IN
-    return int(j)
+def workers_have_moved(state: State, workers: Ints) -> None:
+    """As `worker_has_moved`, for several."""
+    for j in workers:
+        worker_has_moved(state, j)
 
 
 @kernel
 def drain_moved(state: State, moved: Ints) -> int:
     """Move the tasks that moved from the list to `moved`, as many as fit; return their number."""
-    for place in range(len(moved)):
-        i = next_moved(state)
-        if i == NONE:
-            return place
-        moved[place] = i
-    return len(moved)
+    found = _take_some(state.task, MOVED, state.whole, FIRST_MOVED, moved)
+    state.whole[TASKS_MOVED] -= found
+    for place in range(found):
+        state.belief[moved[place], TASK_PATH] = 0.0
+    return int(found)
 
 
 @kernel
 def drain_moved_workers(state: State, moved: Ints) -> int:
     """Move the workers that moved from the list to `moved`; return their number."""
-    for place in range(len(moved)):
-        j = next_worker_moved(state)
-        if j == NONE:
-            return place
-        moved[place] = j
-    return len(moved)
+    return int(_take_some(state.worker_link, WORKER_MOVED, state.whole, FIRST_WORKER_MOVED, moved))

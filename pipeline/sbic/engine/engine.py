@@ -6,23 +6,45 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbic.engine import AlgorithmName, due, settling, taking, update
+from sbic.engine import RETRACT, AlgorithmName, due, outside, settling, taking, update
 from sbic.engine.compiled import kernel
-from sbic.engine.formulas import M, S, class_prior, crowd_accuracy
-from sbic.engine.labels import Floats, Ints, Prior
+from sbic.engine.copies import (
+    COMMON,
+    Copies,
+    Pairs,
+    Tally,
+    changed_workers,
+    copies_among,
+    list_shares,
+    receive_shares,
+)
+from sbic.engine.drift import DRIFTING, QUIET
+from sbic.engine.due import make_workers_due, workers_have_moved
+from sbic.engine.formulas import EVEN_LABELS, FLOOR, class_prior, look, of_all
+from sbic.engine.labels import Floats, Ints, Prior, softmax
 from sbic.engine.ledger import first_without, has_label, list_labels
+from sbic.engine.outside import (
+    Moments,
+    Outside,
+    dependence_of,
+    dependence_seen,
+    discounted,
+    prediction_powered,
+)
 from sbic.engine.settling import is_at_rest
 from sbic.engine.state import (
-    ALL_GIVEN,
-    ALL_RIGHT,
     ALL_TASKS,
     ALPHA,
     BELIEF,
     BETA,
+    BIAS,
+    COPIES,
+    DEPENDENCE,
+    ELSEWHERE,
+    FIRST_COPY,
     FIRST_WORKER_MOVED,
     FIXED,
     GIVEN,
-    GIVEN_ELSEWHERE,
     GOLD,
     IS_HERE,
     IS_LEARNED,
@@ -30,30 +52,39 @@ from sbic.engine.state import (
     LABELS_HERE,
     NONE,
     ON_GOLD,
+    OUTSIDE,
+    PAIR_WORKER,
+    PASS,
     PI,
     PRIOR,
     RHO,
     RHO_ELSEWHERE,
     RIGHT,
-    RIGHT_ELSEWHERE,
     RIGHT_ON_GOLD,
     SAID,
+    SCALE,
+    SUM_TOGETHER_2,
+    SUMS,
     TASKS_DUE,
-    TASKS_ELSEWHERE,
     TASKS_KNOWN,
     TASKS_MOVED,
     TOLERANCE,
+    VOTES,
+    WEIGHED,
+    WORKER_IS_HERE,
+    Convergence,
+    G,
     Ints32,
+    M,
+    Outcomes,
     Overview,
-    Rest,
+    S,
     StandingLabels,
     Sums,
-    Taken,
     WorkerCounts,
     empty_state,
     with_room,
 )
-from sbic.engine.taking import RETRACT
 from sbic.engine.update import begin_all, refresh
 
 ClassPrior = Literal["learned", "uniform"] | Sequence[float]
@@ -80,6 +111,7 @@ class Storage:
         prior: Prior | None = None,
         class_prior: ClassPrior = "learned",
         tolerance: float = 1e-4,
+        common: int = COMMON,
     ) -> None:
         if classes < 2:
             raise ValueError(f"there must be two classes or more, not {classes}")
@@ -90,6 +122,11 @@ class Storage:
         self.is_settled = algorithm == "settled"
         self.state = empty_state(classes, is_settled=self.is_settled)
         self._prior_rows: dict[int, int] = {}
+        self._work = np.zeros((3 + classes, classes))
+        self._taken_sums = np.zeros(ELSEWHERE)
+        self._is_stale = False  # whether the dependence and the calibration may be others
+        self.tally = Tally(common)
+        self._before = Outside(0.0, 1.0, np.zeros(classes))
         self.state.crowd[[ALPHA, BETA, TOLERANCE]] = prior.alpha, prior.beta, tolerance
         if not self.is_settled:
             self.state.by_class[FIXED] = 1 - prior.q, prior.q
@@ -99,7 +136,7 @@ class Storage:
             self.state.by_class[FIXED] = self._checked_prior(class_prior)
 
     def make_room(self, tasks: int, workers: int, labels: int = 0) -> None:
-        """Reserve memory for so many tasks and workers in all, and so many further labels."""
+        """Reserve memory for this many tasks and workers in all, and for further labels."""
         if min(tasks, workers) < 0:
             raise IndexError("tasks and workers are numbers from 0")
         known = int(self.state.whole[TASKS_KNOWN])
@@ -150,7 +187,8 @@ class Storage:
 def write_overview(
     task: Ints32,
     belief: Floats,
-    classes: int,
+    crowd: Floats,
+    by_class: Floats,
     tasks: Ints,
     labels: Ints,
     golds: Ints,
@@ -158,15 +196,20 @@ def write_overview(
 ) -> None:
     """Write each task's number of labels, its gold or NONE, and its lead: see `Overview`.
 
-    Two arrays instead of the whole state make it a quick call.
+    A few arrays instead of the whole state make it a quick call.
     """
+    classes = by_class.shape[1]
     for t in range(len(tasks)):
         i = tasks[t]
         labels[t] = task[i, LABELS]
         golds[t] = task[i, GOLD]
         first = second = -np.inf
+        votes, scale, biased = belief[i, VOTES], 1.0, 0.0
+        if votes > 0:
+            scale = crowd[SCALE] / (1 + max(votes - 1, 0.0) * crowd[DEPENDENCE])
+            biased = 1.0
         for k in range(classes):
-            score = belief[i, BELIEF + classes + k]
+            score = scale * belief[i, BELIEF + classes + k] + biased * by_class[BIAS, k]
             if score > first:
                 first, second = score, first
             elif score > second:
@@ -183,7 +226,22 @@ class Queries(Storage):
     # Tasks.
 
     def beliefs(self, tasks: ArrayLike) -> Floats:
-        """The probability of each class, a row for each task; without labels, the prior."""
+        """The published probability of each class, a row for each task; without labels, the prior.
+
+        Under settled this is the inner belief, discounted and calibrated: see `outside`.
+        """
+        known = np.asarray(tasks, np.int64)
+        if not self.is_settled:
+            return self.inner_beliefs(known)
+        rows = softmax(self.evidence(known))
+        golds = self.state.task[known, GOLD]
+        is_gold = golds != NONE
+        if is_gold.any():
+            rows[is_gold] = golds[is_gold, None] == np.arange(self.classes)
+        return rows
+
+    def inner_beliefs(self, tasks: ArrayLike) -> Floats:
+        """The probabilities that the counts of workers are computed from."""
         known = np.asarray(tasks, np.int64)
         self._make_room(known, None)
         state = self.state
@@ -199,14 +257,111 @@ class Queries(Storage):
         is_blank: NDArray[np.bool_] = ~is_told & (task[:, LABELS] == 0) & (task[:, IS_HERE] == 1)
         return is_blank
 
-    def evidence(self, tasks: ArrayLike) -> Floats:
-        """Logarithms of the beliefs from labels and prior, without gold, up to a constant."""
+    def inner_scores(self, tasks: ArrayLike) -> Floats:
+        """Logarithms of the inner beliefs without gold, up to a constant for each task."""
         known = np.asarray(tasks, np.int64)
         self._make_room(known, None)
         rows: Floats = self.state.belief[known, BELIEF + self.classes : BELIEF + 2 * self.classes]
         if self.is_settled:
             rows[self.is_blank(known)] = np.log(self.class_prior)
         return rows
+
+    def evidence(self, tasks: ArrayLike) -> Floats:
+        """Logarithms of the published beliefs without gold, up to a constant for each task."""
+        known = np.asarray(tasks, np.int64)
+        rows = self.inner_scores(known)
+        if self.is_settled and len(known):
+            now, votes = self.outside, self.votes(known)
+            rows = discounted(rows, votes, now.dependence)
+            has_labels = votes > 0
+            rows[has_labels] = now.scale * rows[has_labels] + now.bias
+        return rows
+
+    def votes(self, tasks: ArrayLike) -> Floats:
+        """How many votes the labels of each task are: less than labels where workers copy."""
+        return np.array(self.state.belief[np.asarray(tasks, np.int64), VOTES])
+
+    def effective_votes(self, tasks: ArrayLike) -> Floats:
+        """How many independent votes the labels of each task are worth."""
+        votes = self.votes(tasks)
+        result: Floats = votes / (1 + np.maximum(votes - 1, 0) * self.state.crowd[DEPENDENCE])
+        return result
+
+    def outlook(self, tasks: ArrayLike) -> Floats:
+        """The confidence that ever more labels like its own could give each task; 1: not known.
+
+        Votes of which a part ρ is not their own are never worth more than 1/ρ: with ever more of
+        them the discounted score of a task tends to e/ρ, where e = (Z - log π)/n is the evidence of
+        one of its n votes so far. Two standard errors are allowed for: the lead of the first class
+        in e is raised by 2ℓ/√n, where ℓ is the lead that a label of an average worker gives its
+        class, but to no more than ℓ itself, that of labels which all agree. The result is then
+        softmax(a e/ρ + b), for tasks whose votes are worth four fifths of 1/ρ already.
+        Before labels of `LEAST_TASKS` tasks show any dependence, nothing is known.
+        """
+        known = np.asarray(tasks, np.int64)
+        found, rho = np.ones(len(known)), float(self.state.crowd[DEPENDENCE])
+        if not self.is_settled or rho <= 0 or of_all(self.state, ALL_TASKS) < LEAST_TASKS:
+            return found
+        votes = self.votes(known)
+        is_full = votes * rho >= 4 * (1 - rho)
+        if is_full.any():
+            some, n, rows = known[is_full], votes[is_full, None], np.arange(is_full.sum())
+            each = (self.inner_scores(some) - np.log(self._priors(some))) / n
+            first = self.evidence(some).argmax(axis=1)
+            others = each.copy()
+            others[rows, first] = -np.inf
+            lead = each[rows, first] - others.max(axis=1)
+            right = float(self.state.crowd[G])
+            typical = max(0.0, np.log(right * (self.classes - 1) / (1 - right)))
+            raised = np.minimum(lead + 2 * typical / np.sqrt(n[:, 0]), typical)
+            each[rows, first] += np.maximum(raised - lead, 0.0)
+            now = self.outside
+            found[is_full] = softmax(now.scale * each / rho + now.bias).max(axis=1)
+        return found
+
+    def _priors(self, tasks: Ints) -> Floats:
+        """The probabilities of each class before any label, a row for each task."""
+        own = self.state.task[tasks, PRIOR]
+        rows = np.tile(self.class_prior, (len(tasks), 1))
+        rows[own != NONE] = self.state.priors[own[own != NONE]]
+        return rows
+
+    def free_beliefs(self, tasks: ArrayLike) -> Floats:
+        """What labels alone say: as `beliefs`, without gold and without calibration."""
+        known = np.asarray(tasks, np.int64)
+        rows = self.inner_scores(known)
+        if self.is_settled:
+            rows = discounted(rows, self.votes(known), float(self.state.crowd[DEPENDENCE]))
+        return softmax(rows)
+
+    def shares(self, tasks: ArrayLike) -> Moments:
+        """What these tasks, of those with labels or gold, tell of the share of each class."""
+        known = np.asarray(tasks, np.int64)
+        task = self.state.task[known]
+        known = known[(task[:, LABELS] > 0) | (self.votes(known) > 0) | (task[:, GOLD] != NONE)]
+        golds = self.golds(known)
+        return Moments.of_shares(self.free_beliefs(known), golds)
+
+    def prevalence(self) -> Floats | None:
+        """The share of each class among all tasks with labels or gold, and half its 90 % interval.
+
+        None with fewer than two gold tasks: what labels alone say of it has no known error.
+        """
+        found = self.shares(np.arange(self.state.whole[TASKS_KNOWN]))
+        return prediction_powered(found) if found.golds > 1 else None
+
+    @property
+    def outside(self) -> Outside:
+        """The dependence and the calibration in force."""
+        crowd = self.state.crowd
+        bias = self.state.by_class[BIAS].copy()
+        return Outside(float(crowd[DEPENDENCE]), float(crowd[SCALE]), bias)
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether gold calibrates what is published."""
+        now = self.outside
+        return bool(now.scale != 1.0 or now.bias.any())
 
     def scores(self, tasks: ArrayLike) -> Floats:
         """Logarithms of the beliefs, up to a constant for each task, to full precision."""
@@ -220,7 +375,7 @@ class Queries(Storage):
 
     def log_odds(self, task: int) -> float:
         """The log-odds of class 1 against class 0."""
-        if self.state.task[task, LABELS] == 0 or self.state.task[task, GOLD] != NONE:
+        if self.is_settled or self.is_gold(task) or self.state.task[task, LABELS] == 0:
             zero, one = self.scores([task])[0].tolist()
         else:
             zero, one = self.state.belief[task, BELIEF + self.classes : BELIEF + 4].tolist()
@@ -229,7 +384,8 @@ class Queries(Storage):
     def overview(self, tasks: Ints) -> Overview:
         """What a policy needs to know about tasks, in one quick call."""
         labels, golds, leads = np.empty_like(tasks), np.empty_like(tasks), np.empty(len(tasks))
-        known = self.state.task, self.state.belief, self.classes
+        state = self.state
+        known = state.task, state.belief, state.crowd, state.by_class
         write_overview(*known, tasks, labels, golds, leads)
         return Overview(labels, golds, leads)
 
@@ -287,29 +443,49 @@ class Queries(Storage):
         n, a, said = rows[:, GIVEN], rows[:, RIGHT], rows[:, SAID : SAID + self.classes]
         alpha, beta = state.crowd[ALPHA], state.crowd[BETA]
         if not self.is_settled:
-            return WorkerCounts(n, a, said, (a + alpha) / (n + alpha + beta), None, None)
-        accuracy = (a + M * crowd_accuracy(state)) / (n + M)
-        habits = (said + S / self.classes) / (n + S)[:, None]
-        by_habit = habits @ self.class_prior
-        theta = np.maximum((accuracy - by_habit) / (1 - by_habit), -1.0)
-        return WorkerCounts(n, a, said, accuracy, theta, habits)
+            return WorkerCounts(n, a, said, (a + alpha) / (n + alpha + beta), None, None, None)
+        look(state)
+        m, strength, pi = state.crowd[M], state.crowd[S], state.by_class[PI]
+        accuracy = (a + m * state.crowd[G]) / (n + m)
+        even, more = 1 / self.classes, a - said @ pi + m * (state.crowd[G] - 1 / self.classes)
+        theta = np.clip(more / (n * (1 - pi @ pi) + m * (1 - even)), -1, 1)
+        guesses = said - (n * theta)[:, None] * pi + (EVEN_LABELS * even * (1 - theta))[:, None]
+        guesses /= (n + EVEN_LABELS)[:, None]
+        habits = np.maximum(guesses, FLOOR / self.classes)
+        habits /= habits.sum(axis=1, keepdims=True)
+        known_rows = theta[:, None, None] * np.eye(self.classes)
+        confusion = np.maximum(known_rows + guesses[:, None, :], FLOOR / self.classes) * strength
+        confusion += self.counts(known).reshape(-1, self.classes, self.classes).swapaxes(1, 2)
+        confusion = np.maximum(confusion, 0)
+        confusion /= confusion.sum(axis=2, keepdims=True)
+        return WorkerCounts(n, a, said, accuracy, theta, habits, confusion)
 
     @property
     def prior_labels(self) -> float:
         """The weight of the prior of a worker's accuracy, in labels."""
-        return M if self.is_settled else float(self.state.crowd[ALPHA] + self.state.crowd[BETA])
+        if not self.is_settled:
+            return float(self.state.crowd[ALPHA] + self.state.crowd[BETA])
+        look(self.state)
+        return float(self.state.crowd[M])
 
     def on_gold(self, workers: ArrayLike) -> Ints:
         """How many labels of these workers are on gold, and how many of those are right."""
         known = np.asarray(workers, np.int64)
         return np.array(self.state.worker_link[known, ON_GOLD : RIGHT_ON_GOLD + 1], np.int64)
 
+    def drifting(self, workers: ArrayLike) -> Ints:
+        """Since when each of these workers answers otherwise than before, or 0: see `drift`."""
+        known = np.asarray(workers, np.int64)
+        if not self.is_settled:
+            return np.zeros(len(known), np.int64)
+        self._make_room(None, known)
+        return np.array(self.state.drift[known, DRIFTING], np.int64)
+
     def counts(self, workers: ArrayLike) -> Floats:
-        """n, a and F of these workers, a row for each."""
+        """C of these workers under settled, a row for each: for each answer, each true class."""
         rows = self.state.worker[np.asarray(workers, np.int64)]
-        return np.column_stack(
-            (rows[:, GIVEN], rows[:, RIGHT], rows[:, SAID : SAID + self.classes])
-        )
+        first = SAID + self.classes
+        return np.ascontiguousarray(rows[:, first : first + self.classes**2])
 
     @property
     def class_prior(self) -> Floats:
@@ -322,15 +498,40 @@ class Queries(Storage):
     @property
     def sums(self) -> Sums:
         """This engine's part in the sums over the crowd."""
-        given, right, tasks = self.state.crowd[[ALL_GIVEN, ALL_RIGHT, ALL_TASKS]].tolist()
-        return Sums(given, right, tasks, self.state.by_class[RHO].copy())
+        crowd = self.state.crowd
+        return Sums(crowd[SUMS : SUMS + ELSEWHERE].copy(), self.state.by_class[RHO].copy())
 
     # Pending work.
 
     @property
     def is_at_rest(self) -> bool:
         """Whether `Engine.refresh_due` would have nothing to do."""
-        return bool(is_at_rest(self.state))
+        return is_at_rest(self.state) and not (self._reviews or self._is_tallying)
+
+    @property
+    def _reviews(self) -> bool:
+        """Whether what is published may have to follow: see `outside`."""
+        whole = self.state.whole
+        return self.is_settled and bool(
+            self._is_stale or self._pass_is_due or whole[PASS] != NONE or whole[OUTSIDE] != NONE
+        )
+
+    @property
+    def _is_tallying(self) -> bool:
+        """Whether pairs of workers are being counted, or should be."""
+        whole = self.state.whole
+        return self.is_settled and bool(
+            whole[PAIR_WORKER] != NONE or self._tally_is_due(float(self.state.crowd[TOLERANCE]))
+        )
+
+    def _tally_is_due(self, share: float) -> bool:
+        has_workers = len(self.state.worker) > 0
+        return has_workers and self.tally.is_due(self.state, share, self.labels_here)
+
+    @property
+    def _pass_is_due(self) -> bool:
+        weighed, labels = self.state.whole[[WEIGHED, LABELS_HERE]].tolist()
+        return bool(weighed > self.state.crowd[TOLERANCE] * labels)
 
     @property
     def due(self) -> int:
@@ -340,7 +541,17 @@ class Queries(Storage):
     @property
     def has_news(self) -> bool:
         """Whether `Engine.moved` or `Engine.moved_workers` would return anything."""
-        return self.tasks_moved > 0 or bool(self.state.whole[FIRST_WORKER_MOVED] != NONE)
+        has_moved = self.tasks_moved > 0 or self.state.whole[FIRST_WORKER_MOVED] != NONE
+        return bool(has_moved) or self.sums_have_moved or self.tally.has_news
+
+    @property
+    def sums_have_moved(self) -> bool:
+        """Whether the sums differ from those that `Engine.take_sums` last returned."""
+        if not self.is_settled:
+            return False
+        now = self.state.crowd[SUMS : SUMS + ELSEWHERE]
+        far = np.abs(now - self._taken_sums) / (1 + np.abs(now))
+        return bool(far.max() > 0.1 * self.state.crowd[TOLERANCE])
 
     @property
     def tasks_moved(self) -> int:
@@ -352,6 +563,12 @@ class Queries(Storage):
 
 
 MOST_SWEEPS = 10_000
+LABELS_AT_ONCE = 1 << 62
+CHANGES = 4  # times that all labels are weighed before what is published follows in any case
+LEAST_TASKS = 100  # with labels, before their dependence closes any
+RENEWED = 0.5  # share of the labels after which pairs of workers are counted in any case
+READ = 10  # labels that are read for pairs in the time in which one is weighed
+MOST_VOTES = 50  # of a task: a change of the dependence moves its log-odds about so much more
 
 
 class TakenOne(NamedTuple):
@@ -367,7 +584,7 @@ class Engine(Queries):
     >>> engine = Engine("settled", classes=2)
     >>> taken = engine.take([0, 0, 0], [0, 1, 2], [1, 1, 0])
     >>> engine.beliefs([0]).round(6).tolist()
-    [[0.368105, 0.631895]]
+    [[0.359367, 0.640633]]
     >>> engine.settle(1e-9).sweeps < 20
     True
     """
@@ -379,17 +596,20 @@ class Engine(Queries):
         answers: ArrayLike,
         *,
         replaces: bool = False,
-    ) -> Taken:
-        """Take labels in order; the answer `taking.RETRACT` takes the worker's label back.
+        times: ArrayLike = (),
+    ) -> Outcomes:
+        """Take labels in order; the answer `RETRACT` takes the worker's label back.
 
-        If a worker answers a task again, the first answer stands, or the last with `replaces`.
+        If a worker answers a task again, the first answer stands, or the last with `replaces`. With
+        `times` of the labels, in milliseconds, workers are watched for drift: see `drifting`.
         """
         i, j, x = self._checked(tasks, workers, answers)
         outcomes, votes = np.empty(len(i), np.int8), np.zeros(len(i))
+        at = np.ascontiguousarray(times, np.int64)
         for part in self._parts(i, j):
-            columns = i[part], j[part], x[part]
+            columns = i[part], j[part], x[part], at[part]
             taking.take(self.state, *columns, replaces, outcomes[part], votes[part])
-        return Taken(outcomes, votes)
+        return Outcomes(outcomes, votes)
 
     def put(
         self,
@@ -412,7 +632,7 @@ class Engine(Queries):
 
     def take_one(self, task: int, worker: int, answer: int) -> TakenOne:
         """Take one label, as `take` does."""
-        if not taking.RETRACT <= answer < self.classes:
+        if not RETRACT <= answer < self.classes:
             raise ValueError(f"an answer is a number from 0 to {self.classes - 1}")
         self.make_room(task + 1, worker + 1, labels=1)
         return TakenOne(*taking.take_one(self.state, task, worker, answer))
@@ -424,6 +644,7 @@ class Engine(Queries):
         self._make_room(np.array([task]), None)
         prior = int(self.state.task[task, PRIOR])
         update.describe(self.state, task, NONE if answer is None else answer, prior)
+        self._is_stale = True
 
     def set_prior(self, task: int, prior: Sequence[float] | None) -> None:
         """Set a task's own prior; None restores that of all tasks."""
@@ -437,6 +658,12 @@ class Engine(Queries):
             self.state.priors[row] = self._checked_prior(prior)
         update.describe(self.state, task, int(self.state.task[task, GOLD]), row)
 
+    def set_drifting(self, worker: int, since: int) -> None:
+        """Restore since when a worker drifts, or 0."""
+        if self.is_settled:
+            self._make_room(None, np.array([worker]))
+            self.state.drift[worker, [DRIFTING, QUIET]] = since, 0
+
     # Settling, and what moved.
 
     def refresh(self, task: int) -> float:
@@ -445,28 +672,102 @@ class Engine(Queries):
         return refresh(self.state, task)
 
     def refresh_due(self, labels: int = 1_000_000) -> bool:
-        """Refresh due tasks with about so many labels in all; False once none is due."""
-        return settling.refresh_due(self.state, labels)
+        """Refresh due tasks with about this many labels in all; False once at rest.
+
+        What is published follows when nothing is due, or when much has changed meanwhile.
+        """
+        is_due = settling.refresh_due(self.state, labels)
+        if self._is_tallying and (not is_due or self._tally_is_due(RENEWED)):
+            if self.tally.proceed(self.state, READ * labels):
+                self._follow_copies(float(self.state.crowd[TOLERANCE]))
+            return not self.is_at_rest
+        if not self._reviews:
+            return not self.is_at_rest
+        weighed, here, place = self.state.whole[[WEIGHED, LABELS_HERE, PASS]].tolist()
+        if not is_due or place != NONE or weighed > CHANGES * here:
+            self._review(labels)
+        return not self.is_at_rest
+
+    def _review(self, labels: int) -> None:
+        """Take a step: the tasks that follow, the pass over all tasks, or another calibration."""
+        whole = self.state.whole
+        if whole[OUTSIDE] != NONE:
+            first, known = int(whole[OUTSIDE]), int(whole[TASKS_KNOWN])
+            end = min(first + labels, known)
+            outside.follow_outside(self.state, first, end, *self._before, self._work)
+            whole[OUTSIDE] = end if end < known else NONE
+        elif whole[PASS] != NONE or self._pass_is_due:
+            self._is_stale |= outside.continue_pass(self.state, labels, self._work)
+        else:
+            self._adopt(float(self.state.crowd[TOLERANCE]) / MOST_VOTES)
+
+    def _adopt(self, tolerance: float) -> None:
+        """Put the dependence and the calibration of now in force, if they differ."""
+        self._is_stale, state, before = False, self.state, self.outside
+        rho = dependence_of(dependence_seen(state))
+        golds = np.flatnonzero(state.task[: state.whole[TASKS_KNOWN], GOLD] != NONE)
+        golds = golds[state.belief[golds, VOTES] > 0]
+        x = discounted(self.inner_scores(golds), self.votes(golds), rho)
+        scale, bias = outside.calibrated(x, self.golds(golds))
+        far = max(abs(rho - before.dependence), abs(np.log(scale / before.scale)))
+        if max(far, np.abs(bias - before.bias).max()) > tolerance:
+            self._before = before
+            state.crowd[[DEPENDENCE, SCALE]] = rho, scale
+            state.by_class[BIAS] = bias
+            state.whole[OUTSIDE] = 0
 
     def settle(
-        self, tolerance: float, each_sweep: Callable[[float], None] = lambda change: None
-    ) -> Rest:
-        """Refresh all tasks until none moves by more than the tolerance.
+        self,
+        tolerance: float,
+        each_sweep: Callable[[float], None] = lambda change: None,
+    ) -> Convergence:
+        """Find copies, then refresh all tasks until none moves by more than the tolerance.
 
         Fast SBIC does not settle: its tasks stay as they are.
         """
         if not self.is_settled:
-            return Rest(0, 0.0)
+            return Convergence(0, 0.0)
+        self.find_copies()
         settling.recount(self.state)
         for number in range(1, MOST_SWEEPS + 1):
             change = settling.sweep(self.state)
             each_sweep(change)
             if change <= tolerance:
                 settling.nothing_is_due(self.state)
-                return Rest(number, change)
+                self._is_stale = True
+                self.state.whole[PASS] = NONE
+                outside.continue_pass(self.state, LABELS_AT_ONCE, self._work)
+                self._adopt(0.0)
+                while self._reviews:
+                    self._review(LABELS_AT_ONCE)
+                return Convergence(number, change)
         raise ArithmeticError(
             f"not at rest after {MOST_SWEEPS:,} sweeps: the last moved a probability by {change:g}"
         )
+
+    def find_copies(self) -> Copies:
+        """Find pairs of workers who give nearly the same answers: from now on they share a vote."""
+        while len(self.state.worker) and not self.tally.proceed(self.state, LABELS_AT_ONCE):
+            pass
+        self._follow_copies(0.0)
+        return self.tally.copies
+
+    def _follow_copies(self, tolerance: float) -> None:
+        workers_have_moved(self.state, self.tally.take_moved())  # their records tell of the pairs
+        found = copies_among(self.tally.known, self.tally.common)
+        if len(changed_workers(self.tally.copies, found, tolerance)):
+            self.set_copies(found)
+
+    def set_copies(self, copies: Copies) -> None:
+        """Let pairs of workers, sorted by the first, share a vote; what they answered is due."""
+        changed, self.tally.copies = changed_workers(self.tally.copies, copies, 0.0), copies
+        self.make_room(0, int(changed.max(initial=-1)) + 1)
+        number = np.bincount(copies.first, minlength=len(self.state.worker))
+        self.state.worker_link[:, COPIES] = number
+        self.state.worker_link[:, FIRST_COPY] = np.cumsum(number) - number
+        shared = np.ascontiguousarray(copies.shared, np.float64)
+        self.state = self.state._replace(copy=copies.second.astype(np.int32), copied=shared)
+        make_workers_due(self.state, changed)
 
     def moved(self, most: int | None = None) -> Ints:
         """Remove and return the tasks that moved: by labels, or beyond the tolerance."""
@@ -500,30 +801,76 @@ class Engine(Queries):
         settling.release_workers(self.state, j)
 
     def acquire_workers(self, workers: ArrayLike) -> None:
-        """Start counting workers; labels of theirs that are not known yet have to be put."""
+        """Start counting workers; labels of theirs that are not known yet have to be put.
+
+        Whether they drift is not known: see `set_drifting`.
+        """
         j = np.asarray(workers, np.int64)
         self._make_room(None, j)
+        if self.is_settled:
+            self.state.drift[j[self.state.worker[j, WORKER_IS_HERE] == 0]] = 0.0
         settling.acquire_workers(self.state, j)
 
     def receive_tasks(
-        self, tasks: ArrayLike, scores: ArrayLike, golds: ArrayLike | None = None
+        self,
+        tasks: ArrayLike,
+        scores: ArrayLike,
+        golds: ArrayLike | None = None,
+        votes: ArrayLike | None = None,
     ) -> None:
-        """Apply the `evidence` and gold of tasks that another engine computes."""
+        """Apply the `inner_scores`, gold and `votes` of tasks that another engine computes."""
         i = np.asarray(tasks, np.int64)
         self._make_room(i, None)
         known = np.full(len(i), NONE) if golds is None else np.ascontiguousarray(golds, np.int64)
-        settling.receive_tasks(self.state, i, np.ascontiguousarray(scores, np.float64), known)
+        given = np.zeros(len(i)) if votes is None else np.ascontiguousarray(votes, np.float64)
+        self._is_stale |= bool(((known != NONE) | (self.state.task[i, GOLD] != NONE)).any())
+        rows = np.ascontiguousarray(scores, np.float64)
+        settling.receive_tasks(self.state, i, given, rows, known)
 
     def receive_workers(self, workers: ArrayLike, counts: ArrayLike) -> None:
-        """Apply the `counts` (n, a and F) of workers that another engine counts."""
+        """Apply the `counts` of workers that another engine counts."""
         j = np.asarray(workers, np.int64)
         self._make_room(None, j)
         settling.receive_workers(self.state, j, np.ascontiguousarray(counts, np.float64))
 
+    def take_sums(self) -> Sums:
+        """This engine's part in the sums over the crowd, for the other engines."""
+        sums = self.sums
+        self._taken_sums = sums.numbers
+        return sums
+
     def receive_sums(self, others: Sequence[Sums]) -> None:
         """Apply the other engines' parts in the sums over the crowd."""
-        state = self.state
-        state.crowd[GIVEN_ELSEWHERE] = sum(sums.given for sums in others)
-        state.crowd[RIGHT_ELSEWHERE] = sum(sums.right for sums in others)
-        state.crowd[TASKS_ELSEWHERE] = sum(sums.tasks for sums in others)
-        state.by_class[RHO_ELSEWHERE] = sum(sums.rho for sums in others)
+        crowd, by_class = self.state.crowd, self.state.by_class
+        apart = slice(SUMS + ELSEWHERE, SUMS + 2 * ELSEWHERE)
+        together = slice(SUM_TOGETHER_2 - 2 + ELSEWHERE, SUM_TOGETHER_2 + 1 + ELSEWHERE)
+        before = crowd[together].copy()
+        crowd[apart] = sum(sums.numbers for sums in others)
+        by_class[RHO_ELSEWHERE] = sum(sums.rho for sums in others)
+        self._is_stale |= not np.array_equal(before, crowd[together])
+
+    def receive_pairs(self, others: Sequence[Pairs], share: float) -> None:
+        """Apply the other engines' counts of pairs, and this engine's share of all tasks."""
+        highest = max((int(part.second.max(initial=-1)) for part in others), default=-1)
+        self.make_room(0, highest + 1)
+        self.tally.hear(list(others), share)
+        self._follow_copies(float(self.state.crowd[TOLERANCE]))
+
+    def shares_of(self, tasks: ArrayLike) -> tuple[Ints, Ints, Floats]:
+        """Labels of other engines' workers on own tasks that share a vote: places, workers, c.
+
+        The places are those of the tasks among `tasks`.
+        """
+        chosen = np.asarray(tasks, np.int64)
+        if not len(self.tally.copies.first):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+        room = int(self.label_counts(chosen).sum())
+        places, workers, shares = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+        found = list_shares(self.state, chosen, places, workers, shares)
+        return places[:found], workers[:found], shares[:found]
+
+    def receive_shares(self, tasks: ArrayLike, workers: ArrayLike, shares: ArrayLike) -> None:
+        """Apply the `shares_of` an engine for labels of own workers."""
+        i, j = np.asarray(tasks, np.int64), np.asarray(workers, np.int64)
+        self._make_room(i, j)
+        receive_shares(self.state, i, j, np.ascontiguousarray(shares, np.float64))

@@ -2,7 +2,7 @@
 
 from math import log
 
-from sbic.engine.compiled import kernel
+from sbic.engine.compiled import inlined, kernel
 from sbic.engine.ledger import following
 from sbic.engine.state import (
     ALL_GIVEN,
@@ -13,24 +13,43 @@ from sbic.engine.state import (
     BELIEF,
     BETA,
     CHUNK,
+    COPIES,
+    DIVERSE,
+    ELSEWHERE,
     FIRST,
+    FIRST_COPY,
     FIXED,
     GIVEN,
-    GIVEN_ELSEWHERE,
+    GUESSED,
+    HOLD,
     IS_LEARNED,
     LABELS,
+    LIKELY,
     NEXT,
     NONE,
     ODDS,
     PI,
     PRIOR,
+    PULL,
     RHO,
     RHO_ELSEWHERE,
     RIGHT,
-    RIGHT_ELSEWHERE,
     SAID,
-    TASKS_ELSEWHERE,
+    SUM_D,
+    SUM_E,
+    SUM_V,
+    SUM_VV,
+    SUM_WW,
+    SUM_Y,
+    SUM_YV,
+    SUM_YY,
+    THETA,
+    VOTES,
+    WEIGHED,
     WHO,
+    G,
+    M,
+    S,
     State,
 )
 
@@ -72,31 +91,48 @@ def add_up(state: State, i: int) -> None:
 
 # Settled: weighs every label by the current estimate of its worker, without the label's own task.
 #
-# A worker knows the answer with probability θ, and otherwise follows a habit f, the frequency of
-# each class among their answers. This is MACE (Hovy et al., NAACL 2013) under collapsed variational
-# inference of order zero (CVB0; Asuncion et al., UAI 2009). Worker j has n labels, of which a are
-# expected to be right and F_k are of class k. The crowd has N labels, of which A are expected to be
-# right, on T tasks, whose beliefs sum to ρ:
+# A worker knows the answer with probability θ, and otherwise guesses by habit: MACE (Hovy et al.,
+# NAACL 2013) under collapsed variational inference of order zero (CVB0; Asuncion et al., UAI 2009).
+# θ compares how often they are right with how often the same answers would be if they did not
+# depend on the truth; f is what guesses add to each class: the answers that knowing does not
+# explain. (The frequencies of all answers in its place would take the imbalance of the classes for
+# a habit: rare classes would be hard to believe, and a misfit common to all workers looks like
+# dependence.)
+# With labels, the rows of what they answer grow out of θ and f into a confusion matrix: Dawid and
+# Skene (Applied Statistics 1979).
+# Worker j has n labels, of which a are expected to be right and F_k are of class k; C[k][x] is the
+# sum of the beliefs in k over the labels x, R[k] its sum over x. The crowd has N labels, of which A
+# are expected to be right, on T tasks, whose beliefs sum to ρ:
 #
-#     π_k = (ρ_k + c/K) / (T + c)                   the classes are not equally frequent
-#     g   = (A + α) / (N + α + β)                   the average accuracy of the crowd
-#     for each label (j, x) of task i, with n' = n - 1:
-#         p   = (a - P_i[x] + m g) / (n' + m)
-#         f_k = (F_k - [k = x] + s/K) / (n' + s)
-#         h   = Σ π_k f_k                           right by habit alone
-#         θ   = max((p - h) / (1 - h), -1)
-#         q(x|x) = θ + (1 - θ) f_x,  q(x|k) = (1 - θ) f_x
-#     P_i = softmax(log π_k + Σ log q(x|k))
+#     π_k = (ρ_k + 100/K) / (T + 100)               the classes are not equally frequent
+#     g   = 0.8 (A + α) / (N + α + β) + 0.2 α / (α + β)    the average accuracy, anchored
+#     for each label (j, x) of task i, with the counts of j without task i:
+#         θ   = (a - Σ π_k F_k + m (g - 1/K)) / (n (1 - Σ π_k²) + m (1 - 1/K))   in -1 .. 1
+#         f_x = (F_x - n θ π_x + 16 (1 - θ)/K) / (n + 16)
+#         q0(x|k) = θ [x = k] + f_x
+#         q(x|k)  = (C[k][x] + S q0(x|k)) / (R[k] + S)
+#     P_i = softmax(log π_k + Σ c log q(x|k))
 #
-# All classes but x have the same q, so a label adds log(q(x|x) / q(x|k)) to its own class.
+# c is the part of a vote that copies leave. m says how alike workers are, S how far θ and f explain
+# their rows: both are moments over the crowd (see `tell` and `compare` in `update`).
 
 
-M = 8.0  # weight of the crowd's accuracy in p, in labels
-S = 16.0  # weight of equal frequencies in f, in labels
-C = 100.0  # weight of equal frequencies in π, in tasks
-FLOOR = 0.02  # lower limit of q, summed over the classes
-MULTIPLIED = 32  # odds multiplied at most before taking the logarithm: so few cannot overflow
-SURE = 1e-6  # distance that p keeps from 0 and 1
+EVEN_LABELS = 16.0  # weight of equal guesses in f, in labels
+EVEN_TASKS = 100.0  # weight of equal frequencies in π, in tasks
+ANCHOR = 0.2  # weight of the prior accuracy in g: beliefs alone could sink to chance
+FLOOR = 0.02  # lower limit of q0, summed over the classes
+LEAST = 1e-6  # lower limit of q
+MULTIPLIED = 32  # likelihoods multiplied at most before taking the logarithm: none underflows
+
+M_FIRST, M_LEAST, M_MOST, M_WEIGHT = 30.0, 8.0, 60.0, 300.0
+THETA_FIRST, THETA_LEAST, THETA_WEIGHT = 1 / 3, 0.05, 100.0
+S_LEAST, S_MOST, PHI_FIRST, PHI_WEIGHT = 64.0, 1024.0, 1 / 16, 2000.0
+
+
+@kernel
+def of_all(state: State, number: int) -> float:
+    """A sum over the crowd, of this engine and all others."""
+    return float(state.crowd[number] + state.crowd[number + ELSEWHERE])
 
 
 @kernel
@@ -108,59 +144,132 @@ def class_prior(state: State) -> None:
         for k in range(classes):
             pi[k] = state.by_class[FIXED, k]
         return
-    tasks = state.crowd[ALL_TASKS] + state.crowd[TASKS_ELSEWHERE] + C
+    share = 1.0 / (of_all(state, ALL_TASKS) + EVEN_TASKS)
     for k in range(classes):
         rho = state.by_class[RHO, k] + state.by_class[RHO_ELSEWHERE, k]
-        pi[k] = (rho + C / classes) / tasks
+        pi[k] = (rho + EVEN_TASKS / classes) * share
 
 
 @kernel
-def crowd_accuracy(state: State) -> float:
-    """g: the expected share of right labels in the crowd, which is the estimate of a new worker."""
-    crowd = state.crowd
-    right = crowd[ALL_RIGHT] + crowd[RIGHT_ELSEWHERE] + crowd[ALPHA]
-    given = crowd[ALL_GIVEN] + crowd[GIVEN_ELSEWHERE] + crowd[ALPHA] + crowd[BETA]
-    return float(right / given)
+def look(state: State) -> None:
+    """Write π, g, m and S of now.
+
+    τ is the crowd's θ, and v the variance of θ among workers beyond that of sampling:
+
+        τ = (100/3 + Σ Y) / (100 + Σ V)          r = τ + (1 - τ)/K
+        u = (1 - 1/K)² / r + (1 - r) / (1 - τ)²
+        v = u (Σ [(Y - τ V)² - V] + 10 u) / (Σ V² - Σ w² + 300 u²)     m = 1/v
+        φ = (Σ D + 125) / (Σ E + 2000)                                 S = 1/φ²
+    """
+    class_prior(state)
+    crowd, classes = state.crowd, state.by_class.shape[1]
+    alpha, beta = crowd[ALPHA], crowd[BETA]
+    learned = (of_all(state, ALL_RIGHT) + alpha) / (of_all(state, ALL_GIVEN) + alpha + beta)
+    crowd[G] = (1 - ANCHOR) * learned + ANCHOR * alpha / (alpha + beta)
+    v, vv = of_all(state, SUM_V), of_all(state, SUM_VV)
+    tau = (THETA_WEIGHT * THETA_FIRST + of_all(state, SUM_Y)) / (THETA_WEIGHT + v)
+    tau = min(max(tau, THETA_LEAST), 1 - THETA_LEAST)
+    right = tau + (1 - tau) / classes
+    unit = (1 - 1 / classes) ** 2 / right + (1 - right) / ((1 - tau) * (1 - tau))
+    seen = of_all(state, SUM_YY) - 2 * tau * of_all(state, SUM_YV) + tau * tau * vv - v
+    weight = M_WEIGHT * unit * unit
+    spread = unit * (seen + M_WEIGHT / M_FIRST * unit)
+    pairs = max(vv - of_all(state, SUM_WW), 0.0) + weight
+    crowd[M] = M_MOST if spread * M_MOST <= pairs else max(pairs / spread, M_LEAST)
+    phi = (of_all(state, SUM_D) + PHI_WEIGHT * PHI_FIRST) / (of_all(state, SUM_E) + PHI_WEIGHT)
+    crowd[S] = S_MOST if phi <= 0 or phi * phi * S_MOST <= 1 else max(1 / (phi * phi), S_LEAST)
+    crowd[PULL] = crowd[M] * (crowd[G] - 1 / classes)
+    crowd[HOLD] = crowd[M] * (1 - 1 / classes)
+    crowd[DIVERSE] = 1.0
+    for k in range(classes):
+        crowd[DIVERSE] -= state.by_class[PI, k] ** 2
 
 
 @kernel
+def vote_share(state: State, i: int, j: int) -> float:
+    """c: the part of the vote of worker j on task i that copies leave."""
+    others = 0.0
+    first = state.worker_link[j, FIRST_COPY]
+    for pair in range(first, first + state.worker_link[j, COPIES]):
+        chunk, left = state.task[i, FIRST], state.task[i, LABELS]
+        while left > 0:
+            for place in range(min(left, CHUNK)):
+                if state.chunk[chunk, WHO + place] == state.copy[pair]:
+                    others += state.copied[pair]
+            left -= CHUNK
+            chunk = state.chunk[chunk, NEXT]
+    return 1 / (1 + others)
+
+
+@inlined
+def theta_of(state: State, j: int, given: float, right: float, x: int) -> float:
+    """θ of worker j with these counts, without one label x (NONE: with all labels)."""
+    pi, crowd = state.by_class[PI], state.crowd
+    more = right + crowd[PULL]
+    for k in range(len(pi)):
+        more -= pi[k] * state.worker[j, SAID + k]
+    if x != NONE:
+        more += pi[x]
+    return float(min(max(more / (given * crowd[DIVERSE] + crowd[HOLD]), -1.0), 1.0))
+
+
+@inlined
+def guesses(state: State, given: float, said: float, theta: float, x: int) -> float:
+    """f_x of a worker with this θ, of whose labels `said` are of class x."""
+    pi = state.by_class[PI]
+    even = EVEN_LABELS * (1 - theta) / len(pi)
+    return float((said - given * theta * pi[x] + even) / (given + EVEN_LABELS))
+
+
+@inlined
+def weigh(state: State, i: int, j: int, x: int, at: int) -> float:
+    """Write θ, f and q(x|k) of worker j without task i to a row of `space`; return c."""
+    classes = state.by_class.shape[1]
+    worker, space = state.worker[j], state.space[at]
+    strength, given = state.crowd[S], worker[GIVEN] - 1.0
+    theta = theta_of(state, j, given, worker[RIGHT] - state.belief[i, BELIEF + x], x)
+    guessed, floor = guesses(state, given, worker[SAID + x] - 1.0, theta, x), FLOOR / classes
+    space[THETA] = theta
+    space[GUESSED] = guessed
+    here, elsewhere = max(theta + guessed, floor), max(guessed, floor)
+    rows = SAID + classes + x * classes
+    totals = SAID + classes + classes * classes
+    for k in range(classes):
+        belief = state.belief[i, BELIEF + k]
+        q = worker[rows + k] - belief + strength * (here if k == x else elsewhere)
+        space[LIKELY + k] = max(q / (worker[totals + k] - belief + strength), LEAST)
+    if state.worker_link[j, COPIES] == 0:
+        return 1.0
+    share = vote_share(state, i, j)
+    for k in range(classes):
+        space[LIKELY + k] **= share
+    return share
+
+
+@inlined
 def reweigh(state: State, i: int) -> None:
     """Recompute the score of task i: its prior, and all its labels by their workers' counts."""
-    pi, odds = state.by_class[PI], state.by_class[ODDS]
-    classes = len(pi)
-    row = state.task[i, PRIOR]
-    if row == NONE:
-        class_prior(state)
-    else:
-        for k in range(classes):
-            pi[k] = state.priors[row, k]
-    belief = state.belief[i, BELIEF : BELIEF + classes]
+    look(state)
+    odds = state.by_class[ODDS]
+    classes, row = len(odds), state.task[i, PRIOR]
     score = state.belief[i, BELIEF + classes : BELIEF + 2 * classes]
-    worker = state.worker
     for k in range(classes):
         score[k] = 0.0
-        odds[k] = pi[k]
-    average = M * crowd_accuracy(state)
-    evenly = S / classes
-    floor = FLOOR / classes
+        odds[k] = state.by_class[PI, k] if row == NONE else state.priors[row, k]
+    at, votes = 0, 0.0
     chunk, left = state.task[i, FIRST], state.task[i, LABELS]
     while left > 0:
         for place in range(min(left, CHUNK)):
             j, x = state.chunk[chunk, WHO + place], state.answer[chunk, ANSWER + place]
-            others = worker[j, GIVEN] - 1.0
-            p = (worker[j, RIGHT] - belief[x] + average) / (others + M)
-            p = min(max(p, SURE), 1.0 - SURE)
-            said = evenly - pi[x]
+            votes += weigh(state, i, j, x, at)
             for k in range(classes):
-                said += pi[k] * worker[j, SAID + k]
-            share = 1.0 / (others + S)
-            by_habit = said * share
-            theta = max((p - by_habit) / (1.0 - by_habit), -1.0)
-            guessed = (1.0 - theta) * (worker[j, SAID + x] - 1.0 + evenly) * share
-            odds[x] *= max(theta + guessed, floor) / max(guessed, floor)
+                odds[k] *= state.space[at, LIKELY + k]
+            at += 1
         left -= CHUNK
         chunk = state.chunk[chunk, NEXT]
         if left <= 0 or left % MULTIPLIED < CHUNK:
             for k in range(classes):
                 score[k] += log(odds[k])
                 odds[k] = 1.0
+    state.belief[i, VOTES] = votes
+    state.whole[WEIGHED] += at

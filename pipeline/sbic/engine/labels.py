@@ -159,6 +159,16 @@ class Ids(Generic[Name]):
             self.names.append(name)
         return number
 
+    def numbers(self, names: Sequence[Name]) -> Ints:
+        """The numbers of many names at once.
+
+        >>> Ids[str]().numbers(["t1", "t2", "t1"]).tolist()
+        [0, 1, 0]
+        """
+        for name in dict.fromkeys(names):
+            self.number(name)
+        return np.fromiter(map(self._numbers.__getitem__, names), np.int64, len(names))
+
 
 # What the algorithms share: the prior they start from and the estimate they return.
 
@@ -212,13 +222,15 @@ class Estimate:
         return np.sign(self.score).astype(np.int64)
 
     def error(self, truth: Ints) -> float:
-        """The share of wrong predictions; a tie counts half, unknown truth (0) is left out.
+        """The share of wrong predictions; a tie counts half, unknown truth (-1) is left out.
 
-        >>> Estimate(np.array([2.0, -1.0, 0.0, 9.0])).error(np.array([1, 1, 1, 0]))
+        `truth` has the numbers of classes: 1 stands for +1, 0 for -1.
+
+        >>> Estimate(np.array([2.0, -1.0, 0.0, 9.0])).error(np.array([1, 1, 1, -1]))
         0.5
         """
-        known = truth != 0
-        return float(np.mean((1 - self.prediction[known] * truth[known]) / 2))
+        known = truth >= 0
+        return float(np.mean((1 - self.prediction[known] * (2 * truth[known] - 1)) / 2))
 
 
 TIE = -1

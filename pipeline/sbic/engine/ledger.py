@@ -5,10 +5,12 @@ order. A worker's labels form a doubly linked list, so that the cost of adding o
 not depend on their number.
 """
 
-from sbic.engine.compiled import kernel
+from sbic.engine.compiled import inlined, kernel
 from sbic.engine.labels import Ints
 from sbic.engine.state import (
+    ABOUT,
     ANSWER,
+    CHANGED,
     CHUNK,
     CHUNKS_USED,
     FIRST,
@@ -17,20 +19,24 @@ from sbic.engine.state import (
     LABELS,
     LABELS_HERE,
     LAST,
+    MOST_LABELS,
     NEWER,
     NEWEST,
     NEXT,
     NONE,
     OLDER,
+    PAIR_LABEL,
+    SHARE,
     TASK,
     WALK,
+    WEIGHT,
     WHO,
     Ints32,
     State,
 )
 
 
-@kernel
+@inlined
 def following(state: State, label: int) -> int:
     """The position after this one among the labels of a task, occupied or not."""
     label += 1
@@ -39,19 +45,19 @@ def following(state: State, label: int) -> int:
     return CHUNK * int(state.chunk[(label - 1) // CHUNK, NEXT])
 
 
-@kernel
+@inlined
 def worker_of(state: State, label: int) -> int:
     """The worker who gave a label."""
     return int(state.chunk[label // CHUNK, WHO + label % CHUNK])
 
 
-@kernel
+@inlined
 def answer_of(state: State, label: int) -> int:
     """The class that a label names."""
     return int(state.answer[label // CHUNK, ANSWER + label % CHUNK])
 
 
-@kernel
+@inlined
 def task_of(state: State, label: int) -> int:
     """The task of a label."""
     return int(state.chunk[label // CHUNK, TASK])
@@ -123,9 +129,13 @@ def append(state: State, i: int, j: int, x: int) -> int:
     chunk = state.task[i, LAST]
     label = CHUNK * chunk + place
     state.task[i, LABELS] = labels + 1
+    state.whole[MOST_LABELS] = max(state.whole[MOST_LABELS], labels + 1)
     state.whole[LABELS_HERE] += state.task[i, IS_HERE]
+    state.whole[CHANGED] += state.task[i, IS_HERE]
     state.chunk[chunk, WHO + place] = j
     state.answer[chunk, ANSWER + place] = x
+    if len(state.told):
+        state.told[label, ABOUT] = state.told[label, WEIGHT] = state.told[label, SHARE] = 0.0
     older = state.worker_link[j, NEWEST]
     state.label[label, NEWER] = NONE
     state.label[label, OLDER] = older
@@ -147,6 +157,7 @@ def remove(state: State, i: int, label: int) -> None:
         label = source
     state.task[i, LABELS] = labels
     state.whole[LABELS_HERE] -= state.task[i, IS_HERE]
+    state.whole[CHANGED] += state.task[i, IS_HERE]
     if labels % CHUNK == 0:
         _remove_chunk(state, i)
 
@@ -198,6 +209,8 @@ def _unlink(state: State, label: int) -> None:
         state.label[older, NEWER] = newer
     if state.whole[WALK] == label:
         state.whole[WALK] = older
+    if state.whole[PAIR_LABEL] == label:
+        state.whole[PAIR_LABEL] = older
 
 
 @kernel
@@ -207,6 +220,10 @@ def _move(state: State, source: int, target: int) -> None:
     state.answer[target // CHUNK, ANSWER + target % CHUNK] = answer_of(state, source)
     if len(state.vote):
         state.vote[target] = state.vote[source]
+    if len(state.told):
+        state.told[target, ABOUT] = state.told[source, ABOUT]
+        state.told[target, WEIGHT] = state.told[source, WEIGHT]
+        state.told[target, SHARE] = state.told[source, SHARE]
     newer, older = state.label[source, NEWER], state.label[source, OLDER]
     state.label[target, NEWER] = newer
     state.label[target, OLDER] = older
@@ -218,3 +235,5 @@ def _move(state: State, source: int, target: int) -> None:
         state.label[older, NEWER] = target
     if state.whole[WALK] == source:
         state.whole[WALK] = target
+    if state.whole[PAIR_LABEL] == source:
+        state.whole[PAIR_LABEL] = target

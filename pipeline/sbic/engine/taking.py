@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sbic.engine.compiled import kernel
+from sbic.engine import RETRACT
+from sbic.engine.compiled import inlined, kernel
+from sbic.engine.drift import watch
 from sbic.engine.due import has_moved, make_due
 from sbic.engine.formulas import SCORE, add_up, vote_of
 from sbic.engine.labels import Floats, Ints
@@ -18,6 +20,7 @@ from sbic.engine.state import (
     IS_SETTLED,
     LABELS,
     LAST,
+    LINE,
     NEWER,
     NEWEST,
     NEXT,
@@ -29,15 +32,21 @@ from sbic.engine.state import (
     WORKER_IS_HERE,
     State,
 )
-from sbic.engine.update import add_to_prior, begin, count, follow_score, informs_prior, refresh
+from sbic.engine.update import (
+    add_to_prior,
+    begin,
+    compare,
+    count,
+    follow_score,
+    informs_prior,
+    refresh,
+    retell,
+)
 
 # The outcome of a label.
 ADDED, REPLACED, REPEATED, RETRACTED, ABSENT = range(5)
 
 AHEAD = 16  # labels: as many as fit into the L1 cache with all that they need
-
-RETRACT = -1
-"""In place of an answer: the worker takes the label back."""
 
 
 @kernel
@@ -46,21 +55,28 @@ def take(
     tasks: Ints,
     workers: Ints,
     answers: Ints,
+    times: Ints,
     replaces: bool,
     outcomes: NDArray[np.int8],
     votes: Floats,
 ) -> None:
-    """Take labels in order; write the outcome of each, and its vote under Fast SBIC."""
+    """Take labels in order; write the outcome of each, and its vote under Fast SBIC.
+
+    `times` are empty where nobody asks whether workers drift.
+    """
     for t in range(len(tasks)):
         if t % AHEAD == 0:
             _look_ahead(state, tasks[t : t + AHEAD], workers[t : t + AHEAD], True)
-        outcomes[t], votes[t] = _take(state, tasks[t], workers[t], answers[t], replaces, votes[t])
+        time = times[t] if len(times) else NONE
+        outcomes[t], votes[t] = _take(
+            state, tasks[t], workers[t], answers[t], replaces, votes[t], time
+        )
 
 
 @kernel
 def take_one(state: State, i: int, j: int, x: int) -> tuple[int, float]:
     """Take one label of a worker who is counted here; return its outcome and its vote."""
-    return _take(state, i, j, x, False, 0.0)
+    return _take(state, i, j, x, False, 0.0, NONE)
 
 
 @kernel
@@ -70,17 +86,19 @@ def observe(i: int, j: int, x: int, *state: Any) -> float:
     The arrays of the state are separate arguments: unpacking a tuple takes longer than the rest.
     """
     arrays = State(*state)
-    _take(arrays, i, j, x, False, 0.0)
+    _take(arrays, i, j, int(x), False, 0.0, NONE)
     return float(arrays.belief[i, SCORE + 1] - arrays.belief[i, SCORE])
 
 
 @kernel
-def _take(state: State, i: int, j: int, x: int, replaces: bool, vote: float) -> tuple[int, float]:
+def _take(
+    state: State, i: int, j: int, x: int, replaces: bool, vote: float, time: int
+) -> tuple[int, float]:
     known = find(state, i, j)
     if known == NONE:
         if x == RETRACT:
             return ABSENT, 0.0
-        return ADDED, _add(state, i, j, x, _vote_now(state, j, x, vote))
+        return ADDED, _add(state, i, j, x, _vote_now(state, j, x, vote), time)
     if x == RETRACT:
         vote = _retract(state, i, known)
         refresh(state, i)
@@ -88,7 +106,9 @@ def _take(state: State, i: int, j: int, x: int, replaces: bool, vote: float) -> 
         return RETRACTED, vote
     if replaces and x != answer_of(state, known):
         _retract(state, i, known)
-        return REPLACED, _add(state, i, j, x, _vote_now(state, j, x, vote))
+        if state.whole[IS_SETTLED]:
+            refresh(state, i)
+        return REPLACED, _add(state, i, j, x, _vote_now(state, j, x, vote), NONE)
     return REPEATED, 0.0
 
 
@@ -120,7 +140,7 @@ def put(
         if defers and state.task[i, IS_HERE] and not _is_power_of_2(state.task[i, LABELS] + 1):
             _defer(state, i, j, x, vote)
         else:
-            _add(state, i, j, x, vote)
+            _add(state, i, j, x, vote, NONE)
 
 
 @kernel
@@ -145,13 +165,15 @@ def _look_ahead(state: State, tasks: Ints, workers: Ints, refreshes: bool) -> No
         chunk, left = state.task[tasks[t], FIRST], state.task[tasks[t], LABELS]
         while left > 0:
             for place in range(min(left, CHUNK)):
-                counts += state.worker[state.chunk[chunk, WHO + place], GIVEN]
+                j = state.chunk[chunk, WHO + place]
+                for column in range(0, state.worker.shape[1], LINE // 8):
+                    counts += state.worker[j, column]
             left -= CHUNK
             chunk = state.chunk[chunk, NEXT]
     state.whole[READ] = read + int(counts)  # otherwise the compiler would remove the reads
 
 
-@kernel
+@inlined
 def _vote_now(state: State, j: int, x: int, vote: float) -> float:
     """The vote of a new answer of worker j; as given if another engine counts the worker."""
     if not state.whole[IS_SETTLED] and state.worker[j, WORKER_IS_HERE]:
@@ -159,7 +181,7 @@ def _vote_now(state: State, j: int, x: int, vote: float) -> float:
     return vote
 
 
-@kernel
+@inlined
 def _append(state: State, i: int, j: int, x: int) -> int:
     label = append(state, i, j, x)
     if state.task[i, LABELS] == 1 and informs_prior(state, i):
@@ -185,10 +207,14 @@ def _defer(state: State, i: int, j: int, x: int, vote: float) -> None:
 
 
 @kernel
-def _add(state: State, i: int, j: int, x: int, vote: float) -> float:
+def _add(state: State, i: int, j: int, x: int, vote: float, time: int) -> float:
     label = _append(state, i, j, x)
     if state.whole[IS_SETTLED]:
+        if time != NONE:
+            watch(state, i, j, x, time)
         refresh(state, i)
+        if state.worker[j, WORKER_IS_HERE]:
+            compare(state, j)
     else:
         state.vote[label] = vote
         state.belief[i, SCORE + 1] += vote
@@ -200,7 +226,11 @@ def _add(state: State, i: int, j: int, x: int, vote: float) -> float:
 @kernel
 def _retract(state: State, i: int, label: int) -> float:
     """Remove a label and its part in the counts; the caller refreshes its task."""
-    count(state, i, worker_of(state, label), answer_of(state, label), -1)
+    j = worker_of(state, label)
+    count(state, i, j, answer_of(state, label), -1)
+    if state.whole[IS_SETTLED] and state.worker[j, WORKER_IS_HERE]:
+        retell(state, label, 0.0, 0.0)
+        compare(state, j)
     if state.task[i, LABELS] == 1 and informs_prior(state, i):
         add_to_prior(state, i, -1)
     if state.whole[IS_SETTLED]:

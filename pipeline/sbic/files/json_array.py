@@ -5,37 +5,42 @@ Elements are objects, arrays or strings: a number could be cut at the end of a c
 
 import gzip
 import json
+import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from sbic.files.tables import GZIP, BadFile
+from sbic.files.tables import GZIP, MAX_SIZE, BadFile, chunks_of
 
 CHUNK_BYTES = 1 << 20
 LONGEST = 1 << 28  # characters of one element
 BLANK = " \t\r\n"
 
 
-def elements(path: str, advance: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """Yield every element of the array in a file; gzip is unpacked.
+def elements(
+    path: str, advance: Callable[[int], None] = lambda _: None, max_size: int = MAX_SIZE
+) -> Iterator[Any]:
+    """Yield every element of the array in a file; gzip is unpacked, up to `max_size` bytes.
 
     `advance` is called with the number of bytes read. Raises `BadFile`.
     """
     try:
         with open(path, "rb") as file:
-            yield from _Elements(path, _chunks(file, path, advance))
+            yield from _Elements(path, _chunks(file, path, advance, max_size))
     except OSError as error:
         raise BadFile(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def _chunks(file: IO[bytes], name: str, advance: Callable[[int], None]) -> Iterator[str]:
+def _chunks(
+    file: IO[bytes], name: str, advance: Callable[[int], None], max_size: int
+) -> Iterator[str]:
     """The text of the file in chunks."""
     is_packed = file.peek(2)[:2] == GZIP  # type: ignore[attr-defined]  # a buffered reader
     source: IO[bytes] = gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[assignment]
     decoder = getincrementaldecoder("utf-8-sig")()
     done = 0
     try:
-        while chunk := source.read(CHUNK_BYTES):
+        for chunk in chunks_of(source.read, name, max_size, CHUNK_BYTES):
             yield decoder.decode(chunk)
             advance(file.tell() - done)
             done = file.tell()
@@ -44,6 +49,8 @@ def _chunks(file: IO[bytes], name: str, advance: Callable[[int], None]) -> Itera
         raise BadFile(name, "is not text in UTF-8") from None
     except EOFError:
         raise BadFile(name, "is incomplete: its gzip ends too early") from None
+    except zlib.error as error:
+        raise BadFile(name, f"is damaged: its gzip cannot be unpacked ({error})") from None
 
 
 class _Elements:

@@ -1,14 +1,23 @@
 """Reads files of labels (`task`, `worker`, `label`) and of truths (`task`, `truth`)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from sbic.engine.labels import SIGNS, Ints, Labels
-from sbic.files.tables import BadFile, Field, Source, read_source, read_table, shortened
+from sbic.files.tables import (
+    MAX_SIZE,
+    BadFile,
+    Field,
+    Source,
+    listed,
+    read_source,
+    read_table,
+    shortened,
+)
 
 WHOLE_NUMBER = re.compile(r"\+?(-?(?:0|[1-9][0-9]{0,17}))(?:\.0*)?")
 
@@ -19,8 +28,10 @@ class Reading:
 
     `columns` has the columns of fields with other names (`{"task": "HITId"}`), `classes` the
     allowed labels, in order, `skip` the labels that are skips, `positive` and `negative` the labels
-    that stand for 1 and -1. `classes_from` describes where the classes come from if the user did
-    not give them.
+    that stand for 1 and -1, `label_map` those that stand for others. With `ignore_case`, labels
+    that differ only in case are one. `encoding` is that of the file, if it is neither UTF-8 nor has
+    a byte order mark; `max_size` is in bytes, unpacked. `classes_from` describes where the classes
+    come from if the user did not give them.
 
     >>> Reading(classes=("cat", "dog"), skip=("cat",))
     Traceback (most recent call last):
@@ -32,6 +43,10 @@ class Reading:
     positive: str | None = None
     negative: str | None = None
     skip: tuple[str, ...] = ()
+    label_map: Mapping[str, str] = field(default_factory=dict)
+    ignore_case: bool = False
+    encoding: str | None = None
+    max_size: int = MAX_SIZE
     classes_from: str = ""
 
     def __post_init__(self) -> None:
@@ -50,6 +65,9 @@ class Reading:
                 raise ValueError(f"'{answer}' is a class and a skip")
         if self.classes is not None and len(self.classes) < 2:
             raise ValueError("there must be two classes or more")
+        if self.ignore_case:
+            for first, second in same_but_for_case((*spelled, *map(as_label, self.skip))):
+                raise ValueError(f"'{first}' and '{second}' are the same with --ignore-case")
 
     @property
     def answers(self) -> tuple[str, ...] | None:
@@ -57,6 +75,36 @@ class Reading:
         if self.positive is not None and self.negative is not None:
             return (self.negative, self.positive)
         return self.classes
+
+    def source(self, path: str) -> Source:
+        """The text of a file; `-` is standard input."""
+        return read_source(path, self.max_size, self.encoding)
+
+    def spelling(self, known: Iterable[str] = ()) -> Callable[[str], str]:
+        """A function that gives a label its normal form.
+
+        With `ignore_case` the spelling that is given, `known` or found first is that of all.
+
+        >>> Reading(label_map={"Katze": "cat"}).spelling()(" Katze ")
+        'cat'
+        >>> spelled = Reading(classes=("Ja", "Nein"), ignore_case=True).spelling()
+        >>> [spelled(text) for text in ("JA", " nein", "Weiß nicht", "WEISS NICHT")]
+        ['Ja', 'Nein', 'Weiß nicht', 'Weiß nicht']
+        """
+        mapped = {as_label(label): stands_for for label, stands_for in self.label_map.items()}
+        if not self.ignore_case:
+            return lambda text: mapped.get(label := as_label(text), label)
+        spellings: dict[str, str] = {}
+        mapped = {label.casefold(): stands_for for label, stands_for in mapped.items()}
+
+        def spelled(text: str) -> str:
+            label = as_label(text)
+            label = mapped.get(label.casefold(), label)
+            return spellings.setdefault(label.casefold(), label)
+
+        for name in (*(self.answers or ()), *self.skip, *known):
+            spellings.setdefault(as_label(name).casefold(), as_label(name))
+        return spelled
 
 
 DEFAULT = Reading()
@@ -73,6 +121,18 @@ def as_label(text: str) -> str:
     if not match:
         return text
     return "0" if match[1] == "-0" else match[1]
+
+
+def same_but_for_case(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name that differs from an earlier one only in case, after that one.
+
+    >>> list(same_but_for_case(["Ja", "Nein", "ja", "JA"]))
+    [('Ja', 'ja'), ('Ja', 'JA')]
+    """
+    first: dict[str, str] = {}
+    for name in names:
+        if (known := first.setdefault(name.casefold(), name)) != name:
+            yield known, name
 
 
 # Finds the classes of a file, and the class of each label.
@@ -155,11 +215,16 @@ def outside(label: str, reading: Reading) -> str:
 
     >>> outside("bird", Reading(classes=("cat", "dog")))
     "the label 'bird' is not one of cat, dog (to treat it as a skip: --skip bird)"
+    >>> outside("Cat", Reading(classes=("cat", "dog")))
+    "the label 'Cat' is not one of cat, dog (to treat them alike: --ignore-case)"
     """
     answers = reading.answers or ()
-    names = ", ".join([*map(shortened, answers[:10]), *(["..."] if answers[10:] else [])])
+    names = listed(answers)
     short = shortened(label)
-    way_out = f"to treat it as a skip: --skip {short}"
+    if label.casefold() in map(str.casefold, answers):
+        way_out = "to treat them alike: --ignore-case"
+    else:
+        way_out = f"to treat it as a skip: --skip {short}"
     if reading.classes_from:
         names = f"{reading.classes_from}: {names}"
         way_out += "; to add it to the classes: sbic project set"
@@ -183,7 +248,7 @@ class LabelRows(NamedTuple):
 
 def read_labels(path: str, reading: Reading = DEFAULT) -> Labels:
     """The labels of a file; `-` is standard input."""
-    rows = label_rows(read_source(path), reading)
+    rows = label_rows(reading.source(path), reading)
     return Labels.of_answers(zip(rows.tasks, rows.workers, rows.answers, strict=True), rows.classes)
 
 
@@ -197,6 +262,7 @@ def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
     names: dict[str, str] = {}  # each name as in the file, to one stripped copy
     spellings: dict[str, str] = {}  # each label as in the file, to its normal form
     lines: dict[str, int] = {}  # the first line of each label
+    spelled = reading.spelling()
     tasks, workers, labels = [], [], []
     for line, (task_text, worker_text, label_text) in read_table(source, fields).rows:
         task, worker = names.get(task_text), names.get(worker_text)
@@ -211,7 +277,7 @@ def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
             task = names[task_text] = names.setdefault(task, task)
             worker = names[worker_text] = names.setdefault(worker, worker)
         if label is None:
-            label = spellings[label_text] = as_label(label_text)
+            label = spellings[label_text] = spelled(label_text)
             lines.setdefault(label, line)
             if len(lines) > MAX_CLASSES and reading.answers is None:
                 raise BadFile(source.name, too_many(label), line)
@@ -238,14 +304,14 @@ def too_many(label: str) -> str:
 def read_truth(
     path: str, labels_classes: tuple[str, ...], reading: Reading = DEFAULT
 ) -> dict[str, int]:
-    """The truth of each task in a file, encoded as the labels are.
+    """The number of each task's true class, or -1 if it is unknown.
 
-    For labels -1 and 1 it is 1, -1, or 0 if unknown; otherwise the number of the class, or -1 if
-    unknown. A truth that no label has gets the number after the last, and so is never right.
+    A truth that no label has gets the number after the last, and so is never right.
     """
-    source = read_source(path)
+    source = reading.source(path)
     is_signs = labels_classes == SIGNS
-    known = sign_of(reading) if is_signs else number_of(labels_classes, reading)
+    known = numbers_of(labels_classes, reading)
+    spelled = reading.spelling(labels_classes)
     may_be_other = not is_signs and reading.classes is None
     fields = [
         Field("task", reading.columns.get("task"), or_own_name=True),
@@ -258,7 +324,7 @@ def read_truth(
             if not text.strip():
                 continue  # a blank line of a spreadsheet still has delimiters
             raise BadFile(source.name, "the task is empty", line)
-        answer = known.get(as_label(text))
+        answer = known.get(spelled(text))
         if answer is None and may_be_other:
             answer = len(labels_classes)
         if answer is None:
@@ -269,38 +335,32 @@ def read_truth(
     return truth
 
 
-def sign_of(reading: Reading) -> dict[str, int]:
-    """The code of each truth, for labels -1 and 1.
+def numbers_of(classes: tuple[str, ...], reading: Reading) -> dict[str, int]:
+    """The number of the class that each text stands for; -1 for an unknown truth.
 
-    >>> sign_of(Reading(positive="yes", negative="no"))
-    {'': 0, '0': 0, '1': 1, '-1': -1, 'no': -1, 'yes': 1}
+    >>> numbers_of(SIGNS, Reading(positive="yes", negative="no"))
+    {'': -1, '0': -1, '-1': 0, '1': 1, 'no': 0, 'yes': 1}
     """
-    signs = {"": 0, "0": 0, "1": 1, "-1": -1} | dict.fromkeys(map(as_label, reading.skip), 0)
-    if reading.positive is not None and reading.negative is not None:
-        signs |= {as_label(reading.negative): -1, as_label(reading.positive): 1}
-    return signs
-
-
-def number_of(classes: tuple[str, ...], reading: Reading) -> dict[str, int]:
-    """The number of each class; -1 for an unknown truth."""
-    unknown = dict.fromkeys(("", *map(as_label, reading.skip)), -1)
-    return unknown | {name: number for number, name in enumerate(classes)}
+    unknown = ["", *(["0"] if classes == SIGNS else []), *map(as_label, reading.skip)]
+    numbers = dict.fromkeys(unknown, -1) | {name: number for number, name in enumerate(classes)}
+    if classes == SIGNS and reading.positive is not None and reading.negative is not None:
+        numbers |= {as_label(reading.negative): 0, as_label(reading.positive): 1}
+    return numbers
 
 
 def not_a_truth(text: str, classes: tuple[str, ...], reading: Reading) -> str:
     """The error for an invalid truth."""
     if classes == SIGNS and reading.positive is None:
         return f"a truth is 1, -1, or 0 if unknown, not '{shortened(text)}'"
-    names = ", ".join(map(shortened, reading.answers or classes))
+    names = listed(reading.answers or classes)
     return f"a truth is one of {names}, or empty if unknown, not '{shortened(text)}'"
 
 
 def truth_of(labels: Labels, truth: dict[str, int]) -> Ints:
-    """The truth of each task of these labels; unknown is 0 for labels -1 and 1, otherwise -1.
+    """The number of the true class of each task of these labels; -1 if it is unknown.
 
     >>> labels = Labels.of_answers([("t1", "ann", 1), ("t2", "ann", 0)], ("cat", "dog"))
     >>> truth_of(labels, {"t2": 1}).tolist()
     [-1, 1]
     """
-    unknown = 0 if labels.are_signs else -1
-    return np.array([truth.get(name, unknown) for name in labels.task_names], dtype=np.int64)
+    return np.array([truth.get(name, -1) for name in labels.task_names], dtype=np.int64)

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import zlib
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -41,6 +41,26 @@ def shortened(field: str) -> str:
     return line if len(line) <= 40 else f"{line[:40]}..."
 
 
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Names in one line, each shortened; one with a comma in it is quoted, as in CSV.
+
+    >>> listed(["HITId", "two\\nlines", "yes, sure"]), listed("abcd", most=2)
+    ('HITId, two lines, "yes, sure"', 'a, b and 2 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(quoted, names[:most])) + more
+
+
+def quoted(name: str) -> str:
+    """A name, shortened, as the lists of options take it.
+
+    >>> print(quoted("no"), quoted("yes, sure"), quoted('so "and" so'))
+    no "yes, sure" "so ""and"" so"
+    """
+    name = shortened(name)
+    return '"{}"'.format(name.replace('"', '""')) if "," in name or '"' in name else name
+
+
 class MissingExtra(Exception):
     """An optional dependency is not installed; the message says which."""
 
@@ -50,6 +70,8 @@ class MissingExtra(Exception):
 
 GZIP = b"\x1f\x8b"
 ZIP = b"PK\x03\x04"
+CHUNK_BYTES = 1 << 20
+MAX_SIZE = 4 * 10**9  # bytes, unpacked
 
 
 class Source(NamedTuple):
@@ -59,17 +81,35 @@ class Source(NamedTuple):
     text: str
 
 
-def read_source(path: str) -> Source:
-    """All of a file: UTF-8, or UTF-16 with a byte order mark; gzip is unpacked."""
+def read_source(path: str, max_size: int = MAX_SIZE, encoding: str | None = None) -> Source:
+    """All of a file, unpacked; UTF-8, or UTF-16 with a byte order mark, without an `encoding`."""
     name = "standard input" if path == "-" else path
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        if path == "-":
+            content = b"".join(chunks_of(sys.stdin.buffer.read, name, max_size))
+        else:
+            with Path(path).open("rb") as file:
+                content = b"".join(chunks_of(file.read, name, max_size))
     except OSError as error:
         raise BadFile(name, f"cannot be read: {error.strerror}") from error
-    return Source(name, decoded(unpacked(content, name), name))
+    return Source(name, decoded(unpacked(content, name, max_size), name, encoding))
 
 
-def unpacked(content: bytes, name: str) -> bytes:
+def chunks_of(
+    read: Callable[[int], bytes], name: str, max_size: int, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[bytes]:
+    """Yield all of a file in chunks; raises `BadFile` once there is more than `max_size`."""
+    size = 0
+    while chunk := read(chunk_bytes):
+        size += len(chunk)
+        if size > max_size:
+            limit = f"{max_size / 1e9:,.6g} GB" if max_size >= 10**8 else f"{max_size:,} bytes"
+            problem = f"has more than {limit} unpacked; if it really is so large, raise --max-size"
+            raise BadFile(name, problem)
+        yield chunk
+
+
+def unpacked(content: bytes, name: str, max_size: int = MAX_SIZE) -> bytes:
     """The content without gzip, which is detected by its first bytes.
 
     >>> unpacked(gzip.compress(b"task"), "tasks.csv"), unpacked(b"task", "tasks.csv")
@@ -82,22 +122,36 @@ def unpacked(content: bytes, name: str) -> bytes:
             raise BadFile(name, "is not gzip, in spite of its name; rename it without .gz")
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            for _ in chunks_of(packed.read, name, max_size):
+                pass  # a file that is too large is refused before it takes any memory
+            packed.seek(0)
+            return packed.read()
     except EOFError as error:
         raise BadFile(name, "is incomplete: its gzip ends too early") from error
     except (OSError, zlib.error) as error:
         raise BadFile(name, f"is damaged: its gzip cannot be unpacked ({error})") from error
 
 
-def decoded(content: bytes, name: str) -> str:
-    """Decode the bytes; raises `BadFile` with the line of the first bad one."""
-    wide = content.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
-    encoding = "utf-16" if wide else "utf-8-sig"
+def decoded(content: bytes, name: str, encoding: str | None = None) -> str:
+    """Decode the bytes; raises `BadFile` with the line of the first bad one.
+
+    A byte order mark tells the encoding, whatever is given.
+    """
+    way_out = "save it as UTF-8"
+    if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        codec, called = "utf-16", "UTF-16"
+    elif encoding is None or content.startswith(BOM_UTF8):
+        codec, called = "utf-8-sig", "UTF-8"
+        way_out += ", or, if Excel wrote it, add --encoding cp1252"
+    else:
+        codec = called = encoding
     try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode(encoding, "ignore")
-        problem = f"is not text in {'UTF-16' if wide else 'UTF-8'}; save it as UTF-8"
+        text = content.decode(codec)
+    except UnicodeError as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        before = content[:start].decode(codec, "ignore")
+        problem = f"is not text in {called}; {way_out}"
         raise BadFile(name, problem, line_of(before, len(before))) from error
     if "\0" in text:
         problem = "is not text: it has a NUL byte; save it as UTF-8"
@@ -116,6 +170,8 @@ def line_of(text: str, position: int) -> int:
 
 # Finds the columns of the fields of a table.
 
+
+MOST_COLUMNS = 200  # in a message; more of them suggest that it is no table
 
 NumberedFields = tuple[int, tuple[str, ...]]
 """The line on which a row begins, and its fields."""
@@ -162,7 +218,7 @@ def places(header: Sequence[str], fields: Sequence[Field], *, of_all_rows: bool 
         first = missing[0].column or missing[0].name
         hint = ",".join(f"{field.name}=NAME" for field in missing)
         raise ValueError(
-            f"the column '{first}' is missing; the header has: {listed(names)}"
+            f"the column '{first}' is missing; the header has: {listed(names, MOST_COLUMNS)}"
             f" (to name columns: --columns {hint})"
         )
     return Places(found, tuple(name for at, name in enumerate(names) if at not in found))
@@ -195,16 +251,6 @@ def only(field: str, column: str, names: list[str]) -> int | None:
         way_out = f"; --columns {field}=NAME takes one" if ways else ""
         raise ValueError(f"the column '{column}' appears twice{ways}{way_out}")
     return found[0] if found else None
-
-
-def listed(names: list[str]) -> str:
-    """The names in one line, shortened.
-
-    >>> listed(["HITId", "two\\nlines"])
-    'HITId, two lines'
-    """
-    line = printable(" ".join(", ".join(names).split()))
-    return line if len(line) <= 60 else f"{line[:60]}..."
 
 
 # Reads the rows of a CSV file with any of several delimiters.

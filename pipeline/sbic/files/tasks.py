@@ -1,12 +1,20 @@
 """Reads files of tasks: `task`, and optionally `prior` and `gold`."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from sbic.engine.labels import SIGNS
 from sbic.files.labels import DEFAULT, Reading, as_label
-from sbic.files.tables import BadFile, Field, NumberedFields, Source, read_table, shortened
+from sbic.files.tables import (
+    BadFile,
+    Field,
+    NumberedFields,
+    Source,
+    listed,
+    read_table,
+    shortened,
+)
 
 FIELDS = ("task", "prior", "gold")
 
@@ -58,12 +66,19 @@ def task_table(
     if classes != SIGNS:
         fields += [Field(f"p:{name}", is_required=False) for name in classes]
     table = read_table(source, fields)
-    golds = _golds(reading, classes)
+    golds = Golds(_golds(reading, classes), reading.spelling(classes))
     return TaskTable(_task_rows(source.name, table.rows, golds, classes), table.unread)
 
 
+class Golds(NamedTuple):
+    """The gold labels as they are on the wire, by their normal form, and what gives that."""
+
+    known: dict[str, int | str]
+    spelled: Callable[[str], str]
+
+
 def _task_rows(
-    name: str, rows: Iterator[NumberedFields], golds: dict[str, int | str], classes: tuple[str, ...]
+    name: str, rows: Iterator[NumberedFields], golds: Golds, classes: tuple[str, ...]
 ) -> Iterator[tuple[int, TaskRow]]:
     lines: dict[str, int] = {}
     for line, fields in rows:
@@ -141,14 +156,14 @@ def _probability(text: str) -> float:
     return prior
 
 
-def _gold(text: str, golds: dict[str, int | str], classes: tuple[str, ...]) -> int | str | None:
+def _gold(text: str, golds: Golds, classes: tuple[str, ...]) -> int | str | None:
     if not text.strip():
         return None
-    gold = golds.get(as_label(text))
+    gold = golds.known.get(golds.spelled(text))
     if gold is None:
-        known = ", ".join([*map(shortened, [*golds][:10]), *(["..."] if len(golds) > 10 else [])])
+        known = listed([*golds.known])
         way_out = ""
-        if classes == SIGNS and "1" in golds:
+        if classes == SIGNS and "1" in golds.known:
             way_out = (
                 " (to map others: --positive and --negative; for names: sbic project set classes)"
             )

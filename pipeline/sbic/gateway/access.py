@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
 from time import monotonic, perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -21,23 +21,18 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from sbic.gateway.config import GatewayConfig, Problem, is_loopback
+from sbic.gateway.config import GatewayConfig, HttpProblem, is_loopback
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
 class Route:
-    """One method of one path.
-
-    `operation` is the OpenAPI operation, built with `sbic.gateway.openapi`. An open route
-    needs no token.
-    """
+    """One method of one path, described in `schemas/openapi.json`; an open one needs no token."""
 
     method: str
     path: str
     handler: Handler
-    operation: Mapping[str, Any]
     is_open: bool = False
 
 
@@ -59,7 +54,7 @@ def json(body: bytes, status: int = 200) -> web.Response:
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
-class Metrics:
+class GatewayMetrics:
     """All metrics of a gateway, in a separate registry."""
 
     def __init__(self) -> None:
@@ -155,8 +150,8 @@ ALLOWED_HEADERS = "authorization, content-type"
 PREFLIGHT_SECONDS = "600"
 
 
-class Guard:
-    """Raises `Problem` for requests that must not be answered.
+class AccessRules:
+    """Raises `HttpProblem` for requests that must not be answered.
 
     Without tokens the gateway listens on the loopback only. A page of another site that is open in
     a browser on this machine can still send requests there: through a host name that resolves to
@@ -171,7 +166,7 @@ class Guard:
         self._buckets = {key.encode(): Bucket(config.rate, monotonic) for key in keys}
 
     def check(self, request: web.Request, route: Route | None) -> None:
-        """Raise `Problem` unless the request is allowed."""
+        """Raise `HttpProblem` unless the request is allowed."""
         if not self._tokens:
             self._check_host_and_origin(request, route)
         if (request.content_length or 0) > request.client_max_size:
@@ -182,7 +177,7 @@ class Guard:
         wait = self._buckets[token].take()
         if wait > 0:
             seconds = str(max(1, round(wait)))
-            raise Problem(429, "too many requests a second", {"Retry-After": seconds})
+            raise HttpProblem(429, "too many requests a second", {"Retry-After": seconds})
 
     def _token(self, request: web.Request) -> bytes:
         """The token of the request; raises 401 unless it is valid."""
@@ -199,23 +194,23 @@ class Guard:
     def _check_host_and_origin(self, request: web.Request, route: Route | None) -> None:
         host = host_of(f"//{request.host}")
         if host is None or not is_loopback(host):
-            raise Problem(403, "the Host must be localhost or 127.0.0.1, or set a token")
+            raise HttpProblem(403, "the Host must be localhost or 127.0.0.1, or set a token")
         origin = request.headers.get("Origin")
         if origin is None:
             if request.headers.get("Sec-Fetch-Site") in FOREIGN and not is_link(request, route):
-                raise Problem(403, "pages of other sites may not send requests here")
+                raise HttpProblem(403, "pages of other sites may not send requests here")
             return
         if origin in self._origins:
             return
         if netloc_of(origin) != request.host:
-            raise Problem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
+            raise HttpProblem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
 
     def preflight(self, request: web.Request) -> web.Response | None:
         """The answer to a CORS preflight; None if the request is not one."""
         if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
             return None
         if request.headers.get("Origin") not in self._origins:
-            raise Problem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
+            raise HttpProblem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
         return web.Response(
             status=204,
             headers={
@@ -246,15 +241,15 @@ def is_link(request: web.Request, route: Route | None) -> bool:
     return is_open and request.headers.get("Sec-Fetch-Mode") == "navigate"
 
 
-def too_large() -> Problem:
+def too_large() -> HttpProblem:
     """413; the connection is closed, since the rest of the body is not read."""
     error = "the body has more than 1 MB: send it in parts"
-    return Problem(413, error, {"Connection": "close"})
+    return HttpProblem(413, error, {"Connection": "close"})
 
 
-def unauthorized(error: str) -> Problem:
+def unauthorized(error: str) -> HttpProblem:
     """401, with the header that it requires."""
-    return Problem(401, error, {"WWW-Authenticate": 'Bearer realm="sbic"'})
+    return HttpProblem(401, error, {"WWW-Authenticate": 'Bearer realm="sbic"'})
 
 
 def host_of(url: str) -> str | None:
@@ -299,12 +294,14 @@ HEADERS = {
 }
 
 
-class Gate:
+class Middleware:
     """The middleware around all routes."""
 
-    def __init__(self, routes: Mapping[Handler, Route], guard: Guard, metrics: Metrics) -> None:
+    def __init__(
+        self, routes: Mapping[Handler, Route], rules: AccessRules, metrics: GatewayMetrics
+    ) -> None:
         self.routes = routes
-        self.guard = guard
+        self.rules = rules
         self.metrics = metrics
 
     @web.middleware
@@ -315,13 +312,13 @@ class Gate:
         response: web.StreamResponse
         try:
             response = await self._answer(request, handler, route)
-        except Problem as problem:
+        except HttpProblem as problem:
             response = answer(problem)
         except web.HTTPException as error:
             response = answer(translated(error))
         except Exception:
             log.exception("a request to %s failed", "no route" if route is None else route.path)
-            response = answer(Problem(500, "the gateway failed; see its log"))
+            response = answer(HttpProblem(500, "the gateway failed; see its log"))
         self.metrics.answered(
             "none" if route is None else route.path, response.status, perf_counter() - started
         )
@@ -330,31 +327,31 @@ class Gate:
     async def _answer(
         self, request: web.Request, handler: Handler, route: Route | None
     ) -> web.StreamResponse:
-        if preflight := self.guard.preflight(request):
+        if preflight := self.rules.preflight(request):
             return preflight
-        self.guard.check(request, route)
+        self.rules.check(request, route)
         return await handler(request)
 
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         """Add the headers of every answer; a signal handler of aiohttp."""
         response.headers.update(HEADERS)
-        self.guard.allow_origin(request, response)
+        self.rules.allow_origin(request, response)
 
 
-def answer(problem: Problem) -> web.Response:
+def answer(problem: HttpProblem) -> web.Response:
     """The answer that describes a problem."""
     response = json(dumps(problem.fields), problem.status)
     response.headers.update(problem.headers)
     return response
 
 
-def translated(error: web.HTTPException) -> Problem:
-    """An error of aiohttp as a `Problem`."""
+def translated(error: web.HTTPException) -> HttpProblem:
+    """An error of aiohttp as a `HttpProblem`."""
     if error.status == 404:
-        return Problem(404, "there is nothing here; GET /openapi.json lists all paths")
+        return HttpProblem(404, "there is nothing here; GET /openapi.json lists all paths")
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
-        return Problem(405, f"the method must be one of {allowed}", {"Allow": allowed})
+        return HttpProblem(405, f"the method must be one of {allowed}", {"Allow": allowed})
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return too_large()
-    return Problem(error.status, error.reason)
+    return HttpProblem(error.status, error.reason)

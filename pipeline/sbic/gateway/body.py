@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
 from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
 
-from sbic.gateway.config import Problem
+from sbic.gateway.config import HttpProblem
 from sbic.gateway.view import Cursor
 from sbic.wire.bad import BadRecord
+from sbic.wire.labels import MAX_BYTES
 
 LIMIT = 20
 MOST = 100
@@ -19,7 +20,7 @@ def order_of(request: web.Request, orders: Collection[str], default: str) -> str
     """The requested order."""
     order = request.query.get("order", default)
     if order not in orders:
-        raise Problem(400, f"order must be one of {', '.join(orders)}")
+        raise HttpProblem(400, f"order must be one of {', '.join(orders)}")
     return order
 
 
@@ -28,7 +29,7 @@ def limit_of(request: web.Request) -> int:
     text = request.query.get("limit", str(LIMIT))
     is_short = len(text) <= len(str(MOST))
     if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
-        raise Problem(400, f"limit must be a whole number from 1 to {MOST}")
+        raise HttpProblem(400, f"limit must be a whole number from 1 to {MOST}")
     return int(text)
 
 
@@ -40,7 +41,7 @@ def cursor_of(request: web.Request) -> Cursor | None:
     try:
         return Cursor.parse(text)
     except ValueError:
-        raise Problem(400, "after must be the next of the previous page") from None
+        raise HttpProblem(400, "after must be the next of the previous page") from None
 
 
 # The body of a request: its types and limits, and the records in it.
@@ -62,47 +63,57 @@ async def read_body(request: web.Request, *kinds: str) -> bytes:
     preflight.
     """
     if request.content_type not in kinds:
-        raise Problem(415, f"Content-Type must be {' or '.join(kinds)}")
+        raise HttpProblem(415, f"Content-Type must be {' or '.join(kinds)}")
     if "Content-Encoding" in request.headers:
-        raise Problem(415, "the body must not be compressed")
+        raise HttpProblem(415, "the body must not be compressed")
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except TimeoutError:
-        raise Problem(408, "the body took too long", {"Connection": "close"}) from None
+        raise HttpProblem(408, "the body took too long", {"Connection": "close"}) from None
 
 
-def values_in(body: bytes, kind: str) -> list[bytes]:
-    """The values in a body: one object, an array of objects, or lines.
+class Posted(NamedTuple):
+    """A record to send: its value, and what is to be checked, which may be parsed already."""
 
-    >>> values_in(b' {"a": 1}', JSON), values_in(b'[{"a": 1}, 2]', JSON)
-    ([b' {"a": 1}'], [b'{"a":1}', b'2'])
-    >>> values_in(b'{"a": 1}\\r\\n\\n{"b": 2}', LINES)
+    value: bytes
+    content: bytes | dict[str, Any]
+
+
+def values_in(body: bytes, kind: str) -> list[Posted]:
+    """The records in a body: one object, an array of objects, or lines.
+
+    >>> values_in(b'[{"a": 1}, 2]', JSON)
+    [Posted(value=b'{"a":1}', content={'a': 1}), Posted(value=b'2', content=b'2')]
+    >>> [each.value for each in values_in(b'{"a": 1}\\r\\n\\n{"b": 2}', LINES)]
     [b'{"a": 1}', b'{"b": 2}']
     """
     if kind == LINES:
-        values = [stripped for line in body.split(b"\n") if (stripped := line.strip())]
+        values = [Posted(line, line) for each in body.split(b"\n") if (line := each.strip())]
     elif body.lstrip()[:1] == b"[":
         try:
-            values = [written(item) for item in loads(body)]
+            values = [element(item) for item in loads(body)]
         except JSONDecodeError as error:
-            raise Problem(400, f"the body is not JSON: {error}") from None
+            raise HttpProblem(400, f"the body is not JSON: {error}") from None
     else:
-        values = [body]
+        values = [Posted(body, body)]
     if len(values) > MOST_RECORDS:
-        raise Problem(413, f"the body has more than {MOST_RECORDS:,} records: send it in parts")
+        raise HttpProblem(413, f"the body has more than {MOST_RECORDS:,} records: send it in parts")
     return values
 
 
-def written(item: object) -> bytes:
-    """Encode a value as JSON; one that is nested too deeply becomes `TOO_DEEP`."""
+def element(item: object) -> Posted:
+    """An element of an array; an object is not parsed again unless its value is too large."""
     try:
-        return dumps(item)
+        value = dumps(item)
     except JSONEncodeError:
-        return TOO_DEEP
+        return Posted(TOO_DEEP, TOO_DEEP)
+    if isinstance(item, dict) and len(value) <= MAX_BYTES:
+        return Posted(value, item)
+    return Posted(value, value)
 
 
-def parsed(values: Sequence[bytes], parse: Callable[[bytes], Parsed]) -> list[Parsed]:
+def parsed(values: Sequence[Any], parse: Callable[[Any], Parsed]) -> list[Parsed]:
     """Parse all values; raises 422 with the index and reason of each bad one."""
     found, problems = [], []
     for index, value in enumerate(values):
@@ -112,7 +123,7 @@ def parsed(values: Sequence[bytes], parse: Callable[[bytes], Parsed]) -> list[Pa
             problems.append({"index": index, "reason": bad.message})
     if not problems:
         return found
-    raise Problem(
+    raise HttpProblem(
         422,
         f"nothing was sent: {len(problems):,} of {len(values):,} cannot be used; the first, at "
         f"index {problems[0]['index']}: {problems[0]['reason']}",

@@ -13,11 +13,11 @@ from typing import Any
 from sbic.project.settings import Spec, check_values, setting, specs_of, variable
 
 
-class CannotStart(Exception):
+class GatewayCannotStart(Exception):
     """The gateway cannot start; the message says what to change."""
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """An answer with an error status: one line that says what to do, and more fields."""
 
     def __init__(
@@ -31,13 +31,13 @@ class Problem(Exception):
 
 def unavailable(
     error: str, fields: Mapping[str, Any] | None = None, retry_after: int = 2
-) -> Problem:
+) -> HttpProblem:
     """503 with Retry-After: the client should try again after that many seconds.
 
     >>> unavailable("Kafka does not answer").headers
     {'Retry-After': '2'}
     """
-    return Problem(503, error, {"Retry-After": str(retry_after)}, **(fields or {}))
+    return HttpProblem(503, error, {"Retry-After": str(retry_after)}, **(fields or {}))
 
 
 # The settings of a gateway: where it listens, who may send requests, and how many.
@@ -69,7 +69,7 @@ class GatewayConfig:
 
     >>> GatewayConfig(host="0.0.0.0")
     Traceback (most recent call last):
-    sbic.gateway.config.CannotStart: 0.0.0.0 can be reached from other machines: set \
+    sbic.gateway.config.GatewayCannotStart: 0.0.0.0 can be reached from other machines: set \
 SBIC_GATEWAY_TOKEN or SBIC_GATEWAY_TOKEN_FILE to a secret of 16 characters or more, or listen on \
 127.0.0.1
     >>> GatewayConfig(host="::1").is_local
@@ -133,12 +133,12 @@ not 0
     def __post_init__(self) -> None:
         check_values(self, GATEWAY_SPECS)
         if not self.tokens and not self.is_local:
-            raise CannotStart(
+            raise GatewayCannotStart(
                 f"{self.host} can be reached from other machines: set {TOKEN} or {TOKEN_FILE} to a "
                 f"secret of {SHORTEST_TOKEN} characters or more, or listen on 127.0.0.1"
             )
         if any(len(token) < SHORTEST_TOKEN or not token.isascii() for token in self.tokens):
-            raise CannotStart(
+            raise GatewayCannotStart(
                 f"a token in {TOKEN} has fewer than {SHORTEST_TOKEN} characters, or characters "
                 "that are not ASCII: make one with: openssl rand -hex 32"
             )
@@ -157,14 +157,16 @@ VARIABLES = (*(variable(f"{GROUP}_{name}") for name in GATEWAY_SPECS), TOKEN, TO
 
 
 def tokens_in(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The tokens in the environment, or in the file that it names; raises `CannotStart`."""
+    """The tokens in the environment, or in the file that it names; raises `GatewayCannotStart`."""
     path = environ.get(TOKEN_FILE)
     if not path:
         return listed(environ.get(TOKEN, ""))
     try:
         return listed(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
-        raise CannotStart(f"cannot read the tokens in {path}, {TOKEN_FILE}: {error}") from None
+        raise GatewayCannotStart(
+            f"cannot read the tokens in {path}, {TOKEN_FILE}: {error}"
+        ) from None
 
 
 def is_loopback(host: str) -> bool:
@@ -187,10 +189,10 @@ def is_loopback(host: str) -> bool:
 IPV6_SITE = 64  # bits: the rest of an address is the client's choice
 
 
-class Places:
+class ConnectionLimit:
     """A number of places, of which one address gets a share.
 
-    >>> places = Places(4, share=0.5)
+    >>> places = ConnectionLimit(4, share=0.5)
     >>> [places.take("192.0.2.1"), places.take("192.0.2.1"), places.take("192.0.2.1")]
     [None, None, 2]
     >>> [places.take("2001:db8::1"), places.take("192.0.2.2"), places.take("192.0.2.3")]

@@ -13,8 +13,8 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from sbic.gateway.access import Gate, Guard, Metrics, Routes
-from sbic.gateway.config import CannotStart, GatewayConfig, Places
+from sbic.gateway.access import AccessRules, GatewayMetrics, Middleware, Routes
+from sbic.gateway.config import ConnectionLimit, GatewayCannotStart, GatewayConfig
 from sbic.gateway.openapi import DescriptionRoutes
 from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
 from sbic.gateway.routes.reading import StatusRoutes, TaskRoutes, WorkerRoutes
@@ -32,7 +32,7 @@ class GuardedSite(web.BaseSite):
         super().__init__(runner)
         self._host = config.host
         self._port = config.port
-        self.connections = Places(config.connections, config.address_share)
+        self.connections = ConnectionLimit(config.connections, config.address_share)
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class GuardedSite(web.BaseSite):
 class _Connection(asyncio.Protocol):
     """aiohttp's protocol, with a timeout for clients that do not read their answers."""
 
-    def __init__(self, inner: asyncio.Protocol, places: Places) -> None:
+    def __init__(self, inner: asyncio.Protocol, places: ConnectionLimit) -> None:
         self._inner = inner
         self._places = places
         self._address: str | None = None
@@ -118,7 +118,7 @@ class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
     aiohttp 3.14 logs each with its traceback, so that anybody can fill the log without a token.
     """
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, metrics: GatewayMetrics, clock: Callable[[], float] = monotonic) -> None:
         super().__init__(log)
         self._metrics = metrics
         self._clock = clock
@@ -154,7 +154,7 @@ MAX_BODY_BYTES = 1 << 20
 
 
 def subjects(
-    config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
+    config: GatewayConfig, projects: Projects, metrics: GatewayMetrics, stopping: asyncio.Event
 ) -> Sequence[Routes]:
     """All routes, by subject: add new ones here."""
     return [
@@ -167,20 +167,20 @@ def subjects(
         EventRoutes(projects, stopping, config.address_share),
         HealthRoutes(projects, metrics, stopping),
         PageRoutes(),
+        DescriptionRoutes(),
     ]
 
 
 def gateway_app(
-    config: GatewayConfig, projects: Projects, metrics: Metrics, stopping: asyncio.Event
+    config: GatewayConfig, projects: Projects, metrics: GatewayMetrics, stopping: asyncio.Event
 ) -> web.Application:
     """An application that serves these projects; `stopping` ends its streams."""
     every = [
         route for some in subjects(config, projects, metrics, stopping) for route in some.routes()
     ]
-    every += DescriptionRoutes(every).routes()
-    gate = Gate({route.handler: route for route in every}, Guard(config), metrics)
-    app = web.Application(middlewares=[gate.handle], client_max_size=MAX_BODY_BYTES)
-    app.on_response_prepare.append(gate.add_headers)
+    middleware = Middleware({route.handler: route for route in every}, AccessRules(config), metrics)
+    app = web.Application(middlewares=[middleware.handle], client_max_size=MAX_BODY_BYTES)
+    app.on_response_prepare.append(middleware.add_headers)
     for route in every:
         app.router.add_route(route.method, route.path, route.handler)
     return app
@@ -209,7 +209,7 @@ async def run(config: GatewayConfig, projects: Sequence[Given]) -> None:
 async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterator[str]:
     """A running gateway; yields its address."""
     stopping = asyncio.Event()
-    metrics = Metrics()
+    metrics = GatewayMetrics()
     projects = Projects([Project(each) for each in given])
     app = gateway_app(config, projects, metrics, stopping)
     runner = web.AppRunner(
@@ -236,11 +236,13 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
 
 
 async def listen(site: web.BaseSite, config: GatewayConfig) -> None:
-    """Start to listen; raises `CannotStart`."""
+    """Start to listen; raises `GatewayCannotStart`."""
     try:
         await site.start()
     except OSError as error:
         where = f"{config.host}, port {config.port}"
         if error.errno == EADDRINUSE:
-            raise CannotStart(f"port {config.port} is taken; choose another with --port") from None
-        raise CannotStart(f"cannot listen on {where}: {error.strerror or error}") from None
+            raise GatewayCannotStart(
+                f"port {config.port} is taken; choose another with --port"
+            ) from None
+        raise GatewayCannotStart(f"cannot listen on {where}: {error.strerror or error}") from None

@@ -10,22 +10,28 @@ from aiohttp import web
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from sbic.gateway.config import Problem, unavailable
-from sbic.gateway.outbox import Desk, Outbox, Row
+from sbic.gateway.body import Posted
+from sbic.gateway.config import HttpProblem, unavailable
 from sbic.gateway.view import ProjectView
 from sbic.integrations.label_studio import Annotations
 from sbic.integrations.label_studio_import import AnnotationsFollower, following_annotations
-from sbic.kafka.connect import connected, new_consumer
+from sbic.kafka.connect import connected, explained, new_consumer
 from sbic.kafka.errors import ClusterError, Refused
-from sbic.kafka.protocol import check_role
+from sbic.kafka.protocol import TopicIds, check_role
 from sbic.kafka.reader import Reader, reading
+from sbic.kafka.requests import Asker
+from sbic.kafka.rights import Operation
+from sbic.kafka.writer import ReconnectingWriter
+from sbic.project.added import AddedPartitions, check_partitions, check_partitions_on
 from sbic.project.opening import log_consumer, read_on, read_project, settings_at
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.status.contents import Standing, compile_engine
-from sbic.status.reading import FlowReader, empty_summary, reading_flow
+from sbic.status.reading import FlowReader, empty_summary, reading_flow, settings_in_force
 from sbic.wire.labels import label_parser
+from sbic.wire.partitions import Row
+from sbic.wire.roster import parse_roster
 from sbic.wire.tasks import task_parser
 
 
@@ -45,7 +51,7 @@ AT_ONCE = 250  # records: a few milliseconds
 PAUSE = 0.5  # of the time that a portion took
 
 
-class Follower:
+class TopicFollower:
     """Passes every record of a topic to `take`; sets `caught_up` at the end offset it had."""
 
     def __init__(
@@ -135,6 +141,7 @@ async def _catch_up(follower: AnnotationsFollower) -> None:
 
 
 LOOK_SECONDS = 1.0
+ASSIGNMENT_SECONDS = 10.0  # that a request waits for its assignments
 
 
 class Session:
@@ -145,37 +152,43 @@ class Session:
         settings: Settings,
         revision: Revision | None,
         view: ProjectView,
-        followers: dict[str, Follower],
+        followers: dict[str, TopicFollower],
         flow: FlowReader,
         log: AIOKafkaConsumer,
-        outbox: Outbox,
-        desk: Desk,
+        topic_ids: TopicIds,
+        writer: ReconnectingWriter,
+        asker: Asker,
         annotations: KnownAnnotations,
     ) -> None:
         self.settings = settings
         self.revision = revision
         self.topics = Topics(settings)
         self.view = view
-        self.outbox = outbox
-        self.desk = desk
+        self.writer = writer
+        self.asker = asker
         self.annotations = annotations
         self.trouble: str | None = None
         self._followers = followers
         self._flow = flow
         self._log = log
+        self._topic_ids = topic_ids
         self._log_place = TopicPartition(self.topics.project.name, 0)
         self._looked = False
         self._parse_label = label_parser(settings.crowd_classes)
         self._parse_task = task_parser(settings.crowd_classes)
 
-    def label_row(self, value: bytes) -> Row:
+    def label_row(self, posted: Posted) -> Row:
         """The key and value of a label; raises `BadRecord`."""
-        _, worker, _ = self._parse_label(value)
-        return Row(worker.encode(), value)
+        _, worker, _ = self._parse_label(posted.content)
+        return Row(worker.encode(), posted.value)
 
-    def task_row(self, value: bytes) -> Row:
+    def task_row(self, posted: Posted) -> Row:
         """The key and value of a task's description; raises `BadRecord`."""
-        return Row(self._parse_task(None, value)["task"].encode(), value)
+        return Row(self._parse_task(None, posted.content)["task"].encode(), posted.value)
+
+    def roster_row(self, posted: Posted) -> Row:
+        """The key and value of a record of the roster; raises `BadRecord`."""
+        return Row(parse_roster(None, posted.content)[0].encode(), posted.value)
 
     @property
     def why_not_readable(self) -> str | None:
@@ -193,8 +206,8 @@ class Session:
                 self._watch_group_and_settings(),
                 *(each.run() for name, each in self._followers.items() if name != "labels"),
                 self._follow_labels(),
-                self.outbox.run(),
-                self.desk.run(),
+                self.writer.run(),
+                self.asker.follow(),
             )
         ]
         try:
@@ -220,20 +233,36 @@ class Session:
             following.cancel()
 
     async def _watch_group_and_settings(self) -> None:
-        """Poll the group and the activity; returns when the project's settings have changed."""
+        """Poll the group and the activity; returns when the project's settings have changed.
+
+        Raises `AddedPartitions`: nothing here reads those.
+        """
         last = await read_on(self._log, self._log_place, None)
-        while last == self.revision:
+        while self._follows(last):
             try:
                 group = await self._flow.group()
                 self.view.summary.update(await self._flow.activity(group))
                 last = await read_on(self._log, self._log_place, last)
+                await check_partitions_on(self._topic_ids)
                 self._looked, self.trouble = True, None
+            except AddedPartitions:
+                raise
             except ClusterError as error:
                 self.trouble = str(error)
             except KafkaError as error:
-                self.trouble = f"Kafka at {', '.join(self.settings.bootstrap_servers)}: {error}"
+                self.trouble = str(await explained(error, self.settings, Operation.DESCRIBE))
             self.view.refresh()
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _follows(self, last: Revision | None) -> bool:
+        """Whether the session can go on with the last revision; takes over its rules."""
+        if last == self.revision:
+            return True
+        if last is None or self.revision is None or not self.revision.is_followed_by(last):
+            return False
+        self.revision, self.settings = last, last.apply_to(self.settings)
+        self.view.summary.follow(settings_in_force(self.settings))
+        return True
 
 
 @asynccontextmanager
@@ -242,15 +271,15 @@ async def session(given: Given) -> AsyncIterator[Session]:
     revision = await read_project(given.place)
     settings = settings_at(revision, given)
     await check_role(settings, "gateway")
+    await check_partitions(settings)
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         asking = await enter(connected(new_consumer(settings), settings))
         log = await enter(connected(log_consumer(settings), settings))
+        topic_ids = await enter(connected(TopicIds(settings), settings))
         flow = await enter(reading_flow(settings, asking))
-        standing = Standing(
-            settings.crowd_classes, len(flow.posteriors.partitions), settings.repeats
-        )
+        standing = Standing(settings.crowd_classes, settings.partitions, settings.repeats)
         view = ProjectView(empty_summary(settings), standing)
         takes = {
             "posteriors": (topics.posteriors, view.tasks.take),
@@ -261,13 +290,24 @@ async def session(given: Given) -> AsyncIterator[Session]:
         followers = {}
         for name, (topic, take) in takes.items():
             reader = await enter(reading(settings, topic.name, from_start=True))
-            followers[name] = Follower(name, reader, take)
-        outbox = Outbox(settings, len(flow.posteriors.partitions))
+            followers[name] = TopicFollower(name, reader, take)
+        writer = ReconnectingWriter(settings, settings.partitions)
         assignments = await enter(reading(settings, topics.assignments.name, from_start=False))
-        desk = Desk(topics.requests.name, outbox, assignments)
+        asker = Asker(topics, writer.send, assignments, ASSIGNMENT_SECONDS)
         annotations = KnownAnnotations(settings)
         stack.push_async_callback(annotations.close)
-        yield Session(settings, revision, view, followers, flow, log, outbox, desk, annotations)
+        yield Session(
+            settings,
+            revision,
+            view,
+            followers,
+            flow,
+            log,
+            topic_ids,
+            writer,
+            asker,
+            annotations,
+        )
 
 
 # The projects that a gateway serves, each followed in the background.
@@ -327,7 +367,7 @@ class Project:
         if self.current is None:
             return self._why_none
         now = self.current
-        return now.why_not_readable or now.trouble or now.outbox.why_not
+        return now.why_not_readable or now.trouble or now.writer.why_not
 
 
 class Projects:
@@ -344,7 +384,7 @@ class Projects:
             return self.by_prefix[prefix]
         except KeyError:
             served = ", ".join(self.by_prefix)
-            raise Problem(404, f"no such project; this gateway serves: {served}") from None
+            raise HttpProblem(404, f"no such project; this gateway serves: {served}") from None
 
     @property
     def why_not_ready(self) -> str | None:

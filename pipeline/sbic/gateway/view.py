@@ -18,7 +18,7 @@ from sbic.kafka.reader import parsed, readable
 from sbic.status.contents import Standing, read_worker
 from sbic.status.report import Summary
 from sbic.status.tallies import LEAST_LABELS, TaskTally, WorkerTally
-from sbic.wire.posteriors import AnyPosterior, parse_any_posterior
+from sbic.wire.posteriors import AnyPosterior, parse_posterior
 
 SHOWN = 20
 MOST_GIVEN = 100  # labels of a worker in an answer
@@ -31,10 +31,10 @@ class Seen(NamedTuple):
     upto: int
 
 
-class Changes:
+class RecentChanges:
     """The last posterior of each of the tasks that changed last.
 
-    >>> changes = Changes()
+    >>> changes = RecentChanges()
     >>> for task, value in (("t1", b"1"), ("t2", b"2"), ("t1", b"3")):
     ...     changes.add(task, value)
     >>> seen = changes.since(0)
@@ -65,7 +65,7 @@ class Changes:
 MOST_POINTS = 500
 
 
-class Point(NamedTuple):
+class HistoryPoint(NamedTuple):
     """A time, in milliseconds, and the figures at that time."""
 
     at: int
@@ -80,7 +80,7 @@ class History:
 
     >>> history = History(every_ms=10, most=4)
     >>> for at in range(0, 100, 5):
-    ...     history.add(Point(at, at, 0.5, 1, 0))
+    ...     history.add(HistoryPoint(at, at, 0.5, 1, 0))
     >>> [point.at for point in history.points]
     [0, 40, 80, 95]
     """
@@ -88,10 +88,10 @@ class History:
     def __init__(self, every_ms: int = 1000, most: int = MOST_POINTS) -> None:
         self._every_ms = every_ms
         self._most = most
-        self._kept: list[Point] = []
-        self._last: Point | None = None
+        self._kept: list[HistoryPoint] = []
+        self._last: HistoryPoint | None = None
 
-    def add(self, point: Point) -> None:
+    def add(self, point: HistoryPoint) -> None:
         """Add the newest point."""
         self._last = point
         if self._kept and point.at < self._kept[-1].at + self._every_ms:
@@ -102,7 +102,7 @@ class History:
             self._every_ms *= 2
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[HistoryPoint]:
         """The points kept, and the newest."""
         if self._last is None or self._last in self._kept[-1:]:
             return self._kept
@@ -156,7 +156,7 @@ class Latency:
 Floats = NDArray[np.float64]
 
 FRESH_SECONDS = 0.5
-SHARE = 10  # an order is not sorted again for so many times as long as sorting took
+SHARE = 10  # an order is sorted again only after this many times as long as sorting took
 QUICK_SECONDS = 0.02  # requests wait for a sort that is quicker than this
 LATE_SECONDS = 5.0  # or else get an order that is stale by at most this
 
@@ -279,7 +279,7 @@ class TaskView:
 
     def __init__(self, tally: TaskTally) -> None:
         self.tally = tally
-        self.changes = Changes()
+        self.changes = RecentChanges()
         self.latency = Latency()
         self._values: list[bytes | None] = []
         self._published = array("q")  # times in milliseconds
@@ -297,7 +297,7 @@ class TaskView:
             if record.value is None:
                 self._remove(record)
                 continue
-            if posterior := readable(parse_any_posterior, record.value):
+            if posterior := readable(parse_posterior, record.value):
                 self._add(record, posterior)
 
     def _add(self, record: ConsumerRecord, posterior: AnyPosterior) -> None:
@@ -425,7 +425,9 @@ class ProjectView:
         self.status = dumps(summary.as_object())
         closed = sum(tasks.closed.values())
         self.history.add(
-            Point(summary.activity.at, tasks.labels, tasks.expected_wrong, tasks.open, closed)
+            HistoryPoint(
+                summary.activity.at, tasks.labels, tasks.expected_wrong, tasks.open, closed
+            )
         )
 
     def labels_read(self) -> None:

@@ -1,5 +1,8 @@
 """Fast SBIC (Algorithm 1): each label, as it arrives, adds its worker's vote to its task."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from sbic.engine.engine import Engine
@@ -8,7 +11,10 @@ from sbic.infer.crowd import NamedCrowd, Task, Worker
 
 
 class FastSBIC(NamedCrowd[Task, Worker, int]):
-    """Learns from one label at a time, in order of arrival.
+    """Learns from labels in the order in which they come; two classes, -1 and 1 unless others come.
+
+    >>> FastSBIC().fit_predict([("t1", "ann", 1), ("t1", "bob", 1), ("t2", "bob", -1)])
+    {'t1': 1, 't2': -1}
 
     A label x of worker j on task i adds a vote to the task's log-odds z (Algorithm 1, lines 5
     and 6; n_j and c_j count the labels that j gave before):
@@ -31,9 +37,12 @@ class FastSBIC(NamedCrowd[Task, Worker, int]):
     0.6666666666666666
     """
 
-    def __init__(self, prior: Prior | None = None) -> None:
-        self.prior = prior or Prior()
-        super().__init__(Engine("fast-sbic", prior=self.prior), (-1, 1))
+    def __init__(self, prior: Prior | None = None, *, classes: Sequence[Any] | None = None) -> None:
+        self.prior = prior
+        super().__init__(classes)
+
+    def _new_engine(self, classes: int) -> Engine:
+        return Engine("fast-sbic", classes=classes, prior=self.prior)
 
     def observe(self, task: Task, worker: Worker, label: int) -> tuple[float, float]:
         """Count `label` (1 or -1); return its vote and the task's new log-odds."""
@@ -58,7 +67,7 @@ class FastSBIC(NamedCrowd[Task, Worker, int]):
     def log_odds(self, task: Task) -> float:
         """The task's log-odds of +1."""
         known = self._tasks.known(task)
-        return self.prior.log_odds if known is None else self._engine.log_odds(known)
+        return self._engine.prior.log_odds if known is None else self._engine.log_odds(known)
 
     def labels(self, worker: Worker) -> int:
         """How many labels the worker has given: n."""

@@ -3,8 +3,9 @@
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sbic.engine.labels import Floats
+from sbic.engine.labels import Floats, Ints
 
 # The central 95 % interval of many Beta distributions at once.
 #
@@ -102,3 +103,39 @@ def agresti_coull(share: float, trials: int, confidence: float = CONFIDENCE) -> 
     centre = (share * trials + z * z / 2) / more
     reach = z * (centre * (1 - centre) / more) ** 0.5
     return max(0.0, centre - reach), min(1.0, centre + reach)
+
+
+def wilson(right: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
+    """The Wilson interval of a share.
+
+    >>> low, high = wilson(26, 30)
+    >>> round(low, 4), round(high, 4)
+    (0.7032, 0.9469)
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    more = trials + z * z
+    centre = (right + z * z / 2) / more
+    reach = z / more * (right * (trials - right) / trials + z * z / 4) ** 0.5
+    return max(0.0, centre - reach), min(1.0, centre + reach)
+
+
+BEYOND_CHANCE = 3.0  # standard errors
+
+
+def contradicts(low: Floats, high: Floats, right: Ints, trials: Ints) -> NDArray[np.bool_]:
+    """Whether measured shares are farther from intervals than chance explains; not without trials.
+
+    From the nearer end of its interval, a share has to be more than three standard errors away, of
+    the share that this end would be.
+
+    >>> low, high = np.array([0.9, 0.9, 0.9]), np.array([0.96, 0.96, 0.96])
+    >>> contradicts(low, high, np.array([24, 18, 0]), np.array([30, 30, 0])).tolist()
+    [False, True, False]
+    """
+    share = right / np.maximum(trials, 1)
+    end = np.clip(share, low, high)
+    off = np.abs(share - end)
+    is_far: NDArray[np.bool_] = off > BEYOND_CHANCE * np.sqrt(
+        end * (1 - end) / np.maximum(trials, 1)
+    )
+    return is_far & (trials > 0)

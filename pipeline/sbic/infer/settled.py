@@ -1,10 +1,12 @@
 """Settled: weighs every label by the current estimate of its worker; any number of classes.
 
-The formulas are in `engine.settled`. A label updates its task at once. When all tasks are then
-recomputed until no probability moves, the beliefs depend on the labels alone, not on their order.
+The formulas are in `engine.formulas` and `engine.outside`. A label updates its task at once. When
+all tasks are then recomputed until no probability moves, the beliefs depend on the labels alone,
+not on their order.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +18,17 @@ AT_REST = 1e-9  # at rest, no probability moves by more than this in a sweep
 
 
 class Settled(NamedCrowd[Task, Worker, Class]):
-    """Learns from one label at a time; `settle` removes the influence of their order.
+    """Weighs every label by what all labels say of its worker, in whatever order they came.
+
+    >>> rows = [("t1", "ann", "bird"), ("t1", "bob", "bird"), ("t1", "cy", "cat")]
+    >>> Settled().fit_predict(rows)
+    {'t1': 'bird'}
+
+    Or one label at a time; `settle` removes the influence of their order:
 
     >>> crowd = Settled(classes=("cat", "dog", "bird"))
     >>> round(crowd.observe("t1", "ann", "bird")["bird"], 6)
-    0.583333
+    0.6
     >>> for worker, label in ("bob", "bird"), ("cy", "cat"):
     ...     now = crowd.observe("t1", worker, label)
     >>> sweeps = crowd.settle()
@@ -32,13 +40,17 @@ class Settled(NamedCrowd[Task, Worker, Class]):
 
     def __init__(
         self,
-        classes: Sequence[Class] = (-1, 1),  # type: ignore[assignment]
+        classes: Sequence[Class] | None = None,
         *,
         prior: Prior | None = None,
         class_prior: ClassPrior = "learned",
     ) -> None:
-        engine = Engine("settled", classes=len(classes), prior=prior, class_prior=class_prior)
-        super().__init__(engine, classes)
+        self.prior = prior
+        self.class_prior = class_prior
+        super().__init__(classes)
+
+    def _new_engine(self, classes: int) -> Engine:
+        return Engine("settled", classes=classes, prior=self.prior, class_prior=self.class_prior)
 
     def observe(self, task: Task, worker: Worker, label: Class) -> dict[Class, float]:
         """Count a label and return the task's new probability of each class."""
@@ -53,10 +65,39 @@ class Settled(NamedCrowd[Task, Worker, Class]):
         self._revert(task, worker)
         return self.probabilities(task)
 
+    @property
+    def dependence(self) -> float:
+        """The part of a vote that is not its own: n votes are never worth more than 1 over this."""
+        return self._engine.outside.dependence
+
+    def effective_votes(self, task: Task) -> float:
+        """How many independent votes the labels of a task are worth."""
+        return float(self._engine.effective_votes([self._tasks.number(task)])[0])
+
+    def prevalence(self) -> dict[Class, tuple[float, float]] | None:
+        """The share of each class, corrected by gold, and half its 90 % interval.
+
+        None with fewer than two gold tasks, drawn at random; `settle` first.
+        """
+        found = self._engine.prevalence()
+        return None if found is None else self._by_class(map(tuple, found.T.tolist()))
+
     def set_prior(self, task: Task, prior: Mapping[Class, float] | None) -> None:
         """Set a task's probabilities before any label; None restores the class prior."""
-        given = None if prior is None else [prior[name] for name in self.classes]
+        given = None if prior is None else [prior[name] for name in self.classes_]
         self._engine.set_prior(self._tasks.number(task), given)
+        self._is_at_rest = False
+
+    @property
+    def report_(self) -> dict[str, Any]:
+        """As of all algorithms, with what the labels are worth and the share of each class.
+
+        `effective_votes` is the mean of the tasks; `prevalence` is None without gold.
+        """
+        found = super().report_
+        votes = self._engine.effective_votes(self._tasks_with_labels())
+        found["effective_votes"] = float(votes.mean()) if len(votes) else 0.0
+        return {**found, "dependence": self.dependence, "prevalence": self.prevalence()}
 
 
 def settled(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:

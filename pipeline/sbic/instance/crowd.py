@@ -12,6 +12,7 @@ from sbic.engine.engine import Engine
 from sbic.engine.labels import Ints
 from sbic.engine.state import Overview
 from sbic.instance.names import NameTable, with_room
+from sbic.instance.roster import Roster
 from sbic.wire.columns import Names
 from sbic.wire.partitions import homes_of, partition_of
 from sbic.wire.posteriors import CLOSE_REASONS, CloseReason
@@ -152,6 +153,8 @@ class TaskColumns:
     `remote_labels`: its number of labels, if another instance owns it.
     `published_as`: its number in estimates, if this instance owns it (see `numbering`).
     `described`: the offset of the last record of the tasks topic that was applied.
+    `kept_at`: when a recount has kept it closed or reopened; 0 if none has.
+    `decided`: the offset of the last description that counts for that.
     `updated_at`: the timestamp of the newest label or description.
     `sources`: for each labels partition, the offset after the last label.
     """
@@ -163,6 +166,8 @@ class TaskColumns:
         self.remote_labels = np.zeros(0, np.int32)
         self.published_as = np.zeros(0, np.int32)
         self.described = np.zeros(0, np.int64)
+        self.kept_at = np.zeros(0, np.int64)
+        self.decided = np.zeros(0, np.int64)
         self.updated_at = np.zeros(0, np.int64)
         self.sources = np.zeros((0, partitions), np.int64)
 
@@ -172,6 +177,7 @@ class TaskColumns:
         new = slice(first, first + len(homes))
         self.home[new] = homes
         self.described[new] = NEVER
+        self.decided[new] = NEVER
         self.published_as[new] = NEVER
 
 
@@ -219,6 +225,7 @@ class Crowd:
         self.task = TaskColumns(partitions)
         self.worker = WorkerColumns()
         self.skipped: dict[int, set[int]] = {}  # tasks, by worker
+        self.roster = Roster()
         self.has_tasks_of = np.zeros(partitions, np.bool_)
         self.has_workers_of = np.zeros(partitions, np.bool_)
         self.counts_workers_of = np.zeros(partitions, np.bool_)
@@ -361,7 +368,7 @@ class Crowd:
     def moved(self, most: int | None = None) -> Ints:
         """Remove and return the own tasks to publish: those that moved or are `touched`.
 
-        With `most`, at most so many of each kind. All are added to `changed`.
+        With `most`, at most that many of each kind. All are added to `changed`.
         """
         moved = self.engine.moved(most)
         if len(self.touched):

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sbic.engine.labels import Ints
+from sbic.engine.copies import NO_PAIRS, Pairs
+from sbic.engine.labels import Floats, Ints
 from sbic.engine.state import Sums
 from sbic.instance.crowd import NEVER, OPEN, TaskColumns, WorkerColumns, by_home
 from sbic.instance.names import NameTable, with_room
@@ -15,8 +16,11 @@ from sbic.wire.estimates import (
     Beliefs,
     Counts,
     Estimates,
+    Findings,
     Numbered,
+    PairCounts,
     Rest,
+    Shares,
     Whole,
     encode_estimates,
     parse_estimates,
@@ -105,6 +109,10 @@ class Exchange:
         self.crowd = stage.crowd
         self.epochs = [-1] * self.crowd.partitions
         self.sums: dict[int, Sums] = {}
+        self.findings: dict[int, Findings] = {}  # of other instances
+        self.own_findings: Findings | None = None
+        self.pairs: dict[int, Pairs] = {}
+        self.early_shares: list[tuple[Ints, Ints, Floats]] = []  # of labels yet to be restored
         self.received = np.zeros(self.crowd.partitions, np.bool_)
         self.ahead: dict[int, list[bytes | None]] = {}  # of the next owners of own partitions
         self.is_requested = False  # another instance requests complete estimates
@@ -114,7 +122,7 @@ class Exchange:
         self.workers = Numbering(
             self.crowd.workers, self.crowd.number_workers, self.crowd.worker, self.crowd.partitions
         )
-        row = 300 + 8 * (2 + len(self.crowd.classes))
+        row = 300 + 8 * len(self.crowd.classes) ** 2
         self.rows_at_once = max(1, RECORD_BYTES // row)
 
     @property
@@ -131,12 +139,14 @@ class Exchange:
     def estimates_of(self, tasks: Ints, workers: Ints) -> EstimateRecords:
         """The estimates of these own tasks and workers, and the sums."""
         records: EstimateRecords = {}
-        if self.crowd.is_alone or not (len(tasks) or len(workers)):
+        if self.crowd.is_alone or not self.stage.partitions:
             return records
         self._add_tasks(tasks, records)
         if self.crowd.engine.is_settled:
             self._add_workers(workers, records)
-            self._add(records, self._lowest_partition(), self.crowd.engine.sums)
+            self._add(records, self._lowest_partition(), self.crowd.engine.take_sums())
+            if self.crowd.engine.tally.has_news:
+                self._add_pairs(records)
         return records
 
     def all_estimates(self) -> EstimateRecords:
@@ -144,7 +154,7 @@ class Exchange:
         records: EstimateRecords = {}
         if self.crowd.is_alone:
             return records
-        nothing = Sums(0.0, 0.0, 0.0, np.zeros(len(self.crowd.classes)))
+        nothing = Sums(*(np.zeros_like(column) for column in self.crowd.engine.sums))
         for partition in self.stage.partitions:
             tasks, workers = self.crowd.tasks_of(partition), self.crowd.workers_of(partition)
             self.tasks.begin(partition, tasks)
@@ -153,16 +163,37 @@ class Exchange:
             if self.crowd.engine.is_settled:
                 self._add_workers(workers, records)
             is_lowest = partition == self._lowest_partition()
-            self._add(records, partition, Whole(self.crowd.engine.sums if is_lowest else nothing))
+            if is_lowest:
+                self._add_pairs(records)
+            else:
+                self._add(records, partition, self._pair_counts(NO_PAIRS))
+            self._add(
+                records, partition, Whole(self.crowd.engine.take_sums() if is_lowest else nothing)
+            )
         return records
 
     def rest(self, is_at_rest: bool) -> EstimateRecords:
-        """The record that reports whether this instance is at rest."""
-        records: EstimateRecords = {}
+        """The records that report whether this instance is at rest, and its last findings."""
+        records = self.report()
         if self.stage.partitions:
             rest = Rest(is_at_rest, self.crowd.engine.due)
             self._add(records, self._lowest_partition(), rest)
         return records
+
+    def report(self) -> EstimateRecords:
+        """The record of the last findings of this instance."""
+        records: EstimateRecords = {}
+        if self.stage.partitions and self.own_findings is not None:
+            self._add(records, self._lowest_partition(), self.own_findings)
+        return records
+
+    def all_findings(self) -> Findings | None:
+        """The findings of all instances together; None before the first own ones."""
+        found, own = self.own_findings, self.crowd.has_tasks_of
+        for partition, others in self.findings.items():
+            if found is not None and not own[partition]:
+                found = found.plus(others)
+        return found
 
     def request(self) -> EstimateRecords:
         """The record that requests complete estimates from the others."""
@@ -186,14 +217,52 @@ class Exchange:
     def _add_tasks(self, tasks: Ints, records: EstimateRecords) -> None:
         crowd, engine = self.crowd, self.crowd.engine
         for home, some in self._by_home(tasks, crowd.task.home):
+            self._add_shares(home, some, records)
             beliefs = Beliefs(
                 self.tasks.publish(home, some),
                 engine.label_counts(some).astype(np.int32),
                 engine.golds(some).astype(np.int16),
                 crowd.task.reason[some] == OPEN,
-                engine.evidence(some),
+                engine.votes(some),
+                engine.inner_scores(some),
             )
             self._add(records, home, beliefs)
+
+    def _add_shares(self, home: int, tasks: Ints, records: EstimateRecords) -> None:
+        """Add the shares of votes on these tasks, before their beliefs: these depend on them."""
+        places, workers, shares = self.crowd.engine.shares_of(tasks)
+        rows_at_once = max(1, self.rows_at_once // 2)  # a row may add two names
+        for start in range(0, len(places), rows_at_once):
+            part = slice(start, start + rows_at_once)
+            known, columns = np.unique(workers[part], return_inverse=True)
+            numbered = self.tasks.publish(home, np.unique(tasks[places[part]]))
+            numbers = self.crowd.task.published_as[tasks[places[part]]]
+            names = list(self.crowd.workers.names_of(known))
+            rows = numbered._replace(numbers=numbers)
+            self._add(records, home, Shares(rows, names, columns.astype(np.int32), shares[part]))
+
+    def _add_pairs(self, records: EstimateRecords) -> None:
+        """Add this instance's counts of pairs: those that fit into a record, most in common first.
+
+        Others tell of the pairs that are named here, and the other way round.
+        """
+        pairs = self.crowd.engine.tally.take()
+        pairs = pairs.only(np.argsort(-pairs.same, kind="stable"))
+        while self._size_of(pairs) > RECORD_BYTES:
+            pairs = pairs.only(np.arange(len(pairs.first) // 2))
+        self._add(records, self._lowest_partition(), self._pair_counts(pairs))
+
+    def _size_of(self, pairs: Pairs) -> int:
+        names = np.union1d(pairs.first, pairs.second)
+        return 33 * len(pairs.first) + 3 * len(names) + len(self.crowd.workers.names_of(names).text)
+
+    def _pair_counts(self, pairs: Pairs) -> PairCounts:
+        known = np.union1d(pairs.first, pairs.second)
+        columns = (np.searchsorted(known, column) for column in (pairs.first, pairs.second))
+        first, second = (column.astype(np.int32) for column in columns)
+        both, same = pairs.both.astype(np.int32), pairs.same.astype(np.int32)
+        names = list(self.crowd.workers.names_of(known))
+        return PairCounts(names, first, second, both, same, *pairs[4:])
 
     def _add_workers(self, workers: Ints, records: EstimateRecords) -> None:
         crowd = self.crowd
@@ -236,8 +305,20 @@ class Exchange:
                 workers = self.workers.receive(partition, estimates.workers)
                 if workers is not None:
                     self.crowd.engine.receive_workers(workers, estimates.counts)
+            case Findings():
+                self.findings[partition] = estimates
+            case PairCounts():
+                self._receive_pairs(partition, estimates)
+            case Shares():
+                tasks = self.tasks.receive(partition, estimates.tasks)
+                if tasks is not None:
+                    workers = self.crowd.number_workers(estimates.names)[estimates.workers]
+                    self.crowd.engine.receive_shares(tasks, workers, estimates.shares)
+                    if self.crowd.restores.any():
+                        self.early_shares.append((tasks, workers, estimates.shares))
             case Whole():
                 self.received[partition] = True
+                self.findings.pop(partition, None)  # its owner may report in another one
                 self._receive_sums(partition, estimates.sums)
             case Sums():
                 self._receive_sums(partition, estimates)
@@ -251,8 +332,17 @@ class Exchange:
             return
         crowd.task.remote_labels[tasks] = estimates.labels
         crowd.task.reason[tasks] = np.where(estimates.is_open, OPEN, 1)
-        crowd.engine.receive_tasks(tasks, estimates.scores, estimates.gold)
+        crowd.engine.receive_tasks(tasks, estimates.scores, estimates.gold, estimates.votes)
         crowd.changed.add(tasks)
+
+    def _receive_pairs(self, partition: int, counts: PairCounts) -> None:
+        numbers = self.crowd.number_workers(counts.names)
+        one, other = numbers[counts.first], numbers[counts.second]
+        both, same = counts.both.astype(np.int64), counts.same.astype(np.int64)
+        first, second = np.minimum(one, other), np.maximum(one, other)
+        errors = counts.alike, counts.either
+        self.pairs[partition] = Pairs(first, second, both, same, *errors, counts.named)
+        self.update_pairs()
 
     def _receive_sums(self, partition: int, sums: Sums) -> None:
         self.sums[partition] = sums
@@ -263,3 +353,16 @@ class Exchange:
         own = self.crowd.has_tasks_of
         others = [sums for partition, sums in self.sums.items() if not own[partition]]
         self.crowd.engine.receive_sums(others)
+
+    def apply_early_shares(self) -> None:
+        """Apply again the shares that came while labels were restored."""
+        early, self.early_shares = self.early_shares, []
+        for shares in early:
+            self.crowd.engine.receive_shares(*shares)
+
+    def update_pairs(self) -> None:
+        """Set the counts of pairs to those of the partitions of other instances."""
+        own = self.crowd.has_tasks_of
+        others = [pairs for partition, pairs in self.pairs.items() if not own[partition]]
+        if self.crowd.engine.is_settled:
+            self.crowd.engine.receive_pairs(others, float(own.mean()))

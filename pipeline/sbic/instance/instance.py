@@ -3,7 +3,8 @@
 Partition p of all topics belongs to one instance at a time. For its life with an instance:
 
 1. *Assigned.* `open_workers` and `open_tasks` begin a partition with empty state.
-2. *Restored.* `restore_answers` and `restore_evidence` apply the changelogs of its former owners.
+2. *Restored.* `restore_answers` and `restore_evidence` apply the changelogs of its former owners,
+   `restore_roster` what users say of workers.
 3. *Ready.* `workers_ready`, then `last_votes` again, then `tasks_ready`: what a crash may have kept
    from its topic is published again, and fences of the readers drop what they have.
 4. *Taken, counted, described, heard.* Labels, votes, descriptions of tasks and the estimates of
@@ -32,19 +33,23 @@ from sbic.instance.publication import (
     Group,
     Outbox,
     Redirector,
-    Row,
     Span,
     TopicNames,
     Traces,
     WorkerUpdates,
     with_headers,
 )
+from sbic.instance.roster import RosterPartition
+from sbic.instance.survey import enough_for
 from sbic.instance.taken import Forwarded, R, Rejected
-from sbic.instance.tasks import NO_TASKS, Counted, TaskStage
+from sbic.instance.tasks import NEVER_ENOUGH, NO_TASKS, Counted, StopRules, TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.wire.bad import BadRecord
 from sbic.wire.changelogs import encode_facts
 from sbic.wire.columns import COLUMNS, Names
+from sbic.wire.estimates import Findings
+from sbic.wire.partitions import Row
+from sbic.wire.roster import parse_roster
 from sbic.wire.seal import NOT_SEALED, Seal
 from sbic.wire.tasks import task_parser
 from sbic.wire.traces import traced_tasks
@@ -125,6 +130,7 @@ class Instance(Generic[R]):
     def open_workers(self, partition: int) -> None:
         """Begin a partition of workers with empty state."""
         self.workers.open(partition)
+        self.crowd.roster.open(partition)
 
     def open_tasks(self, partition: int) -> None:
         """Begin a partition of tasks with empty state."""
@@ -133,6 +139,7 @@ class Instance(Generic[R]):
     def close_workers(self, partition: int) -> None:
         """Forget a partition of workers."""
         self.workers.close(partition)
+        self.crowd.roster.close(partition)
 
     def close_tasks(self, partition: int) -> None:
         """Forget a partition of tasks."""
@@ -153,6 +160,32 @@ class Instance(Generic[R]):
         genuine, forged = self.seal.sort(records, COLUMNS)
         self.tasks.restore(partition, [(record.timestamp, record.value) for record in genuine])
         return [Rejected(record, NOT_SEALED) for record in forged]
+
+    def read_roster(self, record: R, read: RosterPartition) -> None:
+        """Read a record of the roster; `enlist` deals with bad and misplaced ones."""
+        try:
+            worker, entry = parse_roster(record.key, record.value)
+        except BadRecord:
+            return
+        if self.crowd.home_of(worker) == record.partition:
+            read.apply(record.offset, worker, entry)
+
+    def restore_roster(self, read: Mapping[int, RosterPartition]) -> None:
+        """Replace the roster of partitions by what was read of it, before any request is answered.
+
+        The workers in it are published again: a crash may have prevented it.
+        """
+        self.crowd.roster.restore(read)
+        for partition, roster in read.items():
+            self._publish_listed(partition, roster.entries)
+
+    def _publish_listed(self, partition: int, workers: Iterable[str]) -> None:
+        """Publish these workers of a partition, as far as they have given labels."""
+        known = map(self.crowd.workers.known, workers)
+        numbers = [number for number in known if number is not None]
+        own = [number for number in numbers if self.crowd.worker.home[number] == partition]
+        if own:
+            self.publish_workers(np.array(own, np.int64))
 
     # 3. Ready.
 
@@ -196,6 +229,8 @@ class Instance(Generic[R]):
         self.tasks.check_budget()
         self.apply_rules_to(partitions)
         self.exchange.update_sums()
+        self.exchange.update_pairs()
+        self.exchange.apply_early_shares()
         self.publish_all_estimates()
 
     # 4. Taken, counted, described, heard.
@@ -208,6 +243,9 @@ class Instance(Generic[R]):
         if rows is not None:
             is_counted = self.crowd.is_own_task(rows.tasks) & (rows.answers != SKIP)
             group.timestamps.append(rows.timestamps[is_counted])
+            if self.crowd.engine.tasks_moved > TASKS_AT_ONCE:
+                # new labels first: one of these tasks may be far back among those that moved
+                self.crowd.touched.add(rows.tasks[is_counted])
             self.traces.took(parts, rows)
         return rows
 
@@ -246,6 +284,21 @@ class Instance(Generic[R]):
             group.forwarded.append(Forwarded(record, task, home))
             return
         self.tasks.describe(home, description, record.offset, record.timestamp)
+
+    def enlist(self, record: R) -> None:
+        """Apply a record of the roster, or forward it to the partition of the worker."""
+        group = self.filling
+        group.took_description()
+        try:
+            worker, entry = parse_roster(record.key, record.value)
+        except BadRecord as bad:
+            group.reject(record, bad)
+            return
+        home = self.crowd.home_of(worker)
+        if home != record.partition:
+            group.forwarded.append(Forwarded(record, worker, home))
+        elif self.crowd.roster.apply(home, record.offset, worker, entry):
+            self._publish_listed(home, [worker])
 
     def hear(self, partition: int, record: R) -> BadRecord | None:
         """Apply a record of estimates.
@@ -411,6 +464,31 @@ class Instance(Generic[R]):
     def check_budget(self) -> None:
         """Close the open tasks of this instance once all instances have spent the budget."""
         if self.tasks.check_budget():
+            self.apply_rules_to(self.tasks.partitions)
+
+    def review(self, tasks: Ints) -> None:
+        """Apply the rules to some own tasks again, since what closes them depends on all tasks."""
+        if self.tasks.rules.error is not None and self.tasks.is_restored:
+            changed = self.tasks.apply_rules(tasks)
+            if len(changed):
+                self.publish_tasks(changed)
+
+    def found(self, findings: Findings) -> None:
+        """Publish what a survey of the own tasks has found, and learn what it means with all."""
+        self.exchange.own_findings = findings
+        if report := self.exchange.report():
+            self.publish_estimates(report)
+        together, error = self.exchange.all_findings(), self.tasks.rules.error
+        if together is not None and error is not None:
+            self.tasks.enough = enough_for(error, together.candidates)
+
+    def follow(self, rules: StopRules) -> None:
+        """Close tasks by other rules from now on; what a rule has closed stays closed."""
+        if rules.error != self.tasks.rules.error:
+            self.tasks.enough = NEVER_ENOUGH  # until the next survey
+        self.tasks.rules = rules
+        self.tasks.check_budget()
+        if self.tasks.is_restored:  # otherwise `tasks_ready` applies them
             self.apply_rules_to(self.tasks.partitions)
 
     def apply_rules_to(self, partitions: Iterable[int]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from sbic.wire.assignments import Assignment, place_of
+from sbic.wire.assignments import MAX_COUNT, AssignmentId, AssignmentRecord
 
 # Which requests of a partition have been answered, for those that may be consumed again.
 #
@@ -17,17 +17,25 @@ REMEMBERED = 20_000  # requests: more than can be answered and not yet committed
 
 
 class Out(NamedTuple):
-    """How many assignments of a request are published; `complete`: there will be no more."""
+    """How many assignments of a request are given; `complete`: there will be no more.
+
+    `published`: how many are on the topic, whichever instance has given them; after a refusal, all.
+    """
 
     numbers: int
     complete: bool
+    published: int
+
+
+ALL = MAX_COUNT
+NOTHING_OUT = Out(0, complete=False, published=0)
 
 
 class AnsweredRequests:
     """The requests of one partition, by offset and worker.
 
     >>> answered = AnsweredRequests()
-    >>> answered.add(42, "w1", Out(1, complete=False))
+    >>> answered.add(42, "w1", 0, is_refused=False)
     >>> answered.numbers_out(42, "w1", 3), answered.numbers_out(42, "w2", 3)
     (1, 0)
     """
@@ -37,8 +45,23 @@ class AnsweredRequests:
         self._out: dict[tuple[int, str], Out] = {}
         self._first = 0  # all requests before this offset are answered
 
-    def add(self, offset: int, worker: str, out: Out) -> None:
-        """Set how much of a request is published."""
+    def add(self, offset: int, worker: str, number: int, is_refused: bool) -> None:
+        """Record that an assignment of a request is given, or refused."""
+        self._set(offset, worker, Out(number + 1, is_refused, self._of(offset, worker).published))
+
+    def publish(self, offset: int, worker: str, number: int, is_refused: bool) -> None:
+        """Record that an assignment of a request, or its refusal, is on the topic."""
+        published = ALL if is_refused else number + 1
+        self._set(offset, worker, self._of(offset, worker)._replace(published=published))
+
+    def is_published(self, offset: int, worker: str, number: int) -> bool:
+        """Whether an assignment of a request, or a later one, is on the topic."""
+        return offset < self._first or self._of(offset, worker).published > number
+
+    def _of(self, offset: int, worker: str) -> Out:
+        return self._out.get((offset, worker), NOTHING_OUT)
+
+    def _set(self, offset: int, worker: str, out: Out) -> None:
         self._out[offset, worker] = out
         if len(self._out) > 2 * self._remembered:
             in_order = sorted(self._out)
@@ -47,29 +70,28 @@ class AnsweredRequests:
                 del self._out[request]
 
     def reopen(self, offset: int, worker: str, number: int) -> None:
-        """Record that an assignment of a request, and those after it, are not published after all.
+        """Record that an assignment of a request, and those after it, are not given after all.
 
         >>> answered = AnsweredRequests()
-        >>> answered.add(42, "w1", Out(3, complete=False))
+        >>> answered.add(42, "w1", 2, is_refused=False)
         >>> answered.reopen(42, "w1", 1)
         >>> answered.numbers_out(42, "w1", 3)
         1
         """
-        out = self._out.get((offset, worker))
-        if out is not None and out.numbers > number:
-            self._out[offset, worker] = Out(number, complete=False)
+        out = self._of(offset, worker)
+        if out.numbers > number:
+            self._out[offset, worker] = out._replace(numbers=number, complete=False)
 
     def is_refused(self, offset: int, worker: str, number: int) -> bool:
         """Whether this assignment of a request is a refusal."""
-        return self._out.get((offset, worker)) == Out(number + 1, complete=True)
+        out = self._of(offset, worker)
+        return out.complete and out.numbers == number + 1
 
     def numbers_out(self, offset: int, worker: str, count: int) -> int:
-        """How many of the `count` assignments of a request are published already."""
+        """How many of the `count` assignments of a request are given already."""
         if offset < self._first:
             return count
-        out = self._out.get((offset, worker))
-        if out is None:
-            return 0
+        out = self._of(offset, worker)
         return count if out.complete else min(count, out.numbers)
 
 
@@ -79,7 +101,7 @@ class AnsweredRequests:
 class Lease(NamedTuple):
     """One task, assigned to one worker by the owner of `partition`."""
 
-    id: str
+    id: AssignmentId
     partition: int
     expires_at: int
 
@@ -91,8 +113,8 @@ class TimedLeases:
     """Leases, and a heap by time, in which entries of dropped leases are skipped.
 
     >>> leases = TimedLeases(extra=0)
-    >>> leases.add("w1", "t1", Lease("3-42-0", 3, expires_at=600))
-    >>> leases.add("w1", "t2", Lease("3-43-0", 3, expires_at=700))
+    >>> leases.add("w1", "t1", Lease(AssignmentId(3, 42, 0), 3, expires_at=600))
+    >>> leases.add("w1", "t2", Lease(AssignmentId(3, 43, 0), 3, expires_at=700))
     >>> [task for _, task, _ in leases.take_due(now=600)], len(leases)
     (['t1'], 1)
     """
@@ -100,7 +122,7 @@ class TimedLeases:
     def __init__(self, extra: int) -> None:
         self._extra = extra  # how long leases are kept after their expiry
         self._by_worker: dict[str, dict[str, Lease]] = {}
-        self._times: list[tuple[int, str, str, str]] = []
+        self._times: list[tuple[int, str, str, AssignmentId]] = []
         self._size = 0
 
     def __len__(self) -> int:
@@ -124,7 +146,7 @@ class TimedLeases:
             self._times = [self._entry(*kept) for kept in self]
             heapify(self._times)
 
-    def drop(self, worker: str, task: str, name: str | None = None) -> Lease | None:
+    def drop(self, worker: str, task: str, name: AssignmentId | None = None) -> Lease | None:
         """Drop a lease, if there is one; with a name, only that lease."""
         leases = self._by_worker.get(worker)
         lease = leases.get(task) if leases else None
@@ -144,7 +166,7 @@ class TimedLeases:
             if lease is not None:
                 yield worker, task, lease
 
-    def _entry(self, worker: str, task: str, lease: Lease) -> tuple[int, str, str, str]:
+    def _entry(self, worker: str, task: str, lease: Lease) -> tuple[int, str, str, AssignmentId]:
         return lease.expires_at + self._extra, worker, task, lease.id
 
 
@@ -177,7 +199,7 @@ class Leases:
     has changed since it was last emptied.
 
     >>> leases = Leases()
-    >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
+    >>> given = AssignmentRecord("w1", "t1", AssignmentId(3, 42, 0), expires_at=600, ended=False)
     >>> leases.learn(given, partition=3, now=0)
     >>> leases.in_flight("t1"), "t1" in leases.of("w1")
     (1, True)
@@ -226,55 +248,66 @@ class Leases:
         """Worker, task and lease of each lease in these partitions."""
         return (given for given in self._running if given[2].partition in partitions)
 
-    def learn(self, assignment: Assignment, partition: int, now: int) -> None:
-        """Apply a record of the topic; a record that was applied before changes nothing."""
+    def learn(self, assignment: AssignmentRecord, partition: int, now: int) -> None:
+        """Apply a record of the topic; a record that was applied before changes nothing.
+
+        The first assignment of an id that is on the topic stands: where this instance has given
+        another one with the same id, it gives way.
+
+        >>> leases = Leases()
+        >>> own = Lease(AssignmentId(3, 42, 0), partition=3, expires_at=600)
+        >>> leases.give(Request("", 3, 42, "w1"), 0, "t1", own, now=0)
+        >>> leases.learn(AssignmentRecord("w1", "t2", own.id, 600, ended=False), 3, now=0)
+        >>> list(leases.of("w1"))
+        ['t2']
+        """
         worker, task, name, expires_at, ended = assignment
         if ended:
             lease = self.end(worker, task, name) if task is not None else None
             if task is not None and lease is not None:
                 self._ended.add(worker, task, lease)
             return
-        source, place, offset, number = place_of(name)
-        request = Request(source, place, offset, worker)
-        if number >= self.numbers_out(request, number + 1):
+        place, offset, number, source = name
+        answered = self._answered[source, place]
+        if not answered.is_published(offset, worker, number):
+            self._give_way(assignment)
+            answered.publish(offset, worker, number, task is None)
+        if number >= answered.numbers_out(offset, worker, number + 1):
+            request = Request(source, place, offset, worker)
             self.give(request, number, task, Lease(name, partition, expires_at), now)
+
+    def is_published(self, assignment: AssignmentRecord) -> bool:
+        """Whether any instance has published an assignment of this id, or of a later number."""
+        place, offset, number, source = assignment.id
+        return self._answered[source, place].is_published(offset, assignment.worker, number)
 
     def give(self, request: Request, number: int, task: str | None, lease: Lease, now: int) -> None:
         """Apply the next assignment of a request, or its refusal if there is no task."""
         source, place, offset, worker = request
-        self._answered[source, place].add(offset, worker, Out(number + 1, task is None))
+        self._answered[source, place].add(offset, worker, number, task is None)
         if task is not None:
             self._add(worker, task, lease, now)
 
-    def take_back(self, assignment: Assignment) -> None:
+    def take_back(self, assignment: AssignmentRecord) -> None:
         """Undo an assignment of this instance that was not published; its request is open again.
 
-        >>> leases = Leases()
-        >>> given = Assignment("w1", "t1", "3-42-0", expires_at=600, ended=False)
-        >>> leases.learn(given, partition=3, now=0)
-        >>> leases.take_back(given)
-        >>> leases.in_flight("t1"), leases.numbers_out(Request("", 3, 42, "w1"), count=1)
+        >>> leases, request = Leases(), Request("", 3, 42, "w1")
+        >>> lease = Lease(AssignmentId(3, 42, 0), partition=3, expires_at=600)
+        >>> leases.give(request, 0, "t1", lease, now=0)
+        >>> leases.take_back(AssignmentRecord("w1", "t1", lease.id, 600, ended=False))
+        >>> leases.in_flight("t1"), leases.numbers_out(request, count=1)
         (0, 0)
         """
         worker, task, name, *_ = assignment
         if task is not None:
             self.end(worker, task, name)
-        source, place, offset, number = place_of(name)
+        place, offset, number, source = name
         self._answered[source, place].reopen(offset, worker, number)
 
-    def give_way(self, published: Assignment) -> None:
-        """Undo this instance's assignment with the same id as a different published one.
-
-        >>> leases = Leases()
-        >>> leases.learn(Assignment("w1", "t1", "3-42-0", 600, ended=False), partition=3, now=0)
-        >>> published = Assignment("w1", "t2", "3-42-0", 600, ended=False)
-        >>> leases.give_way(published)
-        >>> leases.learn(published, partition=3, now=0)
-        >>> list(leases.of("w1"))
-        ['t2']
-        """
+    def _give_way(self, published: AssignmentRecord) -> None:
+        """Undo this instance's assignment with the same id as a different published one."""
         worker, task, name, *_ = published
-        source, place, offset, number = place_of(name)
+        place, offset, number, source = name
         chosen = [own for own, lease in self.of(worker).items() if lease.id == name]
         refused = self._answered[source, place].is_refused(offset, worker, number)
         if (chosen and chosen != [task]) or (refused and task is not None):
@@ -283,11 +316,11 @@ class Leases:
             self._answered[source, place].reopen(offset, worker, number)
 
     def numbers_out(self, request: Request, count: int) -> int:
-        """How many of the `count` assignments of a request are published already."""
+        """How many of the `count` assignments of a request are given already."""
         source, partition, offset, worker = request
         return self._answered[source, partition].numbers_out(offset, worker, count)
 
-    def end(self, worker: str, task: str, name: str | None = None) -> Lease | None:
+    def end(self, worker: str, task: str, name: AssignmentId | None = None) -> Lease | None:
         """End a worker's lease of a task, if there is one; with a name, only that lease."""
         self.forget(worker, task, name)
         lease = self._running.drop(worker, task, name)
@@ -295,7 +328,7 @@ class Leases:
             self._count(task, -1)
         return lease
 
-    def forget(self, worker: str, task: str, name: str | None = None) -> None:
+    def forget(self, worker: str, task: str, name: AssignmentId | None = None) -> None:
         """Forget a remembered lease, if there is one; with a name, only that lease."""
         self._expired.drop(worker, task, name)
         self._ended.drop(worker, task, name)

@@ -101,7 +101,7 @@ class NameTable:
         return gather_names(self._index.text, self._index.ends, numbers)
 
     def _make_room(self, names: int, size: int) -> None:
-        """Reserve memory for so many further names with so many bytes."""
+        """Reserve memory for further names with this many bytes."""
         known, index = len(self), self._index
         used, rows = int(index.ends[known - 1]) if known else 0, known + names
         text, ends = with_room(index.text, used + size), with_room(index.ends, rows)
@@ -158,7 +158,7 @@ def _add(index: Index, text: Bytes, ends: Ints, new: Ints, known: int, found: In
 
 @kernel
 def _fill(index: Index, known: int) -> None:
-    """Enter so many names into empty slots."""
+    """Enter this many names into empty slots."""
     start = 0
     for number in range(known):
         slot = _hash(index.text, start, index.ends[number], index.key) & (len(index.slots) - 1)

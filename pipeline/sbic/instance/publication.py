@@ -15,19 +15,9 @@ from sbic.instance.tasks import Counted
 from sbic.instance.workers import encode_workers
 from sbic.wire.bad import BadRecord
 from sbic.wire.dead_letters import Header, Origin, dead_letter, forwarded_headers
+from sbic.wire.partitions import Row
 from sbic.wire.seal import Seal
 from sbic.wire.traces import TRACEPARENT, TracedTask, traceparent_of, vote_headers
-
-NO_HEADERS: list[Header] = []
-
-
-class Row(NamedTuple):
-    """A record to publish; without a timestamp it gets the time of publication."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int | None = None
-    headers: list[Header] = NO_HEADERS
 
 
 class Outbox(dict[tuple[str, int], list[Row]]):
@@ -77,7 +67,7 @@ class Throttle:
         return monotonic() >= self.due
 
     def published(self, spent: float) -> None:
-        """Wait from now on: a publication has just cost so many seconds."""
+        """Wait from now on: a publication has just cost these seconds."""
         wait = min(max(self.least, spent / SHARE), self.most)
         self.due = monotonic() + wait  # first: it must not be woken too early
         self.wake(wait)
@@ -172,7 +162,7 @@ class Group(Generic[R]):
         return self.records >= RECORDS_AT_ONCE
 
     def took_labels(self, labels: int) -> None:
-        """Note that the group has the results of so many more labels."""
+        """Note that the group has the results of this many more labels."""
         self.labels += labels
         self.records += labels
 
@@ -220,10 +210,14 @@ class EstimateUpdates:
         if self.crowd.is_alone:
             self.tasks.take()
             self.workers.take()
+            self.crowd.engine.take_sums()
+            self.crowd.engine.tally.take()
             return
         self.tasks.add(tasks)
         self.workers.add(workers)
-        if not (self.tasks or self.workers) or not self.throttle.is_due:
+        engine = self.crowd.engine
+        has_news = self.tasks or self.workers or engine.sums_have_moved or engine.tally.has_news
+        if not has_news or not self.throttle.is_due:
             return
         begun = thread_time()
         moved, known = self.tasks.take(), self.workers.take()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import log
 from typing import Generic, Literal, NamedTuple
@@ -18,15 +18,14 @@ from sbic.instance.workers import WorkerStage
 from sbic.policy.policy import Policy, Uncertainty, Uniform
 from sbic.wire.assignments import (
     LABEL,
-    Assignment,
+    AssignmentId,
+    AssignmentRecord,
     Ended,
     Refusal,
     encode_end,
     encode_lease,
     encode_refusal,
-    id_of,
     parse_request,
-    place_of,
 )
 from sbic.wire.bad import BadRecord
 
@@ -95,12 +94,12 @@ class GoldRate:
         self._key = str(seed).encode()[:16]
 
     def __call__(self, labels: int) -> float:
-        """The rate for a worker with so many labels."""
+        """The rate for a worker with this many labels."""
         while_new: float = NEW_WORKER * 0.5 ** (labels / HALVED_EVERY)
         return min(1.0, self.rate * (1.0 + while_new))
 
     def is_due(self, worker: str, number: int, labels: int) -> bool:
-        """Whether this assignment of a worker with so many labels is gold."""
+        """Whether this assignment of a worker with this many labels is gold."""
         if self.rate == 0.0:
             return False
         name = f"{number} {worker}".encode()
@@ -146,7 +145,7 @@ class ExcludedTasks:
 # The policy agent's step: requests in, assignments out.
 
 
-class Given(NamedTuple):
+class GivenRecord(NamedTuple):
     """A record for the assignments topic: its key and its value."""
 
     worker: str
@@ -157,7 +156,7 @@ class Answered(Generic[R]):
     """The result of requests: everything to publish before they are acknowledged."""
 
     def __init__(self) -> None:
-        self.given: dict[int, list[Given]] = {}  # by partition
+        self.given: dict[int, list[GivenRecord]] = {}  # by partition
         self.rejected: list[Rejected[R]] = []
         self.forwarded: list[Forwarded[R]] = []
         self.requests = 0
@@ -183,6 +182,13 @@ class AssignmentStage:
         self.unanswered: list[
             tuple[int, Request]
         ] = []  # labels that are requests, with their partition
+
+    def follow(self, rules: Rules) -> None:
+        """Assign by other rules from now on; the policy, its seed and the lease stay."""
+        self.rules = replace(
+            rules, policy=self.rules.policy, seed=self.rules.seed, lease_ms=self.rules.lease_ms
+        )
+        self.gold_rate = GoldRate(rules.gold_rate, self.rules.seed)
 
     def answer(self, partition: int, records: Sequence[R], now: int, answered: Answered[R]) -> None:
         """Answer requests, and add the results to `answered`."""
@@ -263,13 +269,13 @@ class AssignmentStage:
                 late = [label for label in labels if label.timestamp > recent]
                 self.labels_taken(partition, late, now, answered)
 
-    def take_back(self, assignment: Assignment, partition: int) -> None:
+    def take_back(self, assignment: AssignmentRecord, partition: int) -> None:
         """Undo an assignment that was not published because the partition was revoked.
 
         Its request is consumed again; but not if the request was a label that was taken here.
         """
         self.leases.take_back(assignment)
-        source, place, offset, _ = place_of(assignment.id)
+        place, offset, _, source = assignment.id
         if source == LABEL:
             self.unanswered.append((partition, Request(source, place, offset, assignment.worker)))
 
@@ -328,8 +334,8 @@ class AssignmentStage:
         worker = self.crowd.workers.known(name)
         given = answered.given.setdefault(partition, [])
         for number in range(self.leases.numbers_out(request, count), count):
-            identity = id_of(place, offset, number, source)
-            task, why = self._choose(name, worker, now)
+            identity = AssignmentId(place, offset, number, source)
+            task, why = self._choose(name, worker, partition, now)
             expires_at = now + self.rules.lease_ms
             if task is None:
                 value = encode_refusal(name, Refusal(why), identity, now)
@@ -337,16 +343,18 @@ class AssignmentStage:
                 value = encode_lease(name, task, identity, why, now, expires_at)
             lease = Lease(identity, partition, expires_at)
             self.leases.give(request, number, task, lease, now)
-            given.append(Given(name, value))
+            given.append(GivenRecord(name, value))
             answered.outcomes[why] += 1
             answered.timestamps.append(timestamp)
             if task is None:
                 break
 
-    def _choose(self, name: str, worker: int | None, now: int) -> tuple[str | None, str]:
+    def _choose(
+        self, name: str, worker: int | None, partition: int, now: int
+    ) -> tuple[str | None, str]:
         """A task and the policy that chose it, or None and the reason."""
         labels = 0 if worker is None else self.crowd.engine.given(worker)
-        if worker is not None and self._is_blocked(worker, labels):
+        if self._is_blocked(name, worker, partition, labels):
             return None, Refusal.WORKER_BLOCKED
         self.refresh(now)
         leases = self.leases
@@ -364,9 +372,13 @@ class AssignmentStage:
         spent = self.rules.budget is not None and self.crowd.labels >= self.rules.budget
         return None, Refusal.BUDGET_SPENT if spent else Refusal.NO_OPEN_TASK
 
-    def _is_blocked(self, worker: int, labels: int) -> bool:
+    def _is_blocked(self, name: str, worker: int | None, partition: int, labels: int) -> bool:
+        """Whether the owner blocks a worker, or, where they say nothing, the rule does."""
+        said = self.crowd.roster.of(partition, name).blocked
+        if said is not None:
+            return said
         below, after = self.rules.block_below, self.rules.block_after
-        if below is None or labels < after:
+        if worker is None or below is None or labels < after:
             return False
         return bool(self.crowd.engine.workers([worker]).accuracy[0] < below)
 
@@ -374,4 +386,4 @@ class AssignmentStage:
         self, worker: str, task: str, lease: Lease, ended: Ended, answered: Answered[R]
     ) -> None:
         value = encode_end(worker, task, lease.id, ended)
-        answered.given.setdefault(lease.partition, []).append(Given(worker, value))
+        answered.given.setdefault(lease.partition, []).append(GivenRecord(worker, value))

@@ -85,7 +85,7 @@ def _mark(
 # The outcome of taking labels: votes, dead letters, forwarded records and counts.
 
 
-class Record(Protocol):
+class ConsumedRecord(Protocol):
     """The attributes of a consumed record, as in aiokafka."""
 
     topic: str
@@ -117,7 +117,7 @@ OUTCOMES = {
     ABSENT: Outcome.SKIPPED,  # nothing to take back
 }
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=ConsumedRecord)
 
 
 class Rejected(NamedTuple, Generic[R]):
@@ -177,10 +177,10 @@ class Taken(Generic[R]):
             yield partition, [*values, encode_answers(last)]
 
     def begin(self, partition: int, labels: int, most: int) -> None:
-        """Begin a new record if so many more labels of a partition do not fit into its last."""
+        """Begin a new record if this many more labels of a partition do not fit into its last."""
         records = self.answers.setdefault(partition, [])
         if not records or self.in_last[partition] + labels > most:
-            records.append(Answers([], [], []))
+            records.append(Answers([], [], [], drifting={}))
             self.in_last[partition] = 0
         self.in_last[partition] += labels
 

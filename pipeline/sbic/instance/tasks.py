@@ -1,6 +1,7 @@
 """The owner of tasks: votes and descriptions in, posteriors out; stop rules close tasks."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +19,15 @@ from sbic.wire.posterior_json import PosteriorColumns, encode_posteriors
 from sbic.wire.tasks import ParsedDescription
 from sbic.wire.votes import ManyVotes, VotesReader
 
-CONFIDENT, LABELS = map(REASONS.index, ("confident", "labels"))
+CONFIDENT, LABELS, EXHAUSTED = map(REASONS.index, ("confident", "labels", "exhausted"))
+NEVER_ENOUGH = inf
 
 
 class StopRules(NamedTuple):
     """The rules that close a task; `None` for a rule that is not set.
+
+    What `error` needs depends on all tasks: `enough` is the confidence that is enough for it now
+    (see `survey.enough_for`).
 
     >>> rules = StopRules(confidence=0.9, labels=5)
     >>> [REASONS[k] for k in rules.reasons(np.array([0.95, 0.6, 0.6]), np.array([2, 5, 4]))]
@@ -32,38 +37,52 @@ class StopRules(NamedTuple):
     confidence: float | None = None
     labels: int | None = None
     budget: int | None = None
+    error: float | None = None
 
     @property
     def are_set(self) -> bool:
         """Whether any task can be closed by a rule."""
         return any(rule is not None for rule in self)
 
-    def reasons(self, sure: Floats, labels: Ints) -> NDArray[np.int8]:
+    def required(self, enough: float = NEVER_ENOUGH) -> float:
+        """The confidence with which a task closes."""
+        by_error = NEVER_ENOUGH if self.error is None else enough
+        return by_error if self.confidence is None else min(self.confidence, by_error)
+
+    def reasons(self, sure: Floats, labels: Ints, enough: float = NEVER_ENOUGH) -> NDArray[np.int8]:
         """Why tasks close, by the probability of the first class and the number of labels."""
         reasons = np.full(len(sure), OPEN, np.int8)
         if self.labels is not None:
             reasons[labels >= self.labels] = LABELS
-        if self.confidence is not None:
-            reasons[sure >= self.confidence] = CONFIDENT
+        reasons[sure >= self.required(enough)] = CONFIDENT
         return reasons
 
-    def is_doubtful(self, sure: Floats) -> NDArray[np.bool_]:
-        """Whether the odds of the first class are less than half of what the rule requires.
+    def is_doubtful(self, sure: Floats, enough: float = NEVER_ENOUGH) -> NDArray[np.bool_]:
+        """Whether the odds of the first class are less than half of what the rules require.
 
         Not just less, or a task could close and reopen with every label.
 
         >>> StopRules(confidence=0.9).is_doubtful(np.array([0.85, 0.8])).tolist()
         [False, True]
         """
-        if self.confidence is None:
+        required = self.required(enough)
+        if required == NEVER_ENOUGH:
             return np.zeros(len(sure), np.bool_)
-        doubtful: NDArray[np.bool_] = 2 * sure * (1 - self.confidence) < self.confidence * (
-            1 - sure
-        )
+        doubtful: NDArray[np.bool_] = 2 * sure * (1 - required) < required * (1 - sure)
         return doubtful
 
+    def is_promising(self, outlook: Floats) -> NDArray[np.bool_]:
+        """Whether the odds that a task tends to are more than twice what the rule requires.
+
+        >>> StopRules(confidence=0.9).is_promising(np.array([0.92, 0.97])).tolist()
+        [False, True]
+        """
+        required = NEVER_ENOUGH if self.confidence is None else self.confidence
+        promising: NDArray[np.bool_] = outlook * (1 - required) > 2 * required * (1 - outlook)
+        return promising & (required != NEVER_ENOUGH)
+
     def is_spent(self, labels: int) -> bool:
-        """Whether so many labels on all tasks reach the budget."""
+        """Whether this many labels on all tasks reach the budget."""
         return self.budget is not None and labels >= self.budget
 
 
@@ -138,6 +157,7 @@ class TaskStage:
         self.crowd = crowd
         self.rules = rules
         self.spent = False
+        self.enough = NEVER_ENOUGH  # for `StopRules.error`, by the last survey of all instances
         self.partitions: dict[int, TaskPartition] = {}
         self.priors: dict[int, list[float]] = {}
         self.unwritten: dict[int, dict[int, None]] = {}  # tasks with new facts, by partition
@@ -236,6 +256,7 @@ class TaskStage:
             task.reason[i] = REASONS.index(fact.reason)
             task.reopened[i] = fact.reopened
             task.described[i] = fact.offset
+            task.kept_at[i], task.decided[i] = fact.kept_at, fact.decided
             task.updated_at[i] = max(task.updated_at[i], fact.updated_at)
         self.crowd.changed.add(numbers)
 
@@ -279,7 +300,7 @@ class TaskStage:
             self._set_prior(i, description["prior"])
         if "gold" in description:
             self.crowd.engine.set_gold(i, description["gold"])
-        if "status" in description:
+        if "status" in description and offset > task.decided[i]:
             self._set_status(i, description["status"])
         self.crowd.changed.add([i])
         self.crowd.touched.add([i])
@@ -301,21 +322,41 @@ class TaskStage:
         elif task.reason[i] != OPEN:
             task.reason[i], task.reopened[i] = OPEN, True
 
+    def sure_of(self, tasks: Ints) -> Floats:
+        """The confidence of each task; the class prior alone gives none."""
+        sure: Floats = self.crowd.engine.beliefs(tasks).max(axis=1, initial=0.0)
+        sure[self.crowd.engine.is_blank(tasks)] = 0.0
+        return sure
+
+    def rules_apply_to(self, tasks: Ints) -> NDArray[np.bool_]:
+        """Which of these tasks the rules concern: not gold, and none that a user has reopened."""
+        applies: NDArray[np.bool_] = ~self.crowd.task.reopened[tasks]
+        return applies & (self.crowd.engine.golds(tasks) < 0)
+
     def apply_rules(self, tasks: Ints) -> Ints:
         """Close or reopen tasks by the rules; return those that changed."""
         if not self.rules.are_set or not len(tasks):
             return NO_TASKS
         task, engine = self.crowd.task, self.crowd.engine
-        sure = engine.beliefs(tasks).max(axis=1)
-        sure[engine.is_blank(tasks)] = 0.0  # the class prior alone does not close a task
-        applies = ~task.reopened[tasks] & (engine.golds(tasks) < 0)
-        reasons = self.rules.reasons(sure, engine.label_counts(tasks))
+        sure, applies = self.sure_of(tasks), self.rules_apply_to(tasks)
+        reasons = self.rules.reasons(sure, engine.label_counts(tasks), self.enough)
+        was = task.reason[tasks]
+        opens = applies & (was == CONFIDENT) & (reasons == OPEN) & engine.is_settled
+        opens &= self.rules.is_doubtful(sure, self.enough) & (not self.spent)
+        if self.rules.confidence is not None and engine.is_settled:
+            is_exhausted = applies & (was == EXHAUSTED)
+            asked = np.flatnonzero(
+                is_exhausted | (applies & (was == OPEN) | opens) & (reasons == OPEN)
+            )
+            outlook = engine.outlook(tasks[asked])
+            opens[asked] |= is_exhausted[asked] & self.rules.is_promising(outlook)
+            hopeless = asked[(outlook < self.rules.confidence) & ~is_exhausted[asked]]
+            reasons[hopeless] = EXHAUSTED
         if self.spent:
             reasons[reasons == OPEN] = BUDGET
-        was = task.reason[tasks]
-        closes = applies & (was == OPEN) & (reasons != OPEN)
-        opens = applies & (was == CONFIDENT) & (reasons == OPEN) & engine.is_settled
-        opens &= self.rules.is_doubtful(sure)
+        opens &= task.updated_at[tasks] >= task.kept_at[tasks]  # not by a recount alone
+        closes = (applies & (was == OPEN) | opens) & (reasons != OPEN)
+        opens &= reasons == OPEN
         task.reason[tasks[closes]] = reasons[closes]
         task.reason[tasks[opens]] = OPEN
         changed: Ints = tasks[closes | opens]
@@ -326,8 +367,6 @@ class TaskStage:
 
     def check_budget(self) -> bool:
         """Compare the labels of all instances with the budget; return whether that changed."""
-        if self.rules.budget is None:
-            return False
         was_spent = self.spent
         self.spent = self.rules.is_spent(self.crowd.labels)
         return self.spent is not was_spent
@@ -398,6 +437,8 @@ class TaskStage:
             bool(task.reopened[i]),
             int(task.described[i]),
             int(task.updated_at[i]),
+            int(task.kept_at[i]),
+            int(task.decided[i]),
         )
 
     def posteriors(self, tasks: Ints) -> PosteriorRecords:
@@ -417,6 +458,7 @@ class TaskStage:
             task.reopened[tasks],
             engine.golds(tasks),
             [self.priors.get(i) for i in numbers],
+            engine.effective_votes(tasks) if engine.is_settled else None,
         )
         values = encode_posteriors(crowd.classes, columns)
         return PosteriorRecords(list(map(str.encode, names)), values)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sbic.classes import SIGNS
+from sbic.engine.copies import Copies
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
 from sbic.instance.taken import CountedOffsets
@@ -25,7 +26,9 @@ def warm_up_engine() -> None:
     engine.set_gold(0, 1)
     engine.set_prior(1, (0.4, 0.6))
     engine.refresh(1)
-    engine.refresh_due()
+    while engine.refresh_due():  # a calibration by gold is followed, too
+        pass
+    engine.prevalence()
     engine.moved()
     engine.moved_workers()
     engine.put([0], [1], [1], [0.0])
@@ -40,7 +43,13 @@ def warm_up_engine() -> None:
     engine.receive_tasks([0], [[0.0, 0.0]])
     engine.receive_workers([0], [[0.0, 0.0, 0.0, 0.0]])
     engine.receive_sums([engine.sums])
+    for tasks in ([0], [1]):
+        engine.receive_shares(tasks, [0], [1.0])
+    engine.set_copies(Copies(np.array([0]), np.array([1]), np.array([1.0])))
+    engine.shares_of([0])
+    engine.find_copies()
     engine.workers([0])
+    engine.beliefs([2])  # without labels: the prior of the classes
 
 
 def warm_up_policies() -> None:

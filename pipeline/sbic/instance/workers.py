@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sbic.classes import RETRACT, SKIP
 from sbic.engine.labels import Floats, Ints
+from sbic.engine.state import WorkerCounts
 from sbic.engine.taking import ABSENT, REPEATED
-from sbic.infer.intervals import beta_interval
+from sbic.infer.intervals import beta_interval, contradicts, wilson
 from sbic.instance.crowd import Crowd, Rows, by_home, rows_of
 from sbic.instance.names import RecentNames
 from sbic.instance.taken import (
@@ -30,9 +31,17 @@ from sbic.wire.changelogs import Answers, Piece, VotesFor, parse_answers
 from sbic.wire.columns import Columns
 from sbic.wire.dead_letters import content_mark
 from sbic.wire.labels import CodedLabel, label_parser
-from sbic.wire.posteriors import Worker, encode_worker
+from sbic.wire.posteriors import AgreesWith, Worker, encode_worker
 from sbic.wire.seal import Seal
-from sbic.wire.votes import NOBODY, NOTHING, REPEAT, Votes, VotesReader, encode_votes
+from sbic.wire.votes import (
+    NOBODY,
+    NOTHING,
+    REPEAT,
+    Votes,
+    VotesReader,
+    counts_width,
+    encode_votes,
+)
 
 # A crash can have prevented the publication of workers this recent: their records are published up
 # to 10 s after the answers, and the broker may have been unavailable before that.
@@ -99,7 +108,7 @@ class WorkerStage:
         self.seal = seal
         self.parse = label_parser(crowd.classes)
         self.replaces = repeats == "last"
-        row = 2 * ID_MAX_BYTES + 40 + 8 * (2 + len(crowd.classes))
+        row = 2 * ID_MAX_BYTES + 40 + 8 * counts_width(len(crowd.classes))
         self.labels_at_once = min(LABELS_AT_ONCE, RECORD_BYTES // row)
         self.partitions: dict[int, WorkerPartition] = {}
 
@@ -149,12 +158,19 @@ class WorkerStage:
         for place, answers in enumerate(records):
             if answers.upto > state.taken or place in have_new:
                 state.restoring(answers)
+                self._restore_drift(answers)
         times = [answers.pieces[-1].time for answers in records]
         ends = np.searchsorted(by_vote, np.arange(len(records)), "right")
         state.restored.add(times, ends, votes.workers)
         if new.any():
             rows = rows_of(votes, self.crowd.number_tasks, self.crowd.number_workers)
             self._put(partition, rows.only(new), votes.votes[new])
+
+    def _restore_drift(self, answers: Answers) -> None:
+        """Restore which workers drift; whether others do is judged from the next labels on."""
+        for name, since in (answers.drifting or {}).items():
+            [worker] = self.crowd.number_workers([name]).tolist()
+            self.crowd.engine.set_drifting(worker, since)
 
     def _put(self, partition: int, rows: Rows, votes: Floats) -> None:
         crowd = self.crowd
@@ -265,9 +281,14 @@ class WorkerStage:
         votes = np.zeros(len(rows.tasks))
         is_label = ~is_for_nobody(rows.answers)
         labels = rows if is_label.all() else rows.only(is_label)
+        drifted = crowd.engine.drifting(labels.workers)
+        columns = labels.tasks, labels.workers, labels.answers
         outcomes, given = crowd.engine.take(
-            labels.tasks, labels.workers, labels.answers, replaces=self.replaces
+            *columns, replaces=self.replaces, times=np.maximum(labels.timestamps, 1)
         )
+        changed = labels.workers[drifted != crowd.engine.drifting(labels.workers)]
+        if len(changed):
+            self._note_drift(np.unique(changed), taken)
         for outcome, number in enumerate(np.bincount(outcomes, minlength=len(OUTCOMES)).tolist()):
             taken.outcomes[OUTCOMES[outcome]] += number
         labels.answers[outcomes == REPEATED] = REPEAT
@@ -283,6 +304,15 @@ class WorkerStage:
         crowd.counted(rows.only(~for_nobody) if for_nobody.any() else rows)
         return votes
 
+    def _note_drift(self, workers: Ints, taken: Taken[R]) -> None:
+        """Write since when these workers drift, or that they no longer do, with their answers."""
+        since = self.crowd.engine.drifting(workers).tolist()
+        homes = self.crowd.worker.home[workers].tolist()
+        for worker, home, time in zip(workers.tolist(), homes, since, strict=True):
+            record = taken.answers[home][-1]
+            assert record.drifting is not None  # `Taken.begin` makes it so
+            record.drifting[self.crowd.workers.names[worker]] = time
+
     def _by_home(self, rows: Rows, votes: Floats) -> Iterator[TakenVotes]:
         """A record of votes from each partition for each partition of tasks; skips are for NOBODY.
 
@@ -294,7 +324,7 @@ class WorkerStage:
             source, home = divmod(number, 1 + crowd.partitions)
             home += NOBODY
             part = rows.only(some)
-            width = 2 + len(crowd.classes) if self._needs_counts(home) else 0
+            width = counts_width(len(crowd.classes)) if self._needs_counts(home) else 0
             counts = crowd.engine.counts(part.workers) if width else np.empty((len(some), 0))
             record = Votes(
                 source,
@@ -332,6 +362,9 @@ def is_for_nobody(answers: Ints) -> NDArray[np.bool_]:
 # Encoding the records of many workers at once.
 
 
+MOST_CONFUSED = 20  # classes: the confusion of more would not fit into a record
+
+
 class WorkerRecord(NamedTuple):
     """A record for the workers topic."""
 
@@ -340,16 +373,48 @@ class WorkerRecord(NamedTuple):
     value: bytes
 
 
+MOST_CLOSEST = 3  # other workers in a worker's record
+
+
+def agrees_with(crowd: Crowd, workers: Ints) -> dict[int, list[AgreesWith]]:
+    """By row, the others of each worker who share a vote, and whose errors go together most."""
+    pairs, found = crowd.engine.tally.closest, {}
+    starts, ends = (np.searchsorted(pairs.first, workers, side) for side in ("left", "right"))
+    for row in np.flatnonzero(ends > starts).tolist():
+        places = range(starts[row], min(ends[row], starts[row] + MOST_CLOSEST))
+        found[row] = [
+            AgreesWith(
+                worker=crowd.workers.names[int(pairs.second[place])],
+                tasks=int(pairs.both[place]),
+                agreement=float(pairs.agreement[place]),
+                errors_alike=float(pairs.alike[place]),
+                shared=float(pairs.shared[place]),
+            )
+            for place in places
+        ]
+    return found
+
+
+def intervals_of(crowd: Crowd, known: WorkerCounts) -> Floats:
+    """The 95 % intervals of these workers' accuracies: the lower ends, and the upper ends.
+
+    All at once: computed one by one, they would cost more than the rest of a label.
+    """
+    all_given = known.given + crowd.engine.prior_labels
+    right = known.accuracy * all_given
+    return beta_interval(np.maximum(right, 1e-9), np.maximum(all_given - right, 1e-9))
+
+
 def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
     """The records of these workers."""
     if not len(workers):
         return
     known = crowd.engine.workers(workers)
-    all_given = known.given + crowd.engine.prior_labels
-    right = known.accuracy * all_given
-    # all at once: computed one by one, the intervals would cost more than the rest of a label
-    low, high = beta_interval(np.maximum(right, 1e-9), np.maximum(all_given - right, 1e-9))
+    low, high = intervals_of(crowd, known)
     on_gold = crowd.engine.on_gold(workers)
+    contradicted = contradicts(low, high, on_gold[:, 1], on_gold[:, 0]).tolist()
+    closest = agrees_with(crowd, workers)
+    drifting = crowd.engine.drifting(workers).tolist()
     homes = crowd.worker.home[workers].tolist()
     last_seen = crowd.worker.last_seen[workers].tolist()
     columns = (known.given, known.right, known.accuracy, low, high)
@@ -367,8 +432,27 @@ def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
             "gold_right": gold_right,
             "last_seen": last_seen[row],
         }
-        if known.theta is not None and known.habits is not None:
+        if gold:
+            record["gold_interval"] = list(wilson(gold_right, gold))
+        if contradicted[row]:
+            record["contradicted"] = True
+        if known.theta is not None and known.habits is not None and known.confusion is not None:
             record["theta"] = float(known.theta[row])
-            habits = known.habits[row].tolist()
-            record["habits"] = dict(zip(crowd.classes.names, habits, strict=True))
+            names = crowd.classes.names
+            record["habits"] = dict(zip(names, known.habits[row].tolist(), strict=True))
+            if len(names) <= MOST_CONFUSED:
+                rows = known.confusion[row].tolist()
+                record["confusion"] = {
+                    name: dict(zip(names, some, strict=True))
+                    for name, some in zip(names, rows, strict=True)
+                }
+        if drifting[row]:
+            record["drifting"] = drifting[row]
+        said = crowd.roster.of(homes[row], name)
+        if said.blocked is not None:
+            record["blocked"] = said.blocked
+        if said.name is not None:
+            record["name"] = said.name
+        if row in closest:
+            record["agrees_with"] = closest[row]
         yield WorkerRecord(homes[row], name.encode(), encode_worker(record))

@@ -97,21 +97,11 @@ def label_map_of(text: str, classes: Classes) -> dict[str, int | str]:
         choice, colon, name = (part.strip() for part in pair.rpartition(":"))
         if not colon or not choice:
             raise Problem(f"{shown(pair)} is not CHOICE:LABEL, such as Yes:1")
-        labels[choice] = label_named(name, classes)
+        label = classes.label_named(name)
+        if label is None:
+            raise Problem(f"{shown(name)} is not one of {classes.listed()}, or 0 to skip")
+        labels[choice] = label
     return labels
-
-
-def label_named(name: str, classes: Classes) -> int | str:
-    """The label of this name: a class, or 0 for a skip; raises `Problem`.
-
-    >>> label_named("-1", Classes.parse("-1,1")), label_named("cat", Classes.parse("cat,dog"))
-    (-1, 'cat')
-    """
-    if name in classes.names:
-        return classes.labels[classes.names.index(name)]
-    if name == "0":
-        return 0
-    raise Problem(f"{shown(name)} is not one of {classes.listed()}, or 0 to skip")
 
 
 # One annotation of Label Studio: its id, the task, the worker and the label.

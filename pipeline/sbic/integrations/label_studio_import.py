@@ -1,17 +1,17 @@
 """Imports an export of Label Studio: sends only what differs from the labels topic."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 
 from sbic.files.json_array import elements
-from sbic.files.tables import BadFile
+from sbic.files.tables import MAX_SIZE, BadFile
 from sbic.foreign import shown
 from sbic.integrations.label_studio import (
     Annotation,
@@ -19,6 +19,7 @@ from sbic.integrations.label_studio import (
     Choices,
     Problem,
     Record,
+    annotation_id,
     encode_record,
     read_annotation,
     read_record,
@@ -26,11 +27,11 @@ from sbic.integrations.label_studio import (
 )
 from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.reader import Reader, reading
-from sbic.kafka.writer import LabelSender, sending
+from sbic.kafka.writer import sending
 from sbic.progress import progress
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.wire.partitions import partition_of
+from sbic.wire.partitions import Row
 
 
 class AnnotationsFollower:
@@ -69,49 +70,85 @@ async def following_annotations(settings: Settings) -> AsyncIterator[Annotations
 # Reads the annotations of a file exported by Label Studio, as JSON or JSON_MIN.
 
 
+class Unused(NamedTuple):
+    """What cannot be used of a file, and why; with the id of the annotation, if it has one."""
+
+    id: int | None
+    problem: str
+
+
 def read_export(
-    path: str, choices: Choices, advance: Callable[[int], None] = lambda _: None
-) -> Iterator[Annotation]:
+    path: str,
+    choices: Choices,
+    advance: Callable[[int], None] = lambda _: None,
+    max_size: int = MAX_SIZE,
+) -> Iterator[Annotation | Unused]:
     """Yield every annotation of the file, those of a task in the order of their last change.
 
-    `advance` is called with the number of bytes read. Raises `BadFile` with the number of the task.
+    `advance` is called with the number of bytes read. Raises `BadFile` if it is not a JSON array.
     """
-    for number, element in enumerate(elements(path, advance), 1):
+    for number, element in enumerate(elements(path, advance, max_size), 1):
+        where = f"{path}: element {number}"
         if not isinstance(element, Mapping):
-            raise BadFile(path, f"element {number} is not a task but {shown(element)}")
-        try:
-            yield from _annotations(element, choices)
-        except Problem as problem:
-            raise BadFile(path, f"element {number}, {problem}") from None
+            yield Unused(None, f"{where} is not a task but {shown(element)}")
+        elif isinstance(found := element.get("annotations"), list):
+            yield from _annotations(found, element.get("id"), choices, where)
+        elif "annotation_id" in element:
+            yield _read(partial(read_row, element, choices), element.get("annotation_id"), where)
+        else:
+            way_out = "export as JSON, or as JSON_MIN, with their ids"
+            yield Unused(None, f"{where}, it has no annotations: {way_out}")
 
 
-def _annotations(element: Mapping[str, Any], choices: Choices) -> list[Annotation]:
-    if isinstance(found := element.get("annotations"), list):
-        task = element.get("id")
-        if not all(isinstance(each, Mapping) for each in found):
-            raise Problem("its annotations are not objects")
-        given = [read_annotation(each, choices, task) for each in found]
-        return sorted(given, key=lambda annotation: (annotation.updated_at, annotation.id))
-    if "annotation_id" in element:
-        return [read_row(element, choices)]
-    raise Problem("it has no annotations: export as JSON, or as JSON_MIN, with their ids")
+def _annotations(
+    found: list[Any], task: object, choices: Choices, where: str
+) -> Iterator[Annotation | Unused]:
+    """The annotations of a task: first those that cannot be used, then the others by time."""
+    given: list[Annotation] = []
+    for each in found:
+        if not isinstance(each, Mapping):
+            yield Unused(None, f"{where}, an annotation is not an object but {shown(each)}")
+            continue
+        read = _read(partial(read_annotation, each, choices, task), each.get("id"), where)
+        if isinstance(read, Unused):
+            yield read
+        else:
+            given.append(read)
+    yield from sorted(given, key=lambda annotation: (annotation.updated_at, annotation.id))
+
+
+def _read(read: Callable[[], Annotation], name: object, where: str) -> Annotation | Unused:
+    try:
+        return read()
+    except Problem as problem:
+        reason = f"{where}, {problem}"
+    try:
+        return Unused(annotation_id(name), reason)
+    except Problem:
+        return Unused(None, reason)
 
 
 # Imports an export of Label Studio: sends only what differs from the labels topic.
 
 
 AT_ONCE = 5000
+REASONS_MOST = 20  # of annotations that cannot be used
 
 
 @dataclass
 class Imported:
-    """The outcome of an import; `labels` is the number of acknowledged records."""
+    """The outcome of an import; `labels` is the number of acknowledged records.
+
+    `unused` counts what could not be used, `reasons` are those of the first ones.
+    """
 
     annotations: int = 0
     new: int = 0
     changed: int = 0
     deleted: int = 0
     labels: int = 0
+    unused: int = 0
+    reasons: list[str] = field(default_factory=list)
 
     @property
     def unchanged(self) -> int:
@@ -125,13 +162,14 @@ class Exported:
 
     paths: Sequence[str]
     choices: Choices
+    max_size: int = MAX_SIZE
 
-    def annotations(self, title: str) -> Iterator[Annotation]:
+    def annotations(self, title: str) -> Iterator[Annotation | Unused]:
         """Yield all annotations, with a progress bar; raises `BadFile`."""
         total = sum(path.stat().st_size for path in map(Path, self.paths) if path.is_file())
         with progress(title, total=total) as advance:
             for path in self.paths:
-                yield from read_export(path, self.choices, advance)
+                yield from read_export(path, self.choices, advance, self.max_size)
 
 
 async def import_annotations(
@@ -139,10 +177,10 @@ async def import_annotations(
 ) -> None:
     """Send what the topic does not have; with `prune`, take back what the files do not have.
 
-    All files are checked before anything is sent; raises `BadFile`. `done` has the progress, even
+    All files are read before anything is sent; raises `BadFile`. `done` has the progress, even
     after an interruption. A dry run sends nothing.
     """
-    newest = max((annotation.id for annotation in exported.annotations("Checking")), default=-1)
+    newest = _checked(exported, done, prune)
     async with following_annotations(settings) as follower:
         known = await _all_known(follower)
         changes = _changes(known, exported, done, prune_to=newest if prune else -1)
@@ -152,8 +190,27 @@ async def import_annotations(
             return
         async with sending(settings) as sender:
             while portion := list(islice(changes, AT_ONCE)):
-                await _send(sender, portion)
+                rows = [Row(each.slot.worker.encode(), encode_record(each)) for each in portion]
+                await sender.writer.send(sender.topic, rows)
                 done.labels += len(portion)
+
+
+def _checked(exported: Exported, done: Imported, prune: bool) -> int:
+    """Read the files, and note what cannot be used; returns the largest id of an annotation."""
+    newest, usable = -1, False
+    for found in exported.annotations("Checking"):
+        newest = max(newest, -1 if found.id is None else found.id)
+        if isinstance(found, Annotation):
+            usable = True
+            continue
+        if prune and found.id is None:
+            raise BadFile(found.problem, "with --prune every annotation needs its id")
+        done.unused += 1
+        if len(done.reasons) < REASONS_MOST:
+            done.reasons.append(found.problem)
+    if done.unused and not usable:
+        raise BadFile(done.reasons[0], f"none of {done.unused:,} can be used, and nothing was sent")
+    return newest
 
 
 async def _all_known(follower: AnnotationsFollower) -> Annotations:
@@ -168,10 +225,14 @@ def _changes(
 ) -> Iterator[Record]:
     """The records to send: for the files, and then for annotations that were deleted.
 
-    Annotations with a larger id than any in the files were created after the export, and stay.
+    Annotations with a larger id than any in the files were created after the export, and stay. So
+    does the last answer of one that cannot be used now.
     """
     missing = set(known.ids())
     for annotation in exported.annotations("Sending"):
+        if isinstance(annotation, Unused):
+            missing.discard(-1 if annotation.id is None else annotation.id)
+            continue
         done.annotations += 1
         is_new = annotation.id not in known
         missing.discard(annotation.id)
@@ -188,15 +249,3 @@ def _learned(known: Annotations, records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
         known.learn(record)
         yield record
-
-
-async def _send(sender: LabelSender, records: Iterable[Record]) -> None:
-    """Send records, each worker's in this order; they are acknowledged on return."""
-    acknowledgements = []
-    for record in records:
-        key = record.slot.worker.encode()
-        partition = partition_of(key, sender.partitions)
-        value = encode_record(record)
-        sent = await sender.producer.send(sender.topic, value, key=key, partition=partition)
-        acknowledgements.append(sent)
-    await asyncio.gather(*acknowledgements)

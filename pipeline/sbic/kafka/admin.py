@@ -1,13 +1,13 @@
 """Topics: as they are on the cluster, as they must be; created, altered and deleted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -17,21 +17,19 @@ from aiokafka.errors import (
     for_code,
 )
 
-from sbic.kafka.connect import client_options, connected, new_consumer
+from sbic.kafka.connect import ANSWER_SECONDS, AdminClient, connected, new_consumer
 from sbic.kafka.errors import (
+    KafkaUnreachable,
     MayNotCreate,
     Mismatch,
     MissingTopic,
     Refused,
-    Unreachable,
     WrongTopics,
 )
 from sbic.kafka.protocol import describe_topics
 from sbic.kafka.rights import Need, Operation
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
-
-ANSWER_SECONDS = 30
 
 
 @asynccontextmanager
@@ -43,24 +41,7 @@ async def connected_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClie
             async with asyncio.timeout(ANSWER_SECONDS):
                 yield admin.client
         except TimeoutError:
-            raise Unreachable(settings) from None
-
-
-class AdminClient:
-    """aiokafka's admin client with the `start` and `stop` that its other clients have."""
-
-    def __init__(self, settings: Settings) -> None:
-        milliseconds = ANSWER_SECONDS * 1000
-        options = client_options(settings)
-        self.client = AIOKafkaAdminClient(**options, request_timeout_ms=milliseconds)
-
-    async def start(self) -> None:
-        """Connect."""
-        await self.client.start()
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        await self.client.close()
+            raise KafkaUnreachable(settings) from None
 
 
 def why(error_code: int, message: str | None) -> str:
@@ -135,19 +116,24 @@ async def topic_overrides(admin: AIOKafkaAdminClient, name: str) -> dict[str, st
     }
 
 
-def check_found(topics: Iterable[Topic], found: Mapping[str, Found]) -> None:
-    """Raise `WrongTopics` if any topic that exists is not as the project needs it."""
+def check_found(
+    topics: Iterable[Topic], found: Mapping[str, Found], *, may_have_more: bool = False
+) -> None:
+    """Raise `WrongTopics` if any topic that exists is not as the project needs it.
+
+    Those of a project `may_have_more` partitions, which `sbic.project.added` looks into.
+    """
     wrong = [
         mismatch
         for topic in topics
         if topic.name in found
-        for mismatch in mismatches(topic, found[topic.name])
+        for mismatch in mismatches(topic, found[topic.name], may_have_more=may_have_more)
     ]
     if wrong:
         raise WrongTopics(wrong)
 
 
-def mismatches(topic: Topic, found: Found) -> list[Mismatch]:
+def mismatches(topic: Topic, found: Found, *, may_have_more: bool = False) -> list[Mismatch]:
     """How a topic differs from what is needed; extra replicas are fine.
 
     >>> from sbic.project.settings import Settings
@@ -157,7 +143,8 @@ def mismatches(topic: Topic, found: Found) -> list[Mismatch]:
     ['sbic.labels has 4 partitions and needs 8']
     """
     wrong = []
-    if found.partitions != topic.partitions:
+    has_more = found.partitions > topic.partitions
+    if found.partitions != topic.partitions and not (has_more and may_have_more):
         has = _count(found.partitions, "partition")
         wrong.append(Mismatch(topic.name, has, str(topic.partitions)))
     if found.replication < topic.replication:
@@ -190,16 +177,16 @@ POLL_SECONDS = 0.05
 NOT_AUTHORIZED = (TopicAuthorizationFailedError.errno, ClusterAuthorizationFailedError.errno)
 
 
-async def ensure_topics(settings: Settings) -> list[Topic]:
+async def ensure_topics(settings: Settings, *, may_have_more: bool = False) -> list[Topic]:
     """Create the missing topics and return them; if an existing one is wrong, change nothing.
 
-    Raises `Unreachable`, `WrongTopics` or `Refused`.
+    Raises `KafkaUnreachable`, `WrongTopics` or `Refused`.
     """
     topics = list(Topics(settings))
     await _check_rights(settings, topics, Operation.DESCRIBE_CONFIGS)
     async with connected_admin(settings) as admin:
         found = await find_topics(admin, topics)
-        check_found(topics, found)
+        check_found(topics, found, may_have_more=may_have_more)
         missing = [topic for topic in topics if topic.name not in found]
         # another process may create the same topics at the same time
         just_made = await _create(admin, settings, missing, validate_only=True)
@@ -211,18 +198,18 @@ async def ensure_topics(settings: Settings) -> list[Topic]:
 
 
 async def check_topics(settings: Settings, without: Collection[Topic] = ()) -> list[Topic]:
-    """The topics that are missing; raises as `ensure_topics` does, and changes nothing."""
+    """The topics of a project that are missing; raises as `ensure_topics`, and changes nothing."""
     topics = [topic for topic in Topics(settings) if topic not in without]
     await _check_rights(settings, topics, Operation.DESCRIBE_CONFIGS)
     async with connected_admin(settings) as admin:
         found = await find_topics(admin, topics)
-    check_found(topics, found)
+    check_found(topics, found, may_have_more=True)
     return [topic for topic in topics if topic.name not in found]
 
 
-async def alter_topics(settings: Settings) -> None:
-    """Configure the existing topics as the settings need; keep all other configuration."""
-    topics = list(Topics(settings))
+async def alter_topics(settings: Settings, topics: Collection[Topic] = ()) -> None:
+    """Configure these topics, by default all, as they need it; keep all other configuration."""
+    topics = topics or list(Topics(settings))
     async with connected_admin(settings) as admin:
         wrong = misconfigured(topics, await find_topics(admin, topics))
         if not wrong:
@@ -266,7 +253,7 @@ async def delete_topics(settings: Settings, names: Collection[str]) -> None:
 
 
 async def _check_rights(settings: Settings, topics: Iterable[Topic], operation: Operation) -> None:
-    """Raise `NotAllowed` unless this client is authorized for the operation on existing topics."""
+    """Raise `MissingRights` unless this client may do the operation on existing topics."""
     await describe_topics(settings, [Need(topic.name, operation) for topic in topics])
 
 
@@ -317,7 +304,7 @@ async def _wait_and_check(admin: AIOKafkaAdminClient, topics: Collection[Topic])
 async def partitions_of(settings: Settings, topic: str, operation: Operation) -> int:
     """How many partitions a topic has, for a client that is about to read or write it.
 
-    Raises `Unreachable`, `MissingTopic` or `NotAllowed`.
+    Raises `KafkaUnreachable`, `MissingTopic` or `MissingRights`.
     """
     found = await describe_topics(settings, [Need(topic, operation)])
     if topic not in found:
@@ -351,6 +338,13 @@ async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
     return {tp: Extent(begins[tp], ends[tp]) for tp in partitions}
 
 
+async def delete_records(settings: Settings, found: Extents) -> None:
+    """Delete the records before the ends of these extents."""
+    places = {tp: RecordsToDelete(before_offset=extent.end) for tp, extent in found.items()}
+    async with connected_admin(settings) as admin:
+        await admin.delete_records(places)
+
+
 async def records_in(settings: Settings, topic: str) -> int:
     """About how many records a topic has; 0 if it does not exist.
 
@@ -359,6 +353,85 @@ async def records_in(settings: Settings, topic: str) -> int:
     return sum(end - begin for begin, end in (await extents(settings, [topic])).values())
 
 
-async def expired_from(settings: Settings, topic: str) -> int:
+async def expired_from(settings: Settings, topic: Topic) -> int:
     """How many of a topic's first records retention has removed."""
-    return sum(begin for begin, _ in (await extents(settings, [topic])).values())
+    found = await extents(settings, [topic.name])
+    return sum(_starts(topic, {tp: extent.begin for tp, extent in found.items()}).values())
+
+
+def _starts(topic: Topic, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The starts of the partitions of the project: a recount has emptied those added to them."""
+    return {tp: start for tp, start in starts.items() if tp.partition < topic.partitions}
+
+
+# Whether Kafka keeps the labels, the only records that cannot be recomputed.
+
+
+class LabelsKept(NamedTuple):
+    """What is wrong with the labels topic, and how many of its first labels Kafka has removed.
+
+    `expired` counts only if the project keeps labels forever; of them, and of those that the
+    project's own retention removes, `uncounted` were removed before they were counted.
+    """
+
+    topic: str
+    wrong: Sequence[Mismatch] = ()
+    expired: int = 0
+    uncounted: int = 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each problem.
+
+        >>> for line in LabelsKept("sbic.labels", expired=1200, uncounted=3).warnings:
+        ...     print(line)
+        1,200 labels have expired from sbic.labels: a recount cannot count them again
+        3 labels have expired from sbic.labels before they were counted
+        """
+        lines = [
+            f"{mismatch}: Kafka removes labels that the project keeps; restore it, or change the "
+            "project with: sbic project set labels_retention_hours=HOURS"
+            for mismatch in self.wrong
+        ]
+        if self.expired:
+            lines.append(
+                f"{self.expired:,} labels have expired from {self.topic}: a recount cannot count "
+                "them again"
+            )
+        if self.uncounted:
+            lines.append(
+                f"{self.uncounted:,} labels have expired from {self.topic} before they were counted"
+            )
+        return lines
+
+
+def labels_kept(
+    topic: Topic,
+    wrong: Sequence[Mismatch],
+    starts: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, int],
+) -> LabelsKept:
+    """Compare the start of each partition of labels with what the group has counted."""
+    starts = _starts(topic, starts)
+    is_forever = topic.kept == "forever"
+    return LabelsKept(
+        topic.name,
+        wrong,
+        sum(starts.values()) if is_forever else 0,
+        # a recount begins at 0, and asks before it leaves out what has expired
+        sum(max(0, start - committed[tp]) for tp, start in starts.items() if committed.get(tp)),
+    )
+
+
+async def wrong_labels_config(settings: Settings) -> list[Mismatch]:
+    """How the retention or compaction of the labels topic differs from the project's."""
+    topic = Topics(settings).labels
+    async with connected_admin(settings) as admin:
+        found = await find_topics(admin, [topic])
+    kept = ("cleanup.policy", "retention.ms", "retention.bytes")
+    return [
+        Mismatch(topic.name, f"{name}={config[name]}", topic.config[name])
+        for config in (each.config for each in found.values())
+        for name in kept
+        if config.get(name, topic.config[name]) != topic.config[name]
+    ]

@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
@@ -29,12 +31,15 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import SaslHandShakeRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from sbic.kafka.errors import ClusterError, Denied, NotAllowed, Refused, Unreachable
+from sbic.kafka import batches  # noqa: F401  # all consumers of aiokafka read with it
+from sbic.kafka.errors import ClusterError, Denied, KafkaUnreachable, MissingRights, Refused
 from sbic.kafka.rights import Operation, Right
 from sbic.project.security import TOKEN_COMMAND, TOKEN_FILE, Security
 from sbic.project.settings import Settings
 
 COMMAND_SECONDS = 10
+ANSWER_SECONDS = 30  # that a request of administration may take
+MAX_BATCH_BYTES = 1 << 20  # the default limit of brokers; a larger record gets its own batch
 
 
 class NoToken(KafkaError):  # type: ignore[misc]
@@ -123,19 +128,49 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 def new_consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:
     """A consumer that commits nothing by itself, and begins at the start of a partition."""
-    return AIOKafkaConsumer(
+    options = {"enable_auto_commit": False, "auto_offset_reset": "earliest"} | options
+    return AIOKafkaConsumer(**client_options(settings), **options)
+
+
+def new_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """An idempotent producer of whole batches, for a `Writer`."""
+    return AIOKafkaProducer(
         **client_options(settings),
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
+        enable_idempotence=True,
+        acks="all",
+        max_batch_size=MAX_BATCH_BYTES,
         **options,
     )
 
 
-def new_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
-    """An idempotent producer."""
-    return AIOKafkaProducer(
-        **client_options(settings), enable_idempotence=True, acks="all", **options
-    )
+class RequestClient:
+    """A client for single requests, with the `start` and `stop` of consumers and producers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.client = AIOKafkaClient(**client_options(settings), client_id="sbic-requests")
+
+    async def start(self) -> None:
+        await self.client.bootstrap()
+
+    async def stop(self) -> None:
+        await self.client.close()
+
+
+class AdminClient:
+    """aiokafka's admin client, with the `start` and `stop` of consumers and producers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.client = AIOKafkaAdminClient(
+            **client_options(settings), request_timeout_ms=ANSWER_SECONDS * 1000
+        )
+
+    async def start(self) -> None:
+        await self.client.start()
+
+    async def stop(self) -> None:
+        await self.client.close()
 
 
 # Finds out why no client can connect: aiokafka 0.14 reports only that no server was usable.
@@ -150,7 +185,7 @@ EXPIRED, NOT_YET_VALID, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's v
 
 
 async def why_unreachable(settings: Settings) -> ClusterError:
-    """What is wrong with the connection; `Unreachable` if no server answers at all."""
+    """What is wrong with the connection; `KafkaUnreachable` if no server answers at all."""
     advertised: dict[str, str] = {}
     try:
         for server in settings.bootstrap_servers:
@@ -163,7 +198,7 @@ async def why_unreachable(settings: Settings) -> ClusterError:
                 )
     except Denied as error:
         return error
-    return Unreachable(settings)
+    return KafkaUnreachable(settings)
 
 
 class Probe:
@@ -375,27 +410,37 @@ async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]
     try:
         await start(client, settings)
         yield client
-    except NOT_CONNECTED:
-        raise await why_unreachable(settings) from None
+    except NOT_CONNECTED as error:
+        raise await explained(error, settings, operation) from None
     except KafkaError as error:
-        raise in_our_words(error, settings, operation) from error
+        raise await explained(error, settings, operation) from error
     finally:
         await stop(client)
+
+
+async def explained(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
+    """A Kafka error as a `ClusterError`, with the cause if there is no connection."""
+    if isinstance(error, NOT_CONNECTED):
+        return await why_unreachable(settings)
+    return in_our_words(error, settings, operation)
 
 
 async def stop(client: Startable) -> None:
     """Stop a client, even when Kafka is gone.
 
     In that case aiokafka 0.14's producer waits forever to flush, and its consumer raises the
-    cancellation of one of its own tasks as if the caller had been cancelled.
+    cancellation of one of its own tasks as if the caller had been cancelled. Only a new request is
+    one of the caller: Python 3.11 leaves that of a task group which failed.
     """
+    task = asyncio.current_task()
+    requests = task.cancelling() if task else 0
     try:
         async with asyncio.timeout(STOP_SECONDS):
             await client.stop()
     except TimeoutError:
         return
     except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is None or task.cancelling():
+        if task is None or task.cancelling() > requests:
             raise
 
 
@@ -425,12 +470,12 @@ def in_our_words(error: KafkaError, settings: Settings, operation: Operation) ->
     if isinstance(error, GONE):
         return Refused(f"{at} no longer answers")
     if isinstance(error, GroupAuthorizationFailedError):
-        return NotAllowed(settings, [Right(operation, "group")])
+        return MissingRights(settings, [Right(operation, "group")])
     if isinstance(error, TopicAuthorizationFailedError):
         names = error.args[0] if error.args else ()
         topics = [names] if isinstance(names, str) else sorted(names)
         if topics:
             prefix = f"{settings.prefix}."
             rights = [Right(operation, "topic", name.removeprefix(prefix)) for name in topics]
-            return NotAllowed(settings, rights)
+            return MissingRights(settings, rights)
     return Refused(f"{at} says: {error}")

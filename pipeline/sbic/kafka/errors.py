@@ -11,7 +11,7 @@ class ClusterError(Exception):
     """The cluster cannot be used; the message says why and what to do."""
 
 
-class Unreachable(ClusterError):
+class KafkaUnreachable(ClusterError):
     """No broker answers."""
 
     def __init__(self, settings: Settings) -> None:
@@ -26,10 +26,10 @@ class Denied(ClusterError):
     """Kafka answers, but this client cannot connect: TLS or the credentials are wrong."""
 
 
-class NotAllowed(ClusterError):
+class MissingRights(ClusterError):
     """This user is authenticated but not authorized: ACLs are missing.
 
-    >>> print(NotAllowed(Settings(), [Right(Operation.READ, "topic", "posteriors")]))
+    >>> print(MissingRights(Settings(), [Right(Operation.READ, "topic", "posteriors")]))
     this client is not authorized to read topic sbic.posteriors; an operator grants it with: \
 kafka-acls.sh --add --allow-principal User:NAME --operation Read --topic sbic.posteriors
     """
@@ -46,7 +46,7 @@ kafka-acls.sh --add --allow-principal User:NAME --operation Read --topic sbic.po
         )
 
 
-class MayNotCreate(NotAllowed):
+class MayNotCreate(MissingRights):
     """Topics are missing, and this client is not authorized to create them."""
 
     def __init__(self, topic: str, settings: Settings) -> None:

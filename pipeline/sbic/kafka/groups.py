@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import for_code
+from aiokafka.errors import GroupAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from sbic.kafka.admin import connected_admin
-from sbic.kafka.connect import connected, new_consumer
+from sbic.kafka.connect import ANSWER_SECONDS, AdminClient, connected, new_consumer
+from sbic.kafka.errors import KafkaUnreachable, MissingRights
 from sbic.kafka.protocol import NOT_READY, RETRY_SECONDS, Coordinator
+from sbic.kafka.rights import Operation, Right
 from sbic.project.settings import Settings
 
 GROUP_ID_NOT_FOUND = 69
@@ -27,7 +29,7 @@ class GroupMember(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-class Group(NamedTuple):
+class ConsumerGroup(NamedTuple):
     """A consumer group: its state in Kafka's words, its members and its committed offsets."""
 
     state: str
@@ -35,36 +37,37 @@ class Group(NamedTuple):
     committed: dict[TopicPartition, int]
 
 
-async def describe_group(settings: Settings, group: str) -> Group:
-    """A consumer group; one that does not exist has no members and no offsets."""
-    async with connected_admin(settings) as admin:
-        while True:
-            try:
-                state, members = await _describe(admin, group)
-                offsets = await admin.list_consumer_group_offsets(group)
-            except NOT_READY:
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            committed = {tp: found.offset for tp, found in offsets.items() if found.offset >= 0}
-            return Group(state, members, committed)
+async def describe_group(admin: AdminClient) -> ConsumerGroup:
+    """The group of the project; one that does not exist has no members and no offsets."""
+    group = admin.settings.prefix
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            state, members = await _describe(admin.client, group)
+            offsets = await admin.client.list_consumer_group_offsets(group)
+    except TimeoutError:
+        raise KafkaUnreachable(admin.settings) from None
+    except GroupAuthorizationFailedError:
+        raise MissingRights(admin.settings, [Right(Operation.DESCRIBE, "group")]) from None
+    committed = {tp: found.offset for tp, found in offsets.items() if found.offset >= 0}
+    return ConsumerGroup(state, members, committed)
 
 
 async def group_members(settings: Settings) -> int:
     """How many members the group of the project has."""
     async with connected_admin(settings) as admin:
-        while True:
-            try:
-                _, members = await _describe(admin, settings.prefix)
-                return len(members)
-            except NOT_READY:
-                await asyncio.sleep(RETRY_SECONDS)
+        _, members = await _describe(admin, settings.prefix)
+        return len(members)
 
 
 async def _describe(admin: AIOKafkaAdminClient, group: str) -> tuple[str, list[GroupMember]]:
-    (response,) = await admin.describe_consumer_groups([group])
-    ((error_code, _, state, _, _, members, *_),) = response.groups
-    _check(error_code, group)
-    return state, [_member(*member) for member in members]
+    while True:
+        try:
+            (response,) = await admin.describe_consumer_groups([group])
+            ((error_code, _, state, _, _, members, *_),) = response.groups
+            _check(error_code, group)
+            return state, [_member(*member) for member in members]
+        except NOT_READY:
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 def _member(*fields: Any) -> GroupMember:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
@@ -34,8 +33,8 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from sbic.kafka.connect import client_options, connected
-from sbic.kafka.errors import NotAllowed, Refused
+from sbic.kafka.connect import RequestClient, connected
+from sbic.kafka.errors import MissingRights, Refused
 from sbic.kafka.rights import ROLES, Need, Operation, Right, needs_of
 from sbic.project.settings import Settings
 
@@ -163,19 +162,8 @@ NOT_ALLOWED = Described("", 0, 0)
 """A topic that this client is not authorized to describe, whether or not it exists."""
 
 
-class TopicIds:
+class TopicIds(RequestClient):
     """A client that describes topics; `sbic.kafka.connect.connected` starts and stops it."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.client = AIOKafkaClient(**client_options(settings), client_id="sbic-topics")
-
-    async def start(self) -> None:
-        """Connect."""
-        await self.client.bootstrap()
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        await self.client.close()
 
     async def find(self, names: Iterable[str]) -> dict[str, str]:
         """The id of each topic that exists, in the form that Kafka's own tools show."""
@@ -227,20 +215,13 @@ NOT_READY = (
 T = TypeVar("T")
 
 
-class Coordinator:
+class Coordinator(RequestClient):
     """A client for group requests that aiokafka 0.14 does not send, or not as needed."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.group = settings.prefix
-        self.client = AIOKafkaClient(**client_options(settings))
-
-    async def start(self) -> None:
-        """Connect."""
-        await self.client.bootstrap()
-
-    async def stop(self) -> None:
-        """Disconnect."""
-        await self.client.close()
+    @property
+    def group(self) -> str:
+        """The group of the project."""
+        return self.settings.prefix
 
     async def ask(self, request: Request[Any], read: Callable[[Any], T]) -> T:
         """Send a request and return `read(response)`, which raises the errors in the response."""
@@ -256,7 +237,7 @@ class Coordinator:
 
 
 async def describe_topics(settings: Settings, needs: Collection[Need]) -> dict[str, Described]:
-    """The topics that exist; raises `NotAllowed` with all of the needs that are not granted."""
+    """The topics that exist; raises `MissingRights` with all of the needs that are not granted."""
     names = list(dict.fromkeys(need.topic for need in needs))
     async with connected(TopicIds(settings), settings) as topics:
         found = await topics.describe(names)
@@ -265,18 +246,18 @@ async def describe_topics(settings: Settings, needs: Collection[Need]) -> dict[s
 
 
 def refuse_missing(settings: Settings, found: dict[str, Described], needs: Iterable[Need]) -> None:
-    """Raise `NotAllowed` unless all needs on existing topics are granted."""
+    """Raise `MissingRights` unless all needs on existing topics are granted."""
     missing = [
         Right(need.operation, "topic", need.topic.removeprefix(f"{settings.prefix}."))
         for need in needs
         if need.topic in found and not found[need.topic].allows(need.operation)
     ]
     if missing:
-        raise NotAllowed(settings, missing)
+        raise MissingRights(settings, missing)
 
 
 async def check_role(settings: Settings, role: str) -> None:
-    """Raise `NotAllowed` with all rights that the role needs and this client lacks.
+    """Raise `MissingRights` with all rights that the role needs and this client lacks.
 
     Creating topics is not checked: that right may be granted on the cluster instead.
     """
@@ -288,7 +269,7 @@ async def check_role(settings: Settings, role: str) -> None:
         right for right in needed if granted != NOT_TOLD and not granted >> right.operation & 1
     ]
     if missing:
-        raise NotAllowed(settings, missing)
+        raise MissingRights(settings, missing)
 
 
 class GroupsRequestV3(DescribeGroupsRequest_v3):  # type: ignore[misc]

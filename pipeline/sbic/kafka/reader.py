@@ -91,7 +91,7 @@ class Reader:
             self.consumer.seek(tp, max(starts[tp], self.ends[tp] - records))
 
     async def follow(self, seconds: float = 1) -> AsyncIterator[list[ConsumerRecord]]:
-        """Yield the next records for ever, and none after `seconds` without any."""
+        """Yield the next records without end, and none after `seconds` without any."""
         while True:
             yield await self.next(seconds)
 

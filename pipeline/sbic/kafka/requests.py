@@ -1,34 +1,22 @@
 """Requests tasks on Kafka, and waits for their assignments."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from time import monotonic
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.structs import RecordMetadata
-from orjson import dumps, loads
+from orjson import loads
 
-from sbic.kafka.admin import partitions_of
-from sbic.kafka.connect import connected, new_producer
+from sbic.kafka.errors import Refused
 from sbic.kafka.reader import Reader, reading
-from sbic.kafka.rights import Operation
-from sbic.project.settings import Settings, command_line
+from sbic.kafka.writer import At, Writer, writing
+from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.wire.assignments import encode_request, parse_assignment, place_of
-from sbic.wire.labels import encode_label
-from sbic.wire.partitions import partition_of
+from sbic.wire.assignments import encode_request, parse_assignment
+from sbic.wire.partitions import Row
 
 Record = dict[str, Any]
-
-
-class At(NamedTuple):
-    """The partition and offset of a request."""
-
-    partition: int
-    offset: int
 
 
 @dataclass(eq=False)
@@ -46,6 +34,11 @@ class Asked:
         refused = record["task"] is None
         if (refused or len(self.records) == self.count) and not self.answered.done():
             self.answered.set_result(self.in_order())
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error to the one that waits."""
+        if not self.answered.done():
+            self.answered.set_exception(error)
 
     def in_order(self) -> list[Record]:
         """The assignments received so far, in order of their numbers."""
@@ -88,6 +81,13 @@ class OpenRequests:
     def __init__(self) -> None:
         self._placed: dict[At, Asked] = {}
         self._unacknowledged: dict[str, _Unacknowledged] = {}
+        self._failure: Exception | None = None
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error to all who wait, and to all who will: no more assignments are read."""
+        self._failure = error
+        for asked in self._placed.values():
+            asked.fail(error)
 
     def begin(self, worker: str, count: int) -> Asked:
         """Open a request that is about to be sent; call `placed` or `not_sent` afterwards."""
@@ -101,6 +101,8 @@ class OpenRequests:
             if early.at == at:
                 asked.add(early.number, early.record)
         self._forget_unacknowledged(asked)
+        if self._failure is not None:
+            asked.fail(self._failure)
 
     def not_sent(self, asked: Asked) -> None:
         """Give up a request that was not acknowledged."""
@@ -120,9 +122,9 @@ class OpenRequests:
         """Process the value of a record of the assignments topic."""
         try:
             assignment = parse_assignment(value)
-            source, partition, offset, number = place_of(assignment.id)
         except ValueError:
             return  # not an sbic record: ignore
+        partition, offset, number, source = assignment.id
         at = At(partition, offset)
         is_known = at in self._placed or assignment.worker in self._unacknowledged
         if assignment.ended or source or not is_known:  # a source: a label was the request
@@ -134,111 +136,69 @@ class OpenRequests:
             self._unacknowledged[assignment.worker].early.append(_Early(at, number, record))
 
 
-# A Kafka client for workers: requests tasks, sends labels and describes tasks.
+# Requests tasks for any number of workers at once.
 
 
 PATIENCE_SECONDS = 60  # longer than it takes another instance to take over
 
-TASKS_AT_ONCE = 1000
-
-
-class NoAnswer(Exception):
-    """No instance answered a request in time."""
-
-
-class Answer(NamedTuple):
-    """The answer to a request: a task, or the reason why there is none, and how long it took."""
-
-    task: str | None
-    reason: str | None
-    policy: str | None
-    seconds: float
-    id: str
-    expires_at: int | None
+Send = Callable[[str, Sequence[Row]], Awaitable[list[At]]]
 
 
 class Asker:
-    """Requests tasks and sends labels for any number of workers."""
+    """Publishes requests, and waits for their assignments; `follow` has to run meanwhile."""
 
-    def __init__(
-        self, producer: AIOKafkaProducer, assignments: Reader, topics: Topics, partitions: int
-    ) -> None:
-        self._producer = producer
+    def __init__(self, topics: Topics, send: Send, assignments: Reader, patience: float) -> None:
+        self._topic = topics.requests.name
+        self._send = send
         self._assignments = assignments
-        self._topics = topics
-        self.start_an_instance = command_line(topics.settings, "run")
-        self._partitions = partitions
+        self._patience = patience
         self._requests = OpenRequests()
 
     async def follow(self) -> None:
-        """Read the assignments until cancelled."""
-        async for records in self._assignments.follow():
-            for record in records:
-                self._requests.learn(record.value)
-
-    async def ask(self, worker: str) -> Answer:
-        """Request a task and wait for the answer; raises `NoAnswer`."""
-        start = monotonic()
-        asked = self._requests.begin(worker, 1)
+        """Read the assignments until cancelled; an error is raised to those who wait, too."""
         try:
-            sent = await self._send(self._topics.requests.name, worker, encode_request(worker))
+            async for records in self._assignments.follow():
+                for record in records:
+                    self._requests.learn(record.value)
+        except Exception as error:
+            self._requests.fail(error)
+            raise
+
+    async def ask(self, worker: str, count: int = 1) -> list[Record]:
+        """Request `count` tasks; returns the assignments that arrived in time, any refusal last."""
+        asked = self._requests.begin(worker, count)
+        try:
+            row = Row(worker.encode(), encode_request(worker, count))
+            (at,) = await self._send(self._topic, [row])
+            if at.offset is None:
+                raise Refused("Kafka received the request twice")
         except BaseException:
             self._requests.not_sent(asked)
             raise
-        at = At(sent.partition, sent.offset)
         self._requests.placed(asked, at)
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                (assignment,) = await asked.answered
+            async with asyncio.timeout(self._patience):
+                return await asked.answered
         except TimeoutError:
-            raise NoAnswer(
-                f"a request was not answered in {PATIENCE_SECONDS} seconds: is an instance "
-                f"running? Start one with: {self.start_an_instance}"
-            ) from None
+            return asked.in_order()
         finally:
             self._requests.close(at)
-        seconds = monotonic() - start
-        return Answer(
-            assignment["task"],
-            assignment.get("reason"),
-            assignment.get("policy"),
-            seconds,
-            assignment["id"],
-            assignment.get("expires_at"),
-        )
-
-    async def answer(self, worker: str, task: str, label: int | str) -> RecordMetadata:
-        """Send a label and return its partition and offset."""
-        return await self._send(self._topics.labels.name, worker, encode_label(task, worker, label))
-
-    async def describe(self, tasks: Iterable[str], **fields: object) -> None:
-        """Register tasks, or update their fields."""
-        topic = self._topics.tasks.name
-        names = list(tasks)
-        for start in range(0, len(names), TASKS_AT_ONCE):
-            await asyncio.gather(
-                *(
-                    self._send(topic, task, dumps({"task": task, **fields}))
-                    for task in names[start : start + TASKS_AT_ONCE]
-                )
-            )
-
-    async def _send(self, topic: str, name: str, value: bytes) -> RecordMetadata:
-        key = name.encode()
-        partition = partition_of(key, self._partitions)
-        sent = await self._producer.send_and_wait(topic, value, key=key, partition=partition)
-        return cast(RecordMetadata, sent)
 
 
 @asynccontextmanager
-async def asking(settings: Settings) -> AsyncIterator[Asker]:
-    """A connected `Asker`; `follow` has to run while it is used."""
+async def asking(settings: Settings, writer: Writer | None = None) -> AsyncIterator[Asker]:
+    """A connected `Asker`, with a writer of its own unless it gets one."""
     topics = Topics(settings)
-    for topic in (topics.labels, topics.tasks, topics.requests):
-        partitions = await partitions_of(settings, topic.name, Operation.WRITE)
-    producer = new_producer(settings)
-    async with (
-        connected(producer, settings),
-        reading(settings, topics.assignments.name, from_start=False) as assignments,
-    ):
-        yield Asker(producer, assignments, topics, partitions)
+    async with AsyncExitStack() as stack:
+        if writer is None:
+            writer = await stack.enter_async_context(writing(settings, topics.requests))
+        assignments = await stack.enter_async_context(
+            reading(settings, topics.assignments.name, from_start=False)
+        )
+        asker = Asker(topics, writer.send, assignments, PATIENCE_SECONDS)
+        following = asyncio.create_task(asker.follow())
+        try:
+            yield asker
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)

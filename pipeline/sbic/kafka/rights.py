@@ -86,39 +86,30 @@ class Right(NamedTuple):
         return self.resource == "topic" and self.name == EVERY
 
 
-def _on(operation: Operation, *topics: str) -> tuple[Right, ...]:
-    return tuple(Right(operation, "topic", topic) for topic in topics)
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 
 
-READ, WRITE = Operation.READ, Operation.WRITE
+def _on_topics(role: str) -> Iterator[Right]:
+    """The rights on single topics, as `project/topics.py` describes them."""
+    settings = Settings()
+    for operation in (READ, WRITE, DESCRIBE):
+        for topic in Topics(settings):
+            if role in getattr(topic.access, operation.name.lower()):
+                yield Right(operation, "topic", topic.name.removeprefix(f"{settings.prefix}."))
 
-FOR_READING = (
-    *_on(READ, "labels", "posteriors", "workers", "dead-letters", "estimates", "project"),
-    Right(Operation.DESCRIBE, "group"),
-    Right(Operation.DESCRIBE, "topic", "votes"),
-)
 
 ROLES: Mapping[str, tuple[Right, ...]] = {
     "pipeline": (
-        *_on(READ, "labels", "tasks", "requests", "assignments"),
-        *_on(READ, "answers", "votes", "evidence", "estimates", "seal", "project"),
-        # records in the wrong partition are forwarded to the right one
-        *_on(WRITE, "labels", "tasks", "requests", "assignments"),
-        *_on(WRITE, "answers", "votes", "evidence", "estimates"),
-        *_on(WRITE, "posteriors", "workers", "dead-letters"),
+        *_on_topics("pipeline"),  # records in the wrong partition are forwarded to the right one
         Right(Operation.DESCRIBE_CONFIGS, "topic"),
         Right(READ, "group"),
     ),
-    "producer": (*_on(READ, "project"), *_on(WRITE, "labels")),
-    "reader": (*FOR_READING, *_on(Operation.DESCRIBE, "tasks", "requests")),
-    "gateway": (
-        *FOR_READING,
-        *_on(READ, "assignments"),
-        *_on(WRITE, "labels", "tasks", "requests"),
-    ),
+    "producer": (*_on_topics("producer"),),
+    "reader": (*_on_topics("reader"), Right(DESCRIBE, "group")),
+    "gateway": (*_on_topics("gateway"), Right(DESCRIBE, "group")),
     "operator": (
         Right(READ, "topic"),
-        *_on(WRITE, "project", "seal", "labels", "tasks", "requests", "dead-letters"),
+        *_on_topics("operator"),
         Right(Operation.CREATE, "topic"),
         Right(Operation.DELETE, "topic"),
         Right(Operation.ALTER_CONFIGS, "topic"),

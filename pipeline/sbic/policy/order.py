@@ -67,14 +67,14 @@ class Weights(NamedTuple):
     in_flight: float
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """The position in the order before all tasks with this key and tie."""
 
     key: int
     tie: int
 
 
-FIRST, LAST = Place(0, 0), Place(FAR, 0)
+FIRST, LAST = Position(0, 0), Position(FAR, 0)
 
 
 def empty_order(weights: Weights) -> Order:
@@ -86,7 +86,7 @@ def empty_order(weights: Weights) -> Order:
 
 
 def with_room(order: Order, tasks: int) -> Order:
-    """Reserve memory for so many tasks; if no row is free, lay out all runs again."""
+    """Reserve memory for this many tasks; if no row is free, lay out all runs again."""
     if tasks > len(order.place):
         rows = max(tasks, 2 * len(order.place))
         place = np.full((rows, PLACE_COLUMNS), NONE, np.int64)
@@ -156,12 +156,12 @@ def _product(a0: int, a1: int, a2: int, b0: int, b1: int, b2: int) -> tuple[int,
 # Operations on the order of open tasks, as compiled loops.
 
 
-def place_of(order: Order, task: int) -> Place:
+def place_of(order: Order, task: int) -> Position:
     """The position of a task."""
-    return Place(*order.place[task, KEY : TIE + 1].tolist())
+    return Position(*order.place[task, KEY : TIE + 1].tolist())
 
 
-def moved_before(order: Order, end: Place, tasks: Ints, since: int) -> Ints:
+def moved_before(order: Order, end: Position, tasks: Ints, since: int) -> Ints:
     """Those of these tasks, and of the tasks moved since move `since`, that are before `end`.
 
     They are in order; a task that moved twice may be there twice.

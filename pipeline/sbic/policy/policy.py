@@ -23,7 +23,7 @@ from sbic.policy.order import (
     SIZE,
     TASKS,
     Order,
-    Place,
+    Position,
     Weights,
     empty_order,
     moved_before,
@@ -32,7 +32,7 @@ from sbic.policy.order import (
 )
 
 
-class Answers(Protocol):
+class ExcludedSet(Protocol):
     """The tasks that a worker must not get."""
 
     def first_new(self, tasks: Ints) -> int:
@@ -68,7 +68,7 @@ class Progress:
 
     __slots__ = ("looks", "moved", "passed", "seen", "start")
 
-    def __init__(self, start: Place, passed: int, seen: int) -> None:
+    def __init__(self, start: Position, passed: int, seen: int) -> None:
         self.start = start
         self.passed = passed  # about how many tasks before `start` are answered
         self.moved: Ints = np.zeros(0, np.int64)  # tasks that moved before `start` later, in order
@@ -91,7 +91,7 @@ class ProgressOfWorkers:
         if progress is not None:
             progress.moved = np.append(progress.moved, task)
 
-    def follow(self, order: Order, worker: Hashable, answers: Answers) -> Progress | None:
+    def follow(self, order: Order, worker: Hashable, answers: ExcludedSet) -> Progress | None:
         """A worker's progress after all moves, if it is kept; the first task in `moved` is new."""
         progress = self.by_worker.get(worker)
         if progress is None:
@@ -170,7 +170,7 @@ class Policy:
         while (done := order.follow(self._order, *columns, done)) < len(tasks):
             self._make_room(tasks[done:][is_open[done:]])
 
-    def choose(self, answers: Answers, worker: Hashable | None = None) -> int | None:
+    def choose(self, answers: ExcludedSet, worker: Hashable | None = None) -> int | None:
         """The first task that is new to the worker, which stays open; None if there is none.
 
         With a worker's name, tasks that they had answered at their last request are not checked
@@ -208,7 +208,7 @@ class Policy:
         """Whether `allow` has to be called."""
         return bool(self._progress.by_worker)
 
-    def _since(self, start: Place) -> Iterator[Ints]:
+    def _since(self, start: Position) -> Iterator[Ints]:
         """The tasks from `start` on, one run at a time."""
         _, starts, runs, *_ = self._order
         number, at = (0, 0) if start == FIRST else order.find(self._order, *start, NONE)

@@ -1,7 +1,7 @@
-"""Changes of a project: settings, and topics recreated or deleted; counting is followed."""
+"""Changes of a project's settings; counting is followed."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 from time import monotonic
 from typing import Any, NamedTuple
@@ -9,29 +9,14 @@ from typing import Any, NamedTuple
 from sbic.classes import Classes
 from sbic.foreign import shown
 from sbic.infer.registry import ALGORITHMS, default_algorithm
-from sbic.kafka.admin import Extents, check_topics, delete_topics, ensure_topics, extents
+from sbic.kafka.admin import Extents, extents
 from sbic.kafka.errors import ClusterError
-from sbic.kafka.groups import commit_zero, committed_offsets, delete_group, group_members
-from sbic.kafka.protocol import check_role
+from sbic.kafka.groups import committed_offsets, group_members
 from sbic.progress import progress
-from sbic.project.opening import (
-    DERIVED,
-    Conflict,
-    NoProject,
-    Unfinished,
-    append,
-    check_partitions,
-    make_key,
-    read_project,
-    topic_ids,
-)
-from sbic.project.revision import PROJECT_SETTINGS, Revision, State, project_settings
-from sbic.project.settings import SPECS, Settings, read_setting
-from sbic.project.topics import Topic, Topics
-
-FIXED = ("partitions", "replication")
-OF_THE_PAST = ("classes", "algorithm", "alpha", "beta", "prior", "class_prior", "repeats")
-"""Settings whose change invalidates everything computed from the labels."""
+from sbic.project.opening import Unfinished, append, existing_project
+from sbic.project.revision import Revision, project_settings
+from sbic.project.settings import PROJECT_SETTINGS, SPECS, Settings
+from sbic.project.topics import Topics
 
 
 class BadChange(ClusterError):
@@ -39,14 +24,20 @@ class BadChange(ClusterError):
 
 
 class Change(NamedTuple):
-    """The new settings, the names of those that differ, and whether a recount is needed.
-
-    `names` is empty if nothing differs.
-    """
+    """The new settings, and the names of those that differ."""
 
     settings: dict[str, Any]
     names: tuple[str, ...]
-    needs_recount: bool
+
+    @property
+    def needs_recount(self) -> bool:
+        """Whether all labels have to be counted again."""
+        return any(SPECS[name].change == "recount" for name in self.names)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether running instances and gateways follow it without a restart."""
+        return all(SPECS[name].change == "at once" for name in self.names)
 
 
 def read_assignments(texts: Iterable[str]) -> dict[str, str]:
@@ -74,8 +65,10 @@ def read_assignments(texts: Iterable[str]) -> dict[str, str]:
 
 def _no_setting(written: str, name: str) -> str:
     if name in SPECS:
-        flag = "--" + name.replace("_", "-")
-        return f"{written} is a setting of each instance, not of the project: set it with {flag}"
+        return (
+            f"{written} is a setting of each process, not of the project: set it with "
+            f"{SPECS[name].flag}"
+        )
     near = get_close_matches(name, PROJECT_SETTINGS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(PROJECT_SETTINGS)}"
     return f"{written} is not a setting of a project: {hint}"
@@ -85,29 +78,51 @@ def change(revision: Revision, texts: dict[str, str], *, has_labels: bool) -> Ch
     """The change that these values make to the project; raises `BadChange` or `BadSetting`.
 
     >>> from sbic.project.revision import FIRST
-    >>> change(FIRST, {"policy": "uniform"}, has_labels=True)[1:]
-    (('policy',), False)
+    >>> change(FIRST, {"policy": "uniform", "budget": "none"}, has_labels=True).names
+    ('policy',)
     >>> pets = change(FIRST, {"classes": "cat,dog"}, has_labels=False)
     >>> pets.names, pets.needs_recount, pets.settings["algorithm"]
     (('classes', 'algorithm', 'class_prior'), True, 'settled')
     """
     before = revision.settings
-    given = {name: read_setting(name, text) for name, text in texts.items()}
-    for name in FIXED:
-        if given.get(name, before[name]) != before[name]:
-            raise BadChange(_fixed(name, before[name]))
+    given = {name: SPECS[name].read_or_none(text) for name, text in texts.items()}
+    for name, value in given.items():
+        if SPECS[name].change == "never" and value != before[name]:
+            raise BadChange(
+                f"{name} is {before[name]} and cannot be changed here: {SPECS[name].instead}"
+            )
     if has_labels and "classes" in given:
         _check_added(Classes.parse(before["classes"]), Classes.parse(given["classes"]))
     settings = project_settings(Settings(**_adjusted({**before, **given}, given)))
     names = tuple(name for name in PROJECT_SETTINGS if settings[name] != before[name])
-    return Change(settings, names, bool(set(names) & set(OF_THE_PAST)))
+    return Change(settings, names)
+
+
+async def change_rules(place: Settings, texts: dict[str, str]) -> Revision:
+    """Change rules of a project, which everybody follows at once; return the revision in force.
+
+    Raises `BadChange` for other settings, `BadSetting`, `NoProject`, `Unfinished` and `Conflict`.
+    """
+    revision = await existing_project(place)
+    if revision.state != "ready":
+        raise Unfinished(place.prefix, revision.state)
+    changed = change(revision, texts, has_labels=True)
+    if not changed.is_followed:
+        raise BadChange(f"change {', '.join(changed.names)} with sbic project set")
+    if not changed.names:
+        return revision
+    after = revision.next(settings=changed.settings)
+    await append(place, after)
+    return after
 
 
 def _adjusted(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The settings, with those replaced that no longer fit and were not given."""
     found = dict(settings)
     signs = Classes.parse(found["classes"]).is_signs
-    if "classes" in given and "algorithm" not in given and not signs:
+    if found["algorithm"] is None or (
+        "classes" in given and "algorithm" not in given and not signs
+    ):
         found["algorithm"] = default_algorithm(signs)
     settles = ALGORITHMS[found["algorithm"]].settles
     if settles and "prior" not in given:
@@ -115,18 +130,6 @@ def _adjusted(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
     if not settles and "class_prior" not in given:
         found["class_prior"] = None
     return found
-
-
-def _fixed(name: str, value: object) -> str:
-    if name == "replication":
-        return (
-            f"replication is {value}: change the number of replicas with Kafka's own "
-            "kafka-reassign-partitions"
-        )
-    return (
-        f"partitions is {value} and cannot be changed: create a project with another number under "
-        "another --prefix (sbic topics --partitions N), and send it the labels"
-    )
 
 
 def _check_added(old: Classes, new: Classes) -> None:
@@ -194,115 +197,3 @@ async def _offsets(settings: Settings, topic: str, found: Extents) -> tuple[int,
         for partition, (begin, end) in of_topic.items()
     )
     return total, done
-
-
-# Recreates the topics of a project, or deletes them; once begun, it can always be completed.
-#
-# The state in the project topic says what is being done. Instances notice it within a second, leave
-# the group, and wait until the state is `ready` again. Every step can be repeated, so a command
-# that was killed is completed by running it again.
-
-
-EMPTY_SECONDS = 3.0  # longer than a starting instance takes to see the revision
-NOTE_SECONDS = 10.0
-
-MAY_FOLLOW: dict[State, tuple[State, ...]] = {
-    "recounting": ("ready",),
-    "rotating": ("ready", "recounting"),
-    "resetting": ("ready", "recounting", "rotating"),
-    "deleting": ("ready", "recounting", "rotating", "resetting"),
-}
-
-Note = Callable[[str], None]
-
-
-async def existing_project(place: Settings) -> Revision:
-    """The last revision of the project; raises `NoProject`."""
-    revision = await read_project(place)
-    if revision is None:
-        raise NoProject(place.prefix, place.bootstrap_servers)
-    return revision
-
-
-async def begin(place: Settings, state: State, **changes: Any) -> Revision:
-    """Publish the new state; if the project is already in it, continue from there."""
-    revision = await existing_project(place)
-    if revision.state == state and not changes:
-        return revision
-    if revision.state not in MAY_FOLLOW[state]:
-        raise Unfinished(place.prefix, revision.state)
-    await check_role(place, "operator")
-    begun = revision.next(state=state, **changes)
-    settings = begun.apply_to(place)
-    if state != "deleting":  # check what stays before the rest is deleted
-        recreated = topics_to_recreate(settings, state)
-        await check_partitions(settings, without=recreated)
-        await check_topics(settings, without=recreated)
-    await append(place, begun)
-    return begun
-
-
-async def recreate_topics(place: Settings, begun: Revision, note: Note) -> Revision:
-    """Recreate the topics of the state, and let instances read from the start."""
-    settings = begun.apply_to(place)
-    await until_group_is_empty(settings, note)
-    if await read_project(place) != begun:
-        raise Conflict(place.prefix)  # the same command was completed elsewhere
-    await delete_topics(
-        settings, [topic.name for topic in topics_to_recreate(settings, begun.state)]
-    )
-    await ensure_topics(settings)
-    ids = await topic_ids(settings)
-    kept = {name for name, found in ids.items() if begun.topics.get(name) == found}
-    read_again = {Topics(settings).labels.name, Topics(settings).tasks.name}
-    await commit_zero(settings, (ids.keys() - kept) | read_again)
-    rotates = begun.state == "rotating" or not begun.seal
-    key = await make_key(settings) if rotates else begun.seal
-    ready = begun.next(state="ready", topics=ids, seal=key)
-    await append(settings, ready)
-    return ready
-
-
-def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
-    """The topics that are recreated in a state: those computed from labels, or labels as well.
-
-    A new key makes the old assignments worthless, too.
-    Dead letters are included: bad labels and tasks produce them again.
-
-    >>> [topic.name for topic in topics_to_recreate(Settings(prefix="a"), "resetting")][-3:]
-    ['a.labels', 'a.requests', 'a.assignments']
-    """
-    topics = Topics(settings)
-    names = [f"{settings.prefix}.{name}" for name in DERIVED]
-    derived = [topic for topic in topics if topic.name in names]
-    if state == "recounting":
-        return derived
-    if state == "rotating":
-        return [*derived, topics.assignments]
-    return [*derived, topics.labels, topics.requests, topics.assignments]
-
-
-async def delete(place: Settings, begun: Revision, note: Note) -> None:
-    """Delete the topics and the group; the project topic, which has the state, last."""
-    settings = begun.apply_to(place)
-    await until_group_is_empty(settings, note)
-    *others, project = [topic.name for topic in Topics(settings)]
-    await delete_topics(settings, others)
-    await delete_group(settings)
-    await delete_topics(settings, [project])
-
-
-async def until_group_is_empty(settings: Settings, note: Note) -> None:
-    """Wait until the group has had no members for `EMPTY_SECONDS`."""
-    begun = empty_since = monotonic()
-    noted = False
-    while monotonic() - empty_since < EMPTY_SECONDS:
-        members = await group_members(settings)
-        if members:
-            empty_since = monotonic()
-        if members and not noted and monotonic() - begun > NOTE_SECONDS:
-            noted = True
-            note(
-                f"waiting for {members} instances to leave the group: Kafka removes one that hangs"
-            )
-        await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Opens a project: reads its log, applies its settings, and refuses others that were given."""
+"""Opens a project: reads its log, and applies its settings."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -9,12 +9,15 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from sbic.kafka.admin import connected_admin, ensure_topics, extents
-from sbic.kafka.connect import connected, new_consumer, new_producer
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.protocol import TopicIds, describe_topics
 from sbic.kafka.reader import Reader
 from sbic.kafka.rights import Need, Operation
+from sbic.kafka.writer import writing
+from sbic.project.added import check_partitions
 from sbic.project.revision import (
+    Difference,
     Given,
     Revision,
     differences,
@@ -24,10 +27,11 @@ from sbic.project.revision import (
 )
 from sbic.project.settings import Settings, is_name
 from sbic.project.topics import Topic, Topics
+from sbic.wire.partitions import Row
 from sbic.wire.seal import KEY_BYTES, Seal, key_id
 
 
-class Refusal(ClusterError):
+class RefusedSettings(ClusterError):
     """A line for each thing that is wrong, and what to do about all of them."""
 
     def __init__(self, lines: Sequence[str], way_out: str) -> None:
@@ -55,10 +59,12 @@ class Unfinished(ClusterError):
             "rotating": "recount --new-key",
             "resetting": "reset",
             "deleting": "delete",
+            "copying": "copy",
         }[state]
+        way = f"copy OLD {prefix}" if command == "copy" else f"{command} --prefix {prefix}"
         super().__init__(
             f"the project {prefix} is {state}: wait until that is done, or, if the command was "
-            f"interrupted, complete it with: sbic project {command} --prefix {prefix}"
+            f"interrupted, complete it with: sbic project {way}"
         )
 
 
@@ -88,29 +94,6 @@ class NoKey(ClusterError):
         )
 
 
-DERIVED = ("answers", "votes", "evidence", "estimates", "posteriors", "workers", "dead-letters")
-"""The topics that are computed from the others; a recount recreates them."""
-
-
-class AddedPartitions(ClusterError):
-    """Somebody has added partitions to topics of the project."""
-
-    def __init__(self, prefix: str, topic: str, has: int, needs: int) -> None:
-        what = topic.removeprefix(f"{prefix}.")
-        way_out = (
-            f"write the labels to a file with: sbic export labels --prefix {prefix} -o labels.csv; "
-            f"create another project with: sbic topics --prefix NAME --partitions {has}; "
-            "and send it the labels with: sbic replay labels.csv --prefix NAME"
-        )
-        if what in DERIVED:
-            way_out = f"recreate the topic with: sbic project recount --prefix {prefix}"
-        super().__init__(
-            f"{topic} has {has} partitions, the project {prefix} has {needs}: somebody has added "
-            "partitions, and Kafka cannot remove them. Nothing is counted here any more, and no "
-            f"label is lost: {way_out}"
-        )
-
-
 class Conflict(ClusterError):
     """Another command has changed the project at the same time."""
 
@@ -134,6 +117,14 @@ async def read_project(settings: Settings) -> Revision | None:
         return await read_on(consumer, TopicPartition(topic, 0), None)
 
 
+async def existing_project(place: Settings) -> Revision:
+    """The last revision of the project; raises `NoProject`."""
+    revision = await read_project(place)
+    if revision is None:
+        raise NoProject(place.prefix, place.bootstrap_servers)
+    return revision
+
+
 def log_consumer(settings: Settings) -> AIOKafkaConsumer:
     """A consumer for `read_on`."""
     return new_consumer(settings, client_id=f"{settings.prefix}-project")
@@ -154,10 +145,7 @@ async def read_on(
 
 async def append(settings: Settings, revision: Revision) -> None:
     """Publish a revision; raises `Conflict` if another one with this number came first."""
-    topic = Topics(settings).project.name
-    await describe_topics(settings, [Need(topic, Operation.WRITE)])
-    async with connected(new_producer(settings), settings) as producer:
-        await producer.send_and_wait(topic, encode_revision(revision), partition=0)
+    await _publish(settings, Topics(settings).project, encode_revision(revision))
     if await read_project(settings) != revision:
         raise Conflict(settings.prefix)
 
@@ -168,11 +156,13 @@ async def append(settings: Settings, revision: Revision) -> None:
 async def make_key(settings: Settings) -> str:
     """Append a new key to the seal topic; return its id, for the next revision."""
     key = token_bytes(KEY_BYTES)
-    topic = Topics(settings).seal.name
-    await describe_topics(settings, [Need(topic, Operation.WRITE)])
-    async with connected(new_producer(settings), settings) as producer:
-        await producer.send_and_wait(topic, key.hex().encode(), partition=0)
+    await _publish(settings, Topics(settings).seal, key.hex().encode())
     return key_id(key)
+
+
+async def _publish(settings: Settings, topic: Topic, value: bytes) -> None:
+    async with writing(settings, topic) as writer:
+        await writer.send(topic.name, [Row(None, value)], partition=0)
 
 
 async def read_seal(settings: Settings, revision: Revision) -> Seal:
@@ -195,40 +185,46 @@ async def read_seal(settings: Settings, revision: Revision) -> Seal:
     return Seal(keys[revision.seal], keys.values())
 
 
-# Opens a project: applies its settings, and refuses others that were given.
+# Opens a project: its settings stand, whatever others were given.
 
 
 class Opened(NamedTuple):
-    """A project with its settings in force; `created` are the topics that were missing."""
+    """A project with its settings in force.
+
+    `created` are the topics that were missing, `differences` the settings given with other values:
+    the project's are in force.
+    """
 
     settings: Settings
     revision: Revision
     created: list[Topic]
+    differences: list[Difference]
 
 
 async def open_project(given: Given) -> Opened:
     """Open the project for an instance; create the project or its missing topics.
 
-    The project may be in any state: an instance has to wait until it is `ready`. Raises `Refusal`,
-    `ReplacedTopics`, `AddedPartitions` and the errors of `ensure_topics`.
+    The settings given are for a new project: those of an existing one stand. The project may be in
+    any state: an instance has to wait until it is `ready`. Raises `ReplacedTopics`,
+    `AddedPartitions` and the errors of `ensure_topics`.
     """
     revision = await read_project(given.place)
     created: list[Topic] = []
     if revision is None:
         created = await ensure_topics(given.settings)
         revision = await _create(given.settings)
-    settings = settings_of(revision, given)
+    settings = settings_in_force(revision, given)
     if revision.state == "ready":
         await check_topic_ids(settings, revision)
         await check_partitions(settings)
-        created += await ensure_topics(settings)
-    return Opened(settings, revision, created)
+        created += await ensure_topics(settings, may_have_more=True)
+    return Opened(settings, revision, created, differences(revision, given))
 
 
 async def settings_in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:
     """The settings for a tool: those of the project, or those given if it does not exist yet.
 
-    Raises `Refusal`, `AddedPartitions`, and `Unfinished` if records sent now would be deleted.
+    Raises `RefusedSettings`, `AddedPartitions`, and `Unfinished` if what is sent now is deleted.
     """
     revision = await read_project(given.place)
     settings = settings_at(revision, given)
@@ -241,42 +237,34 @@ def settings_at(revision: Revision | None, given: Given) -> Settings:
     """The same, for a revision that was already read; None if there is no project yet."""
     if revision is None:
         return given.settings
-    if revision.state in ("resetting", "deleting"):
+    if revision.state in ("resetting", "deleting", "copying"):
         raise Unfinished(given.place.prefix, revision.state)
     return settings_of(revision, given)
 
 
+def settings_in_force(revision: Revision, given: Given) -> Settings:
+    """The settings of the project, and those given that belong to the process."""
+    return Settings(**{**given.values, **revision.settings}, security=given.security)
+
+
 def settings_of(revision: Revision, given: Given) -> Settings:
-    """The settings in force; raises `Refusal` with a line for each that was given otherwise."""
+    """The same; raises `RefusedSettings` with a line for each that was given otherwise."""
     found = differences(revision, given)
     if found:
         way_out = "leave out what differs, or choose another --prefix"
-        raise Refusal(list(map(str, found)), f"the project was not changed: {way_out}")
-    return Settings(**{**given.values, **revision.settings}, security=given.security)
+        raise RefusedSettings(list(map(str, found)), f"the project was not changed: {way_out}")
+    return settings_in_force(revision, given)
 
 
 async def topic_ids(settings: Settings) -> dict[str, str]:
     """The ids of all topics of the project that exist."""
-    async with connected(TopicIds(settings), settings) as ids:
-        return await ids.find([topic.name for topic in Topics(settings)])
+    async with connected(TopicIds(settings), settings) as client:
+        return await client.find([topic.name for topic in Topics(settings)])
 
 
 async def check_topic_ids(settings: Settings, revision: Revision) -> None:
     """Raise `ReplacedTopics` if a topic is not the one that the project was created with."""
     compare_topics(settings.prefix, revision, await topic_ids(settings))
-
-
-async def check_partitions(settings: Settings, without: Iterable[Topic] = ()) -> None:
-    """Raise `AddedPartitions` if a topic has more partitions than the project.
-
-    A topic that this client must not describe has none to it.
-    """
-    topics = {topic.name: topic for topic in Topics(settings) if topic not in without}
-    async with connected(TopicIds(settings), settings) as client:
-        found = await client.describe(topics)
-    for name, described in found.items():
-        if described.partitions > (needs := topics[name].partitions):
-            raise AddedPartitions(settings.prefix, name, described.partitions, needs)
 
 
 def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> None:
@@ -307,7 +295,7 @@ async def _create(settings: Settings) -> Revision:
 ENDING = ".project"
 
 
-class Listed(NamedTuple):
+class ListedProject(NamedTuple):
     """A project, and how many labels it has."""
 
     prefix: str
@@ -315,7 +303,7 @@ class Listed(NamedTuple):
     labels: int
 
 
-async def projects(place: Settings) -> list[Listed]:
+async def projects(place: Settings) -> list[ListedProject]:
     """All projects on this cluster, sorted by prefix."""
     async with connected_admin(place) as admin:
         names = sorted(await admin.list_topics())
@@ -330,7 +318,7 @@ async def projects(place: Settings) -> list[Listed]:
     topics = {prefix: Topics(replace(place, prefix=prefix)).labels.name for prefix in revisions}
     found = await extents(place, topics.values())
     return [
-        Listed(
+        ListedProject(
             prefix,
             revision,
             sum(end - begin for tp, (begin, end) in found.items() if tp.topic == topics[prefix]),

@@ -1,22 +1,16 @@
 """The records of the project topic: each is a revision; what a user gave, compared with it."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
-from orjson import JSONDecodeError, dumps, loads
+from orjson import dumps, loads
 
-from sbic.classes import Classes
 from sbic.project.security import Security
-from sbic.project.settings import (
-    SPECS,
-    BadSetting,
-    Settings,
-    class_prior_of,
-    read_setting,
-    variable,
-)
+from sbic.project.settings import PROJECT_SETTINGS, SPECS, Settings, variable
+from sbic.wire.bad import BadRecord, parser
 
 # The records of the project topic: each is a revision of the project.
 #
@@ -27,34 +21,16 @@ from sbic.project.settings import (
 FORMAT = 1
 VALUE_MAX_BYTES = 256 * 1024
 
-State = Literal["ready", "recounting", "rotating", "resetting", "deleting"]
-
-PROJECT_SETTINGS = (
-    "partitions",
-    "replication",
-    "labels_retention_hours",
-    "retention_hours",
-    "classes",
-    "algorithm",
-    "alpha",
-    "beta",
-    "prior",
-    "class_prior",
-    "settle_tolerance",
-    "repeats",
-    "seed",
-    "policy",
-    "lease_seconds",
-)
-"""The settings that belong to the project, not to an instance."""
+State = Literal["ready", "recounting", "rotating", "resetting", "deleting", "copying"]
 
 
 @dataclass(frozen=True)
 class Revision:
     """The project from this revision on.
 
-    `topics` has the id of each topic, `seal` that of the key in force. In any state but `ready` a
-    command is recreating or deleting topics, and instances have to wait.
+    `topics` has the id of each topic, `seal` that of the key in force, `copy_of` the prefix that is
+    being copied. In any state but `ready` a command is recreating or deleting topics, or filling
+    them, and instances have to wait.
     """
 
     number: int
@@ -62,10 +38,19 @@ class Revision:
     topics: Mapping[str, str]
     state: State = "ready"
     seal: str = ""
+    copy_of: str = ""
 
     def next(self, **changes: Any) -> "Revision":
         """The revision after this one."""
         return replace(self, number=self.number + 1, **changes)
+
+    def is_followed_by(self, later: "Revision") -> bool:
+        """Whether a process can go on with a later revision at once: only such settings differ."""
+        same = later.state, later.topics, later.seal
+        return same == (self.state, self.topics, self.seal) and all(
+            SPECS[name].change == "at once" or later.settings[name] == value
+            for name, value in self.settings.items()
+        )
 
     def apply_to(self, settings: Settings) -> Settings:
         """The settings, with those of the project replaced."""
@@ -101,6 +86,7 @@ def encode_revision(revision: Revision) -> bytes:
             "settings": dict(revision.settings),
             "topics": dict(revision.topics),
             "seal": revision.seal,
+            "copy_of": revision.copy_of,
         }
     )
 
@@ -111,32 +97,38 @@ def parse_revision(value: bytes | None) -> Revision | None:
     >>> parse_revision(b"[]"), parse_revision(b'{"format":1,"revision":1,"settings":{"alpha":0}}')
     (None, None)
     """
+    with suppress(BadRecord):
+        return _read_revision(value)
+    return None
+
+
+@parser
+def _read_revision(value: bytes | None) -> Revision:
+    """The revision in a value; whatever is wrong with one that others wrote becomes `BadRecord`."""
     if value is None or len(value) > VALUE_MAX_BYTES:
-        return None
-    try:
-        record = loads(value)
-        if type(record) is not dict or record.get("format") != FORMAT:
-            return None
-        number, state = record["revision"], record["state"]
-        if type(number) is not int or state not in get_args(State):
-            return None
-        settings = _settings(record["settings"])
-        topics = record["topics"]
-        seal = record.get("seal", "")  # projects of earlier versions have none
-        if type(seal) is not str:
-            return None
-        if not all(type(name) is str and type(value) is str for name, value in topics.items()):
-            return None
-    except (JSONDecodeError, BadSetting, AttributeError, KeyError, TypeError):
-        return None
-    return Revision(number, settings, topics, cast(State, state), seal)
+        raise ValueError("too large, or nothing")
+    record = loads(value)
+    number, state, topics = record["revision"], record["state"], record["topics"]
+    seal = record.get("seal", "")  # projects of earlier versions have none
+    copy_of = record.get("copy_of", "")
+    texts = [seal, copy_of, *topics.keys(), *topics.values()]
+    known = record["format"] == FORMAT and type(number) is int and state in get_args(State)
+    if not known or any(type(text) is not str for text in texts):
+        raise ValueError("not a revision")
+    return Revision(
+        number, _settings(record["settings"]), topics, cast(State, state), seal, copy_of
+    )
 
 
 def _settings(values: Mapping[str, object]) -> dict[str, Any]:
-    """The settings of a record; raises unless they are valid, each and together."""
+    """The settings of a record; raises unless they are valid, each and together.
+
+    A setting that came with a later version has its default.
+    """
+    known = {name: values.get(name, SPECS[name].default) for name in PROJECT_SETTINGS}
     read: dict[str, Any] = {
-        name: None if values[name] is None else read_setting(name, str(values[name]))
-        for name in PROJECT_SETTINGS
+        name: None if value is None else SPECS[name].read(str(value))
+        for name, value in known.items()
     }
     return project_settings(Settings(**read))
 
@@ -224,11 +216,10 @@ class Difference(NamedTuple):
         alpha is 2.0 in the project birds, not 3.0 (--alpha or SBIC_ALPHA); to change it: \
 sbic project set --prefix birds alpha=3.0
         """
-        flag = "--" + self.name.replace("_", "-")
         has = "nothing" if self.has is None else self.has
         return (
             f"{self.name} is {has} in the project {self.prefix}, not {self.given} "
-            f"({flag} or {variable(self.name)}); to change it: "
+            f"({SPECS[self.name].flag} or {variable(self.name)}); to change it: "
             f"sbic project set --prefix {self.prefix} {self.name}={self.given}"
         )
 
@@ -246,14 +237,5 @@ def differences(revision: Revision, given: Given) -> list[Difference]:
         Difference(given.place.prefix, name, revision.settings[name], given.values[name])
         for name in PROJECT_SETTINGS
         if name in given.values
-        and _meaning(name, given.values[name]) != _meaning(name, revision.settings[name])
+        and not SPECS[name].means_the_same(given.values[name], revision.settings[name])
     ]
-
-
-def _meaning(name: str, value: Any) -> object:
-    """The meaning of a value, independent of how it is written."""
-    if value is None:
-        return None
-    if name == "classes":
-        return Classes.parse(value)
-    return class_prior_of(value) if name == "class_prior" else value

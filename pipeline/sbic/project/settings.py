@@ -3,8 +3,8 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from math import fsum, inf
 from shlex import quote
 from typing import Any, Literal, Self, cast
@@ -15,8 +15,8 @@ from sbic.foreign import shown
 from sbic.infer.registry import ALGORITHMS, STREAMED, Entry, default_algorithm
 from sbic.project.security import Security
 
-Spec = Field[Any]
-"""A field of a dataclass of settings, made by `setting`; `metadata` has the rest."""
+Scope = Literal["process", "project"]
+Change = Literal["at once", "restart", "recount", "never"]
 
 
 class BadSetting(ValueError):
@@ -37,49 +37,95 @@ def variable(name: str) -> str:
     return f"SBIC_{name.upper()}"
 
 
+@dataclass(frozen=True)
+class Spec:
+    """A setting, described once: every list, check, flag and document of settings follows from it.
+
+    `kind` converts the text of the setting, `good` accepts its value or raises `ValueError` with
+    the reason, `meaning` is what two ways of writing a value have in common. With the default
+    `None` a setting is off until it has a value. The variable has the `group` in its name:
+    SBIC_GATEWAY_PORT.
+
+    A setting of the scope `project` is stored with the project. `change` says what a later change
+    does: running instances and gateways follow it at once, or restart, or all labels are counted
+    again; or `instead` says what to do instead. Those that `is_shown` are in status and page.
+    """
+
+    default: Any
+    help: str
+    needs: str
+    good: Callable[[Any], bool]
+    kind: Callable[[str], Any]
+    group: str = ""
+    scope: Scope = "process"
+    change: Change = "restart"
+    instead: str = ""
+    is_shown: bool = False
+    meaning: Callable[[Any], object] = lambda value: value
+    name: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """The name with its group: `variable` makes the variable of it."""
+        return f"{self.group}_{self.name}" if self.group else self.name
+
+    @property
+    def flag(self) -> str:
+        """The flag of commands that take this setting."""
+        return "--" + self.name.replace("_", "-")
+
+    def check(self, value: Any, given: object) -> None:
+        """Raise `BadSetting` unless the value is good; `given` is the value as it was written."""
+        why = ""
+        try:
+            good = self.good(value)
+        except ValueError as error:
+            good, why = False, str(error)
+        if not good:
+            raise BadSetting(self.full_name, self.needs, given, why)
+
+    def read(self, text: str) -> Any:
+        """The value of a text, checked; raises `BadSetting`."""
+        try:
+            value = self.kind(text)
+        except (ValueError, KeyError):
+            raise BadSetting(self.full_name, self.needs, text) from None
+        self.check(value, given=text)
+        return value
+
+    def read_or_none(self, text: str) -> Any:
+        """The same; of a setting that can be off, `none` is None."""
+        if self.default is None and text.strip().lower() in ("", "none"):
+            return None
+        return self.read(text)
+
+    def means_the_same(self, one: Any, other: Any) -> bool:
+        """Whether two values are the same, however they are written."""
+        if one is None or other is None:
+            return one is other
+        return self.meaning(one) == self.meaning(other)
+
+
 def setting(
     default: Any,
     help_text: str,
     needs: str,
     good: Callable[[Any], bool],
     kind: Callable[[str], Any] | None = None,
-    group: str = "",
+    **more: Any,
 ) -> Any:
-    """A field that is a setting; with the default `None` it is off until it has a value.
-
-    `kind` converts the text of the setting, `good` accepts its value or raises `ValueError` with
-    the reason. The variable has the `group` in its name: SBIC_GATEWAY_PORT.
-    """
-    metadata = {
-        "help": help_text,
-        "needs": needs,
-        "good": good,
-        "kind": kind or type(default),
-        "group": group,
-    }
-    return field(default=default, metadata=metadata)
+    """A field that is a setting; `more` are further attributes of its `Spec`."""
+    spec = Spec(default, help_text, needs, good, kind or type(default), **more)
+    return field(default=default, metadata={"spec": spec})
 
 
 def specs_of(settings: type) -> dict[str, Spec]:
     """The settings of a dataclass, by name; fields made otherwise are left out."""
-    return {spec.name: spec for spec in fields(settings) if "needs" in spec.metadata}
-
-
-def full_name(spec: Spec) -> str:
-    """The name of a setting with its group: `variable` makes the variable of it."""
-    group = spec.metadata["group"]
-    return f"{group}_{spec.name}" if group else spec.name
-
-
-def check_value(spec: Spec, value: Any, given: object) -> None:
-    """Raise `BadSetting` unless the value is good; `given` is the value as it was written."""
-    why = ""
-    try:
-        good = spec.metadata["good"](value)
-    except ValueError as error:
-        good, why = False, str(error)
-    if not good:
-        raise BadSetting(full_name(spec), spec.metadata["needs"], given, why)
+    return {
+        each.name: replace(each.metadata["spec"], name=each.name)
+        for each in fields(settings)
+        if "spec" in each.metadata
+    }
 
 
 def check_values(settings: object, specs: dict[str, Spec]) -> None:
@@ -87,17 +133,7 @@ def check_values(settings: object, specs: dict[str, Spec]) -> None:
     for name, spec in specs.items():
         value = getattr(settings, name)
         if value is not None or spec.default is not None:
-            check_value(spec, value, given=value)
-
-
-def read_value(spec: Spec, text: str) -> Any:
-    """The value of a setting's text, checked; raises `BadSetting`."""
-    try:
-        value = spec.metadata["kind"](text)
-    except (ValueError, KeyError):
-        raise BadSetting(full_name(spec), spec.metadata["needs"], text) from None
-    check_value(spec, value, given=text)
-    return value
+            spec.check(value, given=value)
 
 
 # The values that settings can have: what their texts stand for, and whether they are valid.
@@ -174,7 +210,7 @@ def class_prior_of(text: str) -> GivenClassPrior:
 # The configuration: one field per `SBIC_*` environment variable, checked before anything runs.
 
 
-__all__ = ["SPECS", "BadSetting", "Settings", "read_setting", "variable"]
+of_project = partial(setting, scope="project")
 
 
 @dataclass(frozen=True)
@@ -200,147 +236,194 @@ class Settings:
         "1 to 200 letters, digits, dots, dashes or underscores, a letter or digit first",
         is_name,
     )
-    partitions: int = setting(
+    partitions: int = of_project(
         8,
-        "Partitions of every topic: at most so many instances can share the work.",
+        "Partitions of every topic: at most that many instances can share the work.",
         "a whole number from 1 to 10000",
         lambda value: 1 <= value <= 10_000,
+        change="never",
+        instead="create a project with another number under another --prefix "
+        "(sbic topics --partitions N), and send it the labels",
     )
-    replication: int = setting(
+    replication: int = of_project(
         1,
         "Copies of every record, on different brokers.",
         "a whole number from 1 to 100",
         lambda value: 1 <= value <= 100,
+        change="never",
+        instead="change the number of replicas with Kafka's own kafka-reassign-partitions",
     )
-    labels_retention_hours: int = setting(
+    labels_retention_hours: int = of_project(
         -1,
         "How long labels and their votes are kept; -1: forever.",
         "a whole number of hours, or -1 for forever",
         lambda value: value == -1 or value > 0,
     )
-    retention_hours: int = setting(
+    retention_hours: int = of_project(
         7 * 24,
         "How long dead letters are kept; -1: forever.",
         "a whole number of hours, or -1 for forever",
         lambda value: value == -1 or value > 0,
     )
-    alpha: float = setting(
-        2.0,
-        "Prior of a worker's accuracy, Beta(alpha, beta): right answers.",
-        "a positive number",
-        is_positive,
-    )
-    beta: float = setting(
-        1.0,
-        "Prior of a worker's accuracy, Beta(alpha, beta): wrong answers.",
-        "a positive number",
-        is_positive,
-    )
-    prior: float = setting(
-        0.5,
-        "For fast-sbic: probability that a task's truth is +1, before any label.",
-        "a number between 0 and 1",
-        lambda value: 0 < value < 1,
-    )
-    classes: str = setting(
+    classes: str = of_project(
         "-1,1",
         "The possible answers: -1,1 or names separated by commas.",
         "-1,1 or 2 to 1000 different names separated by commas",
         are_classes,
+        change="recount",
+        is_shown=True,
+        meaning=Classes.parse,
     )
-    algorithm: AlgorithmName | None = setting(  # noqa: RUF009  # an alias of a Literal
+    algorithm: AlgorithmName | None = of_project(  # noqa: RUF009  # an alias of a Literal
         None,
         "fast-sbic, for classes -1 and 1 only, or settled.  "
         f"[default: {default_algorithm(True)} for -1 and 1, {default_algorithm(False)} for names]",
         " or ".join(STREAMED),
         lambda value: value in STREAMED,
         str,
+        change="recount",
+        is_shown=True,
     )
-    class_prior: str | None = setting(
+    alpha: float = of_project(
+        2.0,
+        "Prior of a worker's accuracy, Beta(alpha, beta): right answers.",
+        "a positive number",
+        is_positive,
+        change="recount",
+        is_shown=True,
+    )
+    beta: float = of_project(
+        1.0,
+        "Prior of a worker's accuracy, Beta(alpha, beta): wrong answers.",
+        "a positive number",
+        is_positive,
+        change="recount",
+        is_shown=True,
+    )
+    prior: float = of_project(
+        0.5,
+        "For fast-sbic: probability that a task's truth is +1, before any label.",
+        "a number between 0 and 1",
+        lambda value: 0 < value < 1,
+        change="recount",
+        is_shown=True,
+    )
+    class_prior: str | None = of_project(
         None,
         "For settled: probability of each class before any label. learned, uniform, or a number "
         "for each class, separated by commas.  [default: learned]",
         "learned, uniform, or a number for each class, separated by commas, adding up to 1",
         lambda value: bool(class_prior_of(value)),
         str,
+        change="recount",
+        is_shown=True,
+        meaning=class_prior_of,
     )
-    settle_tolerance: float = setting(
+    settle_tolerance: float = of_project(
         1e-4,
         "For settled: a task is at rest while its probabilities would change by less than this.",
         "a number from 1e-12 to 0.1",
         lambda value: 1e-12 <= value <= 0.1,
     )
-    repeats: Literal["first", "last"] = setting(
+    repeats: Literal["first", "last"] = of_project(
         "first",
         "Which answer counts if a worker answers a task again: first or last.",
         "first or last",
         lambda value: value in ("first", "last"),
+        change="recount",
+        is_shown=True,
     )
-    policy: Literal["uncertainty", "uniform"] = setting(
+    policy: Literal["uncertainty", "uniform"] = of_project(
         "uncertainty",
         "Which open task a worker gets: the least certain (uncertainty) or the one with the fewest "
         "labels (uniform).",
         "uncertainty or uniform",
         lambda value: value in ("uncertainty", "uniform"),
+        is_shown=True,
     )
-    seed: int = setting(
+    seed: int = of_project(
         0,
         "Breaks ties between tasks; the same seed breaks them the same way.",
         "a whole number, 0 or more",
         lambda value: value >= 0,
+        is_shown=True,
     )
-    lease_seconds: float = setting(
+    lease_seconds: float = of_project(
         600.0,
         "How long an assigned task is reserved for its worker.",
         "a positive number of seconds",
         is_positive,
+        is_shown=True,
     )
-    assign_on_label: bool = setting(
+    assign_on_label: bool = of_project(
         False,
         "A label is also a request for the next task: true or false.",
         "true or false",
         lambda value: type(value) is bool,
         yes_or_no,
+        change="at once",
     )
-    gold_rate: float = setting(
+    gold_rate: float = of_project(
         0.0,
         "Share of gold tasks among a worker's assignments; higher for new workers.",
         "a number from 0 to 1",
         lambda value: 0 <= value <= 1,
+        change="at once",
+        is_shown=True,
     )
-    stop_confidence: float | None = setting(
+    stop_confidence: float | None = of_project(
         None,
         "Close a task once its most probable class has this probability.  [default: never]",
         "a number between 0.5 and 1",
         lambda value: 0.5 < value < 1,
         float,
+        change="at once",
+        is_shown=True,
     )
-    stop_labels: int | None = setting(
+    stop_error: float | None = of_project(
+        None,
+        "Close the largest set of tasks of which at most this share is expected to be wrong."
+        "  [default: never]",
+        "a number between 0 and 0.5",
+        lambda value: 0 < value < 0.5,
+        float,
+        change="at once",
+        is_shown=True,
+    )
+    stop_labels: int | None = of_project(
         None,
         "Close a task once it has this many labels.  [default: never]",
         "a whole number, 1 or more",
         lambda value: value >= 1,
         int,
+        change="at once",
+        is_shown=True,
     )
-    budget: int | None = setting(
+    budget: int | None = of_project(
         None,
         "Close every task once there are this many labels in all.  [default: never]",
         "a whole number, 1 or more",
         lambda value: value >= 1,
         int,
+        change="at once",
+        is_shown=True,
     )
-    block_below: float | None = setting(
+    block_below: float | None = of_project(
         None,
         "No assignments for workers with a lower accuracy than this.  [default: nobody is blocked]",
         "a number between 0 and 1",
         lambda value: 0 < value < 1,
         float,
+        change="at once",
+        is_shown=True,
     )
-    block_after: int = setting(
+    block_after: int = of_project(
         10,
         "Labels that a worker must have given before they can be blocked.",
         "a whole number, 0 or more",
         lambda value: value >= 0,
+        change="at once",
+        is_shown=True,
     )
     web_host: str = setting(
         "127.0.0.1",
@@ -464,6 +547,12 @@ class Settings:
 SPECS: dict[str, Spec] = specs_of(Settings)
 """The settings that are also flags: all but those of the connection."""
 
+PROJECT_SETTINGS = tuple(name for name, spec in SPECS.items() if spec.scope == "project")
+"""The settings that belong to the project, not to a process."""
+
+SHOWN_SETTINGS = tuple(name for name, spec in SPECS.items() if spec.is_shown)
+"""The settings that status and page show."""
+
 
 def read_setting(name: str, text: str) -> Any:
     """The checked value of a setting's text.
@@ -474,7 +563,7 @@ def read_setting(name: str, text: str) -> Any:
     Traceback (most recent call last):
     sbic.project.settings.BadSetting: SBIC_WEB_PORT must be a port from 0 to 65535, not 'http'
     """
-    return read_value(SPECS[name], text)
+    return SPECS[name].read(text)
 
 
 # Commands to suggest to the user, for the same project on the same broker.

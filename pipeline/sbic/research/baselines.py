@@ -39,7 +39,7 @@ def amf(
 def mean_field(
     labels: Labels, prior: Prior, right: float, wrong: float, start: float, iterations: int
 ) -> Floats:
-    """The tasks' log-odds after so many iterations; every worker starts with the weight `start`.
+    """The tasks' log-odds after this many iterations; every worker starts with the weight `start`.
 
     `right` and `wrong` are the counts that every worker starts with: α and β, or α - 1 and β - 1
     in EM.

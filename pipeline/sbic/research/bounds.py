@@ -37,7 +37,7 @@ class Bounds:
 
 
 def bounds(labels_per_worker: int, prior: Prior) -> Bounds:
-    """F and G for workers who give so many labels each.
+    """F and G for workers who give this many labels each.
 
     >>> crowd = bounds(10, Prior(alpha=4, beta=3))
     >>> round(crowd.f_sorted, 10), round(crowd.g_sorted, 10)

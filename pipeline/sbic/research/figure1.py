@@ -14,9 +14,9 @@ from sbic.infer.intervals import agresti_coull
 from sbic.infer.registry import ALGORITHMS, ONLINE
 from sbic.research.baselines import SYNTHETIC_ITERATIONS, kos
 from sbic.research.bounds import bounds
-from sbic.research.outcome import Outcome, text_table
+from sbic.research.outcome import Finding, text_table
 from sbic.research.running import Case, Result, run
-from sbic.research.simulated import PRIOR, Crowd, draw_crowd, uncertainty_run, uniform_run
+from sbic.research.simulated import PRIOR, SimulatedCrowd, draw_crowd, uncertainty_run, uniform_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +81,7 @@ class Setting(NamedTuple):
     max_labels: int
 
 
-class Point(NamedTuple):
+class Figure1Point(NamedTuple):
     """The mean error of an algorithm at R labels per task, with its uncertainty."""
 
     algorithm: str
@@ -106,7 +106,7 @@ def title(setting: Setting) -> str:
     )
 
 
-def as_text(setting: Setting, points: Sequence[Point]) -> str:
+def as_text(setting: Setting, points: Sequence[Figure1Point]) -> str:
     """Our errors at the headline R, with intervals and reference values."""
     sizes = sorted({size for size in HEADLINE if size < setting.max_labels} | {setting.max_labels})
     rows = []
@@ -149,7 +149,7 @@ def reference(setting: Setting, algorithm: str, labels_per_task: int) -> float |
 
 
 def majority_error(labels: int, accuracy: float) -> float:
-    """The probability that most of so many independent labels are wrong; a tie counts half.
+    """The probability that most of this many independent labels are wrong; a tie counts half.
 
     >>> [round(majority_error(labels, 4 / 7), 4) for labels in HEADLINE]
     [0.3289, 0.263, 0.1834, 0.1002]
@@ -169,7 +169,7 @@ ENOUGH_WRONG = 20  # predictions, for a bound to be drawn through their share
 LEAST_ERROR = {"uniform": 1e-3, "uncertainty": 1e-4}  # as in the paper
 
 
-def draw(setting: Setting, points: Sequence[Point], figure: "Figure") -> None:
+def draw(setting: Setting, points: Sequence[Figure1Point], figure: "Figure") -> None:
     """A line for each algorithm on a logarithmic scale, and dotted lines for the bounds."""
     axes = figure.subplots()
     for place, name in enumerate(ONLINE):
@@ -196,7 +196,7 @@ def draw(setting: Setting, points: Sequence[Point], figure: "Figure") -> None:
 
 
 def bound(
-    setting: Setting, algorithm: str, points: Sequence[Point]
+    setting: Setting, algorithm: str, points: Sequence[Figure1Point]
 ) -> tuple[Sequence[int], Sequence[float]]:
     """The line of SBIC's bound, through the last point with enough wrong predictions."""
     sure = [p for p in points if p.error * p.runs * setting.tasks >= ENOUGH_WRONG]
@@ -260,7 +260,7 @@ def figure1(
     runs: int | None,
     seed: int,
     jobs: int,
-) -> Outcome:
+) -> Finding:
     """Run the cases that are not yet in the journal, and build the figure."""
     cases = [
         case
@@ -272,8 +272,8 @@ def figure1(
     results = run(measure, cases, seed=seed, jobs=jobs, journal=journal, title=title)
     points = summary(cases, results)
     name = f"figure1-{setting.policy}-{setting.arrival}"
-    return Outcome(
-        name, Point._fields, points, as_text(setting, points), partial(draw, setting, points)
+    return Finding(
+        name, Figure1Point._fields, points, as_text(setting, points), partial(draw, setting, points)
     )
 
 
@@ -312,7 +312,7 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
     sizes = measured_at(setting, algorithm) if setting.arrival == "blocks" else [size]
     estimates = uniform if setting.policy == "uniform" else uncertainty
     return {
-        str(labels_per_task): estimate.error(crowd.truth)
+        str(labels_per_task): estimate.error((crowd.truth + 1) // 2)
         for labels_per_task, estimate in zip(
             sizes, estimates(algorithm, crowd, sizes, rng), strict=True
         )
@@ -320,7 +320,7 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
 
 
 def uniform(
-    name: str, crowd: Crowd, sizes: Sequence[int], rng: np.random.Generator
+    name: str, crowd: SimulatedCrowd, sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[AnyEstimate]:
     """The estimates of the offline algorithm at these labels per task, evenly spread."""
     algorithm: Algorithm = ALGORITHMS[name].load()
@@ -333,7 +333,7 @@ def uniform(
 
 
 def uncertainty(
-    name: str, crowd: Crowd, sizes: Sequence[int], rng: np.random.Generator
+    name: str, crowd: SimulatedCrowd, sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[Estimate]:
     """The estimates of the online algorithm at these labels per task, on tasks that it chose."""
     simulation, algorithm = uncertainty_run(name, crowd, rng)
@@ -342,7 +342,7 @@ def uncertainty(
         yield algorithm.estimate()
 
 
-def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Point]:
+def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Figure1Point]:
     """The mean error of every algorithm at every R."""
     errors: dict[tuple[str, int], list[float]] = {}
     for case, result in zip(cases, results, strict=True):
@@ -354,5 +354,5 @@ def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Point]:
     for place, each in errors.items():
         error = fmean(each)
         low, high = agresti_coull(error, tasks * len(each))
-        points.append(Point(*place, error, low, high, standard_error(each), len(each)))
+        points.append(Figure1Point(*place, error, low, high, standard_error(each), len(each)))
     return points

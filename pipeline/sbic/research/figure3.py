@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sbic.infer.registry import ALGORITHMS, ONLINE
-from sbic.research.outcome import Outcome, text_table
+from sbic.research.outcome import Finding, text_table
 from sbic.research.running import Case, Result, run
-from sbic.research.simulated import Crowd, draw_crowd, uncertainty_run
+from sbic.research.simulated import SimulatedCrowd, draw_crowd, uncertainty_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def figure3(
     runs: int,
     seed: int,
     jobs: int,
-) -> Outcome:
+) -> Finding:
     """Measure the cases that are not yet in the journal, and build the figure."""
     cases: list[Case] = [
         {
@@ -83,7 +83,7 @@ def figure3(
     points = summary(cases, results)
     text = f"{title(tasks, labels_per_worker)}\n\n{as_table(points)}\n\n{NOTES}"
     picture = partial(draw, title(tasks, labels_per_worker), points)
-    return Outcome("figure3", Point._fields, points, text, picture)
+    return Finding("figure3", Point._fields, points, text, picture)
 
 
 def measure(case: Case, rng: np.random.Generator) -> Result:
@@ -100,7 +100,7 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
     return {"seconds": own, "majority_seconds": (before + after) / 2}
 
 
-def seconds(name: str, crowd: Crowd, rng: np.random.Generator) -> float:
+def seconds(name: str, crowd: SimulatedCrowd, rng: np.random.Generator) -> float:
     """The time of one run."""
     begin = process_time()
     simulation, algorithm = uncertainty_run(name, crowd, rng)

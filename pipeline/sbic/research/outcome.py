@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 EXTRA = "pip install 'sbic[research]'"
 
 
-class MissingExtra(Exception):
+class MissingResearchExtra(Exception):
     """A library of the `research` extra is not installed."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Finding:
     """The files `name.csv` and `name.png`, and the table with its notes in plain text."""
 
     name: str
@@ -32,20 +32,20 @@ class Outcome:
     draw: Callable[["Figure"], None]
 
 
-def save_csv(outcome: Outcome, out: Path) -> Path:
+def save_csv(outcome: Finding, out: Path) -> Path:
     """Write the numbers as CSV."""
     path = out / f"{outcome.name}.csv"
     write_atomically(path, csv_bytes(outcome.columns, outcome.rows))
     return path
 
 
-def save_png(outcome: Outcome, out: Path) -> Path:
+def save_png(outcome: Finding, out: Path) -> Path:
     """Draw and write the plot; needs matplotlib."""
     path = out / f"{outcome.name}.png"
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"no {path}: matplotlib is not installed; {EXTRA}") from error
+        raise MissingResearchExtra(f"no {path}: matplotlib is not installed; {EXTRA}") from error
     figure = Figure(figsize=(10, 6), layout="constrained")
     outcome.draw(figure)
     image = io.BytesIO()
@@ -78,7 +78,7 @@ Row = tuple[str, int, float, float, float]
 
 def error_by_labels(
     name: str, title: str, tasks: int, errors: Mapping[str, Sequence[float]]
-) -> Outcome:
+) -> Finding:
     """Build the table and plot of the errors of each policy at 1, 2, ... labels per task.
 
     >>> print(error_by_labels("x", "A crowd", 100, {"uniform": [0.3, 0.25]}).text)
@@ -93,7 +93,7 @@ def error_by_labels(
         for policy, each in errors.items()
         for size, error in enumerate(each, 1)
     ]
-    return Outcome(name, COLUMNS, rows, f"{title}\n\n{_table(rows)}", partial(_draw, title, rows))
+    return Finding(name, COLUMNS, rows, f"{title}\n\n{_table(rows)}", partial(_draw, title, rows))
 
 
 def _table(rows: Sequence[Row]) -> str:

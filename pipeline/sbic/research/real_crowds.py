@@ -13,7 +13,7 @@ from sbic.engine.labels import Ints, Labels, Prior, shuffled_error, standard_err
 from sbic.files.labels import read_labels, read_truth, truth_of
 from sbic.files.tables import BadFile
 from sbic.infer.registry import ALGORITHMS, Entry
-from sbic.research.outcome import Outcome, text_table
+from sbic.research.outcome import Finding, text_table
 from sbic.research.running import Case, Result, run
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def real_crowd(data: str, name: str) -> RealCrowd:
     labels_path, truth_path = paths(Path(data), name)
     labels = read_labels(str(labels_path))
     truth = truth_of(labels, read_truth(str(truth_path), labels.classes))
-    is_known = truth != 0 if labels.are_signs else truth >= 0
-    if not is_known.any():
+    if not (truth >= 0).any():
         raise BadFile(str(truth_path), "has the truth of none of the tasks that have labels")
     return RealCrowd(labels, truth)
 
@@ -97,18 +96,20 @@ def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
     return {"error": entry.load()(labels, Prior(), rng).error(truth)}
 
 
-class Place(NamedTuple):
+class TableCell(NamedTuple):
     """The row and column of an error in a table."""
 
     set: str
     algorithm: str
 
 
-def errors_by_place(cases: Sequence[Case], results: Sequence[Result]) -> dict[Place, list[float]]:
+def errors_by_place(
+    cases: Sequence[Case], results: Sequence[Result]
+) -> dict[TableCell, list[float]]:
     """The errors of all runs of every algorithm on every crowd."""
-    errors: dict[Place, list[float]] = {}
+    errors: dict[TableCell, list[float]] = {}
     for case, result in zip(cases, results, strict=True):
-        place = Place(str(case["set"]), str(case["algorithm"]))
+        place = TableCell(str(case["set"]), str(case["algorithm"]))
         errors.setdefault(place, []).append(result["error"])
     return errors
 
@@ -123,7 +124,7 @@ TITLE = "The share of wrong predictions on real crowds"
 BEST, ABSENT = "*", "–"
 
 
-class Cell(NamedTuple):
+class CrowdCell(NamedTuple):
     """The error of one algorithm on one crowd, with its standard error over several runs."""
 
     crowd: str
@@ -143,7 +144,7 @@ Errors = Mapping[str, float]
 
 def crowds(
     data: Path, out: Path, *, algorithms: Sequence[str], seed: int, jobs: int, shuffles: int
-) -> Outcome:
+) -> Finding:
     """Run the cases that are not yet in the journal, and build the table."""
     cases = all_cases(data, algorithms, shuffles)
     journal = out / "crowds.jsonl"
@@ -156,7 +157,7 @@ def crowds(
         text += (
             f"\nLeft out, since no algorithm here fits their classes: {', '.join(sorted(left_out))}"
         )
-    return Outcome("crowds", Cell._fields, cells, text, partial(draw, algorithms, cells))
+    return Finding("crowds", CrowdCell._fields, cells, text, partial(draw, algorithms, cells))
 
 
 def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case]:
@@ -172,18 +173,18 @@ def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case
     return cases
 
 
-def summary(data: Path, cases: Sequence[Case], results: Sequence[Result]) -> list[Cell]:
+def summary(data: Path, cases: Sequence[Case], results: Sequence[Result]) -> list[CrowdCell]:
     """The mean error of every algorithm on every crowd."""
     cells = []
     for place, runs in errors_by_place(cases, results).items():
         labels = real_crowd(str(data), place.set).labels
         size = labels.tasks, labels.workers, len(labels), len(labels.classes)
         error = fmean(runs), standard_error(runs), len(runs)
-        cells.append(Cell(place.set, *size, place.algorithm, *error))
+        cells.append(CrowdCell(place.set, *size, place.algorithm, *error))
     return cells
 
 
-def as_text(algorithms: Sequence[str], cells: Sequence[Cell]) -> str:
+def as_text(algorithms: Sequence[str], cells: Sequence[CrowdCell]) -> str:
     """A row for each crowd, and the means over the crowds that all algorithms fit."""
     by_crowd = crowd_by_crowd(cells)
     rows = [
@@ -198,11 +199,11 @@ def as_text(algorithms: Sequence[str], cells: Sequence[Cell]) -> str:
         }
         rows.append(("mean", "", "", "", "", *error_texts(algorithms, means)))
     titles = [f"{ALGORITHMS[name].title} " for name in algorithms]
-    table = text_table(("", *Cell._fields[1:5], *titles), rows)
+    table = text_table(("", *CrowdCell._fields[1:5], *titles), rows)
     return f"{TITLE}\n\n{table}\n\n{notes(algorithms, cells, shared)}"
 
 
-def notes(algorithms: Sequence[str], cells: Sequence[Cell], shared: Sequence[str]) -> str:
+def notes(algorithms: Sequence[str], cells: Sequence[CrowdCell], shared: Sequence[str]) -> str:
     """The legend of the marks, and the crowds of the means."""
     lines = [f"{BEST} the lowest of its row"]
     needing_signs = [name for name in algorithms if not ALGORITHMS[name].any_classes]
@@ -219,15 +220,15 @@ def notes(algorithms: Sequence[str], cells: Sequence[Cell], shared: Sequence[str
     return "\n".join(lines)
 
 
-def crowd_by_crowd(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+def crowd_by_crowd(cells: Sequence[CrowdCell]) -> dict[str, list[CrowdCell]]:
     """The cells of each crowd."""
-    by_crowd: dict[str, list[Cell]] = {}
+    by_crowd: dict[str, list[CrowdCell]] = {}
     for cell in cells:
         by_crowd.setdefault(cell.crowd, []).append(cell)
     return by_crowd
 
 
-def errors_of(cells: Sequence[Cell]) -> Errors:
+def errors_of(cells: Sequence[CrowdCell]) -> Errors:
     """The errors on one crowd."""
     return {cell.algorithm: cell.error for cell in cells}
 
@@ -247,7 +248,7 @@ def error_texts(algorithms: Sequence[str], errors: Errors) -> list[str]:
     ]
 
 
-def draw(algorithms: Sequence[str], cells: Sequence[Cell], figure: "Figure") -> None:
+def draw(algorithms: Sequence[str], cells: Sequence[CrowdCell], figure: "Figure") -> None:
     """Bars for each crowd, with a star over the lowest."""
     axes = figure.subplots()
     width = 0.86 / len(algorithms)
@@ -274,13 +275,13 @@ def draw(algorithms: Sequence[str], cells: Sequence[Cell], figure: "Figure") -> 
     figure.legend(loc="outside lower center", ncols=6)
 
 
-def lowest(cells: Sequence[Cell]) -> list[Cell]:
+def lowest(cells: Sequence[CrowdCell]) -> list[CrowdCell]:
     """The cells with the lowest error."""
     least = min(cell.error for cell in cells)
     return [cell for cell in cells if cell.error == least]
 
 
-def size(cell: Cell) -> str:
+def size(cell: CrowdCell) -> str:
     """The name and size of a crowd, in three short lines."""
     return (
         f"{cell.crowd}\n{cell.tasks} tasks, {cell.workers} workers\n"

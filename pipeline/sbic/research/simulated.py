@@ -86,7 +86,7 @@ ARRIVALS = ("blocks", "interleaved")
 
 
 @dataclass(frozen=True)
-class Crowd:
+class SimulatedCrowd:
     """The truth of each task, and for each label its worker and whether it is right (1 or -1)."""
 
     tasks: int
@@ -103,7 +103,7 @@ def draw_crowd(
     labels_per_worker: int,
     arrival: str,
     rng: np.random.Generator,
-) -> Crowd:
+) -> SimulatedCrowd:
     """Draw as many workers as needed for `labels_per_task` on average; the last may give fewer.
 
     >>> crowd = draw_crowd(4, 2, 3, "blocks", np.random.default_rng(1))
@@ -116,7 +116,7 @@ def draw_crowd(
     accuracy = rng.beta(PRIOR.alpha, PRIOR.beta, workers)
     right = np.where(rng.random(total) < accuracy[worker], 1, -1)
     truth = rng.choice([-1, 1], tasks)
-    return Crowd(tasks, workers, labels_per_worker, worker, right, truth)
+    return SimulatedCrowd(tasks, workers, labels_per_worker, worker, right, truth)
 
 
 def arrivals(workers: int, labels_per_worker: int, arrival: str, rng: np.random.Generator) -> Ints:
@@ -144,10 +144,10 @@ class Sampling(Protocol):
         ...
 
 
-class Simulation:
+class SimulatedRun:
     """One run: each label is counted by `observe`, which returns the new score of its task."""
 
-    def __init__(self, crowd: Crowd, policy: Sampling, observe: Observe) -> None:
+    def __init__(self, crowd: SimulatedCrowd, policy: Sampling, observe: Observe) -> None:
         self._crowd = crowd
         self._policy = policy
         self._observe = observe
@@ -187,13 +187,15 @@ class Simulation:
         )
 
 
-def uniform_run(crowd: Crowd, rng: np.random.Generator) -> Simulation:
+def uniform_run(crowd: SimulatedCrowd, rng: np.random.Generator) -> SimulatedRun:
     """A simulation that chooses tasks uniformly, and only collects labels."""
     policy = Uniform(range(crowd.tasks), int(rng.integers(2**32)))
-    return Simulation(crowd, policy, lambda task, worker, label: 0.0)
+    return SimulatedRun(crowd, policy, lambda task, worker, label: 0.0)
 
 
-def uncertainty_run(name: str, crowd: Crowd, rng: np.random.Generator) -> tuple[Simulation, Online]:
+def uncertainty_run(
+    name: str, crowd: SimulatedCrowd, rng: np.random.Generator
+) -> tuple[SimulatedRun, Online]:
     """The tasks are chosen by what the algorithm of this name makes of the labels so far."""
     size = CrowdSize(crowd.tasks, crowd.workers, crowd.labels_per_worker)
     algorithm = ALGORITHMS[name].load_online()(size, PRIOR, rng)
@@ -203,4 +205,4 @@ def uncertainty_run(name: str, crowd: Crowd, rng: np.random.Generator) -> tuple[
         policy = Uncertainty(range(crowd.tasks), seed)
     else:
         policy = Scan(algorithm.score, seed)
-    return Simulation(crowd, policy, algorithm.observe), algorithm
+    return SimulatedRun(crowd, policy, algorithm.observe), algorithm

@@ -17,7 +17,7 @@ import numpy as np
 from sbic.engine.labels import Estimate, Ints, Labels, Prior, standard_error
 from sbic.infer.dawid_skene import majority
 from sbic.infer.fast_sbic import FastSBIC, fast_sbic
-from sbic.research.outcome import Outcome, text_table
+from sbic.research.outcome import Finding, text_table
 from sbic.research.real_crowds import crowd_of_signs, fingerprint
 from sbic.research.running import Case, Result, run
 
@@ -48,7 +48,7 @@ def stopping(
     runs: int,
     seed: int,
     jobs: int,
-) -> Outcome:
+) -> Finding:
     """Run the cases that are not yet in the journal, and build the table."""
     total = len(crowd_of_signs(str(data), name).labels)
     files = fingerprint(data, name)
@@ -62,7 +62,7 @@ def stopping(
         partial(measure, str(data)), cases, seed=seed, jobs=jobs, journal=journal, title="Stopping"
     )
     savings = summary(cases, results, total)
-    return Outcome(
+    return Finding(
         f"stopping-{name}",
         Saving._fields,
         savings,

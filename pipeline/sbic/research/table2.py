@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sbic.engine.labels import standard_error
 from sbic.files.tables import BadFile
 from sbic.infer.registry import IN_PAPER
-from sbic.research.outcome import Outcome, text_table
+from sbic.research.outcome import Finding, text_table
 from sbic.research.real_crowds import cases_of, crowd_of_signs, errors_by_place, measure
 from sbic.research.running import Case, Result, run
 
@@ -52,7 +52,7 @@ class Cell(NamedTuple):
     paper: float
 
 
-def table2(data: Path, out: Path, *, seed: int, jobs: int, shuffles: int) -> Outcome:
+def table2(data: Path, out: Path, *, seed: int, jobs: int, shuffles: int) -> Finding:
     """Run the cases that are not yet in the journal, and build the table."""
     sets = [name for name in PAPER if (data / f"{name}.labels.csv").exists()]
     if not sets:
@@ -65,7 +65,7 @@ def table2(data: Path, out: Path, *, seed: int, jobs: int, shuffles: int) -> Out
         partial(measure, str(data)), cases, seed=seed, jobs=jobs, journal=journal, title="Table 2"
     )
     cells = summary(cases, results)
-    return Outcome("table2", Cell._fields, cells, as_text(cells), partial(draw, cells))
+    return Finding("table2", Cell._fields, cells, as_text(cells), partial(draw, cells))
 
 
 def all_cases(data: Path, sets: Sequence[str], shuffles: int) -> list[Case]:

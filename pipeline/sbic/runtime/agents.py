@@ -1,4 +1,4 @@
-"""The loops between Kafka and the instance: labels, votes and tasks, requests, settling."""
+"""The loops between Kafka and the instance: labels, votes, tasks and roster, requests, settling."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -11,20 +11,21 @@ from mode import Service
 
 from sbic.instance.crowd import Rows, by_home
 from sbic.instance.instance import Instance
-from sbic.instance.publication import Outbox, Row
-from sbic.instance.requests import Answered, AssignmentStage, Given
+from sbic.instance.publication import Outbox
+from sbic.instance.requests import Answered, AssignmentStage, GivenRecord
 from sbic.instance.workers import WorkerStage
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.groups import committed_offsets
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.runtime.faust.consumer import Batch
-from sbic.runtime.faust.groups import GroupPublisher, Publication
+from sbic.runtime.faust.groups import GroupPublisher, Steps
 from sbic.runtime.faust.producer import BatchProducer, Offsets
 from sbic.runtime.faust.stop import CannotStart, abort
 from sbic.runtime.followers import (
     AssignmentsFollower,
     EstimatesFollower,
+    read_roster,
     retry,
     unread_votes,
 )
@@ -32,6 +33,7 @@ from sbic.runtime.logs import SettledLog
 from sbic.runtime.metrics import Metrics
 from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
 from sbic.wire.assignments import parse_assignment
+from sbic.wire.partitions import Row
 
 # Refuses to start if the answers topic lacks labels that were taken.
 #
@@ -111,10 +113,20 @@ class WorkerAgent:
         while self.instance.refresh(LABELS_AT_ONCE):  # noqa: ASYNC110  # no event to await
             await asyncio.sleep(0)
         self.instance.workers_ready(partitions)
+        await self._read_roster(partitions)
         await self.listener.take_over(partitions)
         for partition in partitions:
             await self.publisher.groups.producer.publish(self.instance.last_votes(partition))
         self.instance.last_votes_published(partitions)
+
+    async def _read_roster(self, partitions: set[int]) -> None:
+        """Learn who is blocked before anybody is answered."""
+        if partitions:
+            self.instance.restore_roster(
+                await retry(
+                    lambda: read_roster(self.settings, self.instance, partitions), on=ClusterError
+                )
+            )
 
     async def run(self, stream: StreamT[Batch]) -> None:
         """Take the labels of each batch, a piece at a time, and publish the results in groups."""
@@ -147,7 +159,7 @@ RECORDS_AT_ONCE = 16  # of votes or descriptions; a record of votes has up to so
 
 
 class TaskAgent:
-    """The loop that counts votes and applies descriptions; the state behind the tasks table."""
+    """The loop that counts votes and applies what users say; the state behind the tasks table."""
 
     name = "task"
 
@@ -160,7 +172,7 @@ class TaskAgent:
         rejects: Rejects,
     ) -> None:
         self.settings = settings
-        self.topic = Topics(settings).tasks.name
+        self.topics = Topics(settings)
         self.rejects = rejects
         self.instance = instance
         self.groups = publisher.groups
@@ -191,8 +203,10 @@ class TaskAgent:
         """Apply the records of each batch, and publish the posteriors in groups."""
         async for batch in stream:
             for tp, records in batch.parts.items():
-                if tp.topic == self.topic:
-                    await self._describe_all(records)
+                if tp.topic == self.topics.tasks.name:
+                    await self._apply_all(records, self.instance.describe)
+                elif tp.topic == self.topics.roster.name:
+                    await self._apply_all(records, self.instance.enlist)
                 else:
                     await self._count_all(tp.partition, records)
             self.groups.notify(batch)
@@ -207,12 +221,14 @@ class TaskAgent:
             self.instance.count(partition, some, come_again=come_again)
             self.groups.notify()
 
-    async def _describe_all(self, records: list[ConsumerRecord]) -> None:
-        """Apply descriptions of tasks."""
+    async def _apply_all(
+        self, records: list[ConsumerRecord], apply: Callable[[ConsumerRecord], None]
+    ) -> None:
+        """Apply descriptions of tasks, or records of the roster."""
         for start in range(0, len(records), RECORDS_AT_ONCE):
             await self.groups.acquire()
             for record in records[start : start + RECORDS_AT_ONCE]:
-                self.instance.describe(record)
+                apply(record)
             self.groups.notify()
 
 
@@ -286,7 +302,7 @@ class PolicyAgent:
                     self.groups.notify()
             self.groups.notify(batch)
 
-    def pack(self, group: RequestGroup) -> Publication:
+    def pack(self, group: RequestGroup) -> Steps:
         """Turn a group into assignments, ends of leases, dead letters and forwarded requests."""
         outbox = Outbox()
         for partition, given in group.given.items():
@@ -304,7 +320,7 @@ class PolicyAgent:
             self.metrics.assigned(group.requests, group.outcomes, group.timestamps)
             self.redirector.count(group)
 
-        return Publication(outbox, published)
+        return Steps(outbox, published)
 
     def drop(self, outbox: Outbox) -> None:
         """Undo assignments that were not published because Kafka removed this instance.
@@ -319,10 +335,10 @@ class PolicyAgent:
                 assignment = parse_assignment(row.value)
                 if assignment.ended:
                     ended = self.groups.filling.given.setdefault(partition, [])
-                    ended.append(Given(assignment.worker, row.value or b""))
+                    ended.append(GivenRecord(assignment.worker, row.value or b""))
                 else:
                     self.metrics.withheld.labels("assignments").inc()
-                    if not self.follower.is_published(assignment):
+                    if not self.stage.leases.is_published(assignment):
                         self.stage.take_back(assignment, partition)
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import nan
 from time import monotonic, time
 from typing import Any, Protocol
 
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
-from faust.types import TP, StreamT
+from faust.types import StreamT
 from mode import Service
 
 from sbic.engine.engine import Engine
@@ -23,24 +24,24 @@ from sbic.instance.tasks import StopRules, TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.kafka.connect import client_options, why_unreachable
 from sbic.kafka.errors import ClusterError, Denied
+from sbic.kafka.protocol import TopicIds
+from sbic.project.added import AddedPartitions, check_partitions_on
 from sbic.project.opening import (
-    AddedPartitions,
     ReplacedTopics,
-    check_partitions,
-    check_topic_ids,
+    compare_topics,
     log_consumer,
     read_on,
     read_project,
 )
 from sbic.project.revision import Revision
-from sbic.project.settings import Settings
+from sbic.project.settings import PROJECT_SETTINGS, Settings
 from sbic.project.topics import Topics
 from sbic.runtime.agents import PolicyAgent, Settler, TaskAgent, WorkerAgent
 from sbic.runtime.faust.app import BatchedApp
 from sbic.runtime.faust.consumer import Batch, credentials_of
 from sbic.runtime.faust.producer import BatchProducer, Fence
 from sbic.runtime.faust.recovery import BatchTable, PartitionedState
-from sbic.runtime.faust.stop import NOT_ALLOWED, CannotGoOn, KafkaErrors
+from sbic.runtime.faust.stop import NOT_ALLOWED, KafkaErrors
 from sbic.runtime.followers import (
     AssignmentsFollower,
     EstimatesFollower,
@@ -48,13 +49,13 @@ from sbic.runtime.followers import (
 from sbic.runtime.logs import DeadLetterLog, ReadinessLog
 from sbic.runtime.metrics import Lag, Metrics, TaskSurvey, add_gauges
 from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
-from sbic.runtime.readiness import BrokerWatch, Readiness, Web
+from sbic.runtime.readiness import BrokerWatch, LabelsWatch, Readiness, Web
 from sbic.runtime.traces import exporter_of
 from sbic.wire.seal import Seal
 
 # The objects of an instance, each constructed with everything that it needs.
 #
-# labels ──▶ WorkerAgent ──▶ votes ──▶ TaskAgent ◀── tasks
+# labels ──▶ WorkerAgent ──▶ votes ──▶ TaskAgent ◀── tasks, roster
 #             (answers)                (evidence)
 #                 └──────▶ Crowd ◀─────────┘────▶ Publisher ──▶ posteriors, workers
 # requests ──▶ PolicyAgent ──┘ │ ▲                    └──────▶ estimates ──▶ other instances
@@ -108,8 +109,7 @@ class Components:
         )
         self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
         self.worker_stage = WorkerStage(self.crowd, self.seal, settings.repeats)
-        stop_rules = StopRules(settings.stop_confidence, settings.stop_labels, settings.budget)
-        self.task_stage = TaskStage(self.crowd, stop_rules)
+        self.task_stage = TaskStage(self.crowd, stop_rules_of(settings))
         names = TopicNames(*(getattr(self.topics, name).name for name in TopicNames._fields))
         self.instance: Instance[ConsumerRecord] = Instance(
             self.worker_stage,
@@ -121,8 +121,14 @@ class Components:
         self.leases = Leases()
 
     def _construct_agents(self, fence: Fence, redirector: MeteredRedirector) -> None:
+        self.surveyor = Surveyor(
+            self.task_stage, self.settings.block_below, self.settings.block_after
+        )
+        self.assignment_stage = AssignmentStage(
+            self.worker_stage, self.leases, rules_of(self.settings), self.prior
+        )
         self.policy_agent = PolicyAgent(
-            AssignmentStage(self.worker_stage, self.leases, self._rules(), self.prior),
+            self.assignment_stage,
             self.assignments_follower,
             self.topics,
             self._producer("policy", fence),
@@ -144,26 +150,47 @@ class Components:
             self.rejects,
         )
 
-    def _rules(self) -> Rules:
-        settings = self.settings
-        return Rules(
-            settings.policy,
-            settings.seed,
-            round(1000 * settings.lease_seconds),
-            settings.assign_on_label,
-            settings.gold_rate,
-            settings.block_below,
-            settings.block_after,
-            settings.budget,
-        )
+    def follow(self, settings: Settings) -> None:
+        """Go on with other settings of the project, of those that change at once."""
+        self.settings = settings
+        self.assignment_stage.follow(rules_of(settings))
+        self.surveyor.follow(settings.block_below, settings.block_after)
+        self.instance.follow(stop_rules_of(settings))
+
+    @property
+    def budget_left(self) -> float:
+        """Labels of all instances until the budget is spent; NaN if there is none."""
+        budget = self.settings.budget
+        return nan if budget is None else max(0, budget - self.crowd.labels)
 
     def _producer(self, name: str, fence: Fence | None = None) -> BatchProducer:
         settings = self.settings
-        return BatchProducer(client_options(settings), f"{settings.prefix}-{name}", fence)
+        return BatchProducer(settings, f"{settings.prefix}-{name}", fence)
 
     async def _why_denied(self) -> str | None:
         why = await why_unreachable(self.settings)
         return str(why) if isinstance(why, Denied) else None
+
+
+def stop_rules_of(settings: Settings) -> StopRules:
+    """The rules that close tasks."""
+    return StopRules(
+        settings.stop_confidence, settings.stop_labels, settings.budget, settings.stop_error
+    )
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The rules by which tasks are assigned."""
+    return Rules(
+        settings.policy,
+        settings.seed,
+        round(1000 * settings.lease_seconds),
+        settings.assign_on_label,
+        settings.gold_rate,
+        settings.block_below,
+        settings.block_after,
+        settings.budget,
+    )
 
 
 # Notices when the project changes after this instance was started.
@@ -177,14 +204,22 @@ MISSES = 3  # in a row: a broker that has just restarted may not know its topics
 class ProjectWatch(Service):
     """Follows the project topic and the ids of all topics.
 
-    `changed` is set when there is a new revision, or when somebody has deleted or replaced topics
+    `follow` is called with the settings of a new revision that an instance can follow at once.
+    `changed` is set when there is any other, or when somebody has deleted or replaced topics
     without one. Then the instance has to stop; if `why_end` is None, it restarts.
     """
 
-    def __init__(self, settings: Settings, revision: Revision, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        revision: Revision,
+        follow: Callable[[Settings], None],
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.settings = settings
         self.revision = revision
+        self.follow = follow
         self.changed = asyncio.Event()
         self._place = TopicPartition(Topics(settings).project.name, 0)
         self._last: Revision | None = None  # that this consumer has read
@@ -193,12 +228,14 @@ class ProjectWatch(Service):
     async def on_start(self) -> None:
         """Read the project topic once more, before this instance joins the group."""
         self._consumer = log_consumer(self.settings)
+        self._topic_ids = TopicIds(self.settings)
         await self._consumer.start()
+        await self._topic_ids.start()
         await self._look()
 
     async def on_stop(self) -> None:
-        """Stop the client."""
         await self._consumer.stop()
+        await self._topic_ids.stop()
 
     @property
     def why_end(self) -> str | None:
@@ -209,8 +246,13 @@ class ProjectWatch(Service):
 
     async def _look(self) -> None:
         self._last = await read_on(self._consumer, self._place, self._last)
-        if self._last is not None and self._last.number > self.revision.number:
+        if self._last is None or self._last.number <= self.revision.number:
+            return
+        if not self.revision.is_followed_by(self._last):
             self.changed.set()
+            return
+        self.revision = self._last
+        self.follow(self.revision.apply_to(self.settings))
 
     @Service.task
     async def _follow(self) -> None:
@@ -226,12 +268,14 @@ class ProjectWatch(Service):
     @Service.task
     async def _check_topics(self) -> None:
         misses = 0
+        names = [topic.name for topic in Topics(self.settings)]
         while not self.should_stop:
             await self.sleep(TOPICS_SECONDS)
             try:
-                await check_topic_ids(self.settings, self.revision)
+                found = await self._topic_ids.find(names)
+                compare_topics(self.settings.prefix, self.revision, found)
                 misses = 0
-                await check_partitions(self.settings)
+                await check_partitions_on(self._topic_ids)
             except AddedPartitions as added:
                 self._replaced = added
                 self.changed.set()
@@ -240,7 +284,7 @@ class ProjectWatch(Service):
                 if (misses == MISSES or replaced.other) and not await self._is_intended():
                     self._replaced = replaced
                     self.changed.set()
-            except ClusterError:
+            except (ClusterError, KafkaError):
                 continue
 
     async def _is_intended(self) -> bool:
@@ -290,10 +334,21 @@ class PipelineApp(BatchedApp):
             settings.web_host, settings.web_port, parts.metrics.registry, why_not_ready
         )
         self.readiness_log = ReadinessLog(why_not_ready)
-        self.project_watch = ProjectWatch(settings, revision)
-        surveyor = Surveyor(parts.crowd, settings.block_below, settings.block_after)
-        self.task_survey = TaskSurvey(surveyor)
+        self.project_watch = ProjectWatch(settings, revision, self._follow)
+        self.labels_watch = LabelsWatch(settings)
+        self.task_survey = TaskSurvey(parts.surveyor, parts.instance)
         add_gauges(self)
+
+    def _follow(self, settings: Settings) -> None:
+        """Follow a change of the project's rules, and log it."""
+        before = self.components.settings
+        changed = (
+            f"{name}={getattr(settings, name)}"
+            for name in PROJECT_SETTINGS
+            if getattr(settings, name) != getattr(before, name)
+        )
+        log.info("the project has changed: %s", " ".join(changed))
+        self.components.follow(settings)
 
     def _add_agents(self) -> None:
         parts, topics = self.components, self.components.topics
@@ -302,7 +357,7 @@ class PipelineApp(BatchedApp):
         self._add_agent(parts.policy_agent, topics.requests.name)
         self._add_agent(parts.worker_agent, topics.labels.name)
         self._add_table("answers", topics.answers.name, parts.worker_agent)
-        self._add_agent(parts.task_agent, topics.votes.name, topics.tasks.name)
+        self._add_agent(parts.task_agent, topics.votes.name, topics.tasks.name, topics.roster.name)
         self._add_table("tasks", topics.evidence.name, parts.task_agent)
 
     def _add_agent(self, agent: Agent, *topics: str) -> None:
@@ -324,6 +379,7 @@ class PipelineApp(BatchedApp):
             parts.dead_letter_log,
             self.task_survey,
             self.project_watch,
+            self.labels_watch,
             parts.estimates_follower,
             parts.assignments_follower,
             *([parts.settler] if parts.crowd.engine.is_settled else []),
@@ -332,20 +388,13 @@ class PipelineApp(BatchedApp):
         for service in services:
             await self.add_runtime_dependency(service)
 
-    def check_assigned(self, assigned: set[TP]) -> None:
-        """Raise `CannotGoOn` if partitions were added: the project watch may see them later."""
-        more = [tp for tp in assigned if tp.partition >= self.settings.partitions]
-        if more:
-            has, needs = max(tp.partition for tp in more) + 1, self.settings.partitions
-            raise CannotGoOn(str(AddedPartitions(self.settings.prefix, more[0].topic, has, needs)))
-
     async def leave(self) -> None:
         """Leave the group, then export the remaining spans."""
         await super().leave()
         await asyncio.to_thread(self.components.spans.flush)
 
     def lags_in_seconds(self) -> Iterator[Lag]:
-        """Return how far each partition of labels, votes, tasks and requests lags."""
+        """Return how far each partition of labels, votes, tasks, roster and requests lags."""
         for lag in self.lags():
             seconds = 0.0
             if lag.records and lag.since:

@@ -2,25 +2,26 @@
 
 import asyncio
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from math import inf
 from time import monotonic, time
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
 
 from sbic.instance.instance import Instance
-from sbic.instance.leases import AnsweredRequests, Leases, Out, Source
-from sbic.kafka.connect import client_options, connected
+from sbic.instance.leases import Leases
+from sbic.instance.roster import RosterPartition
+from sbic.kafka.connect import connected, new_consumer
+from sbic.kafka.reader import reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
-from sbic.runtime.faust.recovery import NOTHING_TO_READ, Progress, at_this_rate
+from sbic.runtime.faust.recovery import NOTHING_TO_READ, RecoveryProgress, at_this_rate
 from sbic.runtime.publisher import Rejects
-from sbic.wire.assignments import Assignment, parse_assignment, place_of
+from sbic.wire.assignments import parse_assignment
 from sbic.wire.seal import NOT_SEALED, Seal
 
 MOST_SECONDS = 120
@@ -67,13 +68,8 @@ async def unread_votes(
 ) -> AsyncIterator[tuple[int, list[ConsumerRecord]]]:
     """Yield the records of each partition from the committed offset to the current end."""
     topic = Topics(settings).votes.name
-    consumer = AIOKafkaConsumer(
-        **client_options(settings),
-        group_id=settings.prefix,  # whose offsets they are; it is not joined
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-    )
+    # the group is the one whose offsets they are; it is not joined
+    consumer = new_consumer(settings, group_id=settings.prefix, isolation_level="read_committed")
     async with connected(consumer, settings):
         places = [TopicPartition(topic, partition) for partition in sorted(partitions)]
         consumer.assign(places)
@@ -82,6 +78,22 @@ async def unread_votes(
             while await consumer.position(place) < end:
                 for tp, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
                     yield tp.partition, records
+
+
+# Reads the roster of the workers whose requests an instance answers.
+
+
+async def read_roster(
+    settings: Settings, instance: Instance[ConsumerRecord], partitions: set[int]
+) -> dict[int, RosterPartition]:
+    """Read the roster of these partitions to its current end; the group goes on from before it."""
+    found = {partition: RosterPartition() for partition in partitions}
+    async with reading(settings, Topics(settings).roster.name, from_start=True) as reader:
+        reader.read_only(partitions)
+        async for records in reader.to_the_end():
+            for record in records:
+                instance.read_roster(record, found[record.partition])
+    return found
 
 
 # Reads all partitions of a topic, so that every instance knows the whole of it.
@@ -112,12 +124,7 @@ class Follower(Service):
 
     async def on_start(self) -> None:
         """Read everything up to the current end of the topic."""
-        self.consumer = AIOKafkaConsumer(
-            **client_options(self.settings),
-            client_id=self.client_id,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
+        self.consumer = new_consumer(self.settings, client_id=self.client_id)
         await self.consumer.start()
         self.consumer.assign(self.partitions)
         begins = await self.consumer.beginning_offsets(self.partitions)
@@ -133,7 +140,7 @@ class Follower(Service):
 
     def _progress(
         self, begins: dict[TopicPartition, int], ends: dict[TopicPartition, int], seconds: float
-    ) -> Progress:
+    ) -> RecoveryProgress:
         read = sum(
             min(max(position, begins[tp]), ends[tp]) - begins[tp]
             for tp, position in zip(self.partitions, self.positions, strict=True)
@@ -141,7 +148,6 @@ class Follower(Service):
         return at_this_rate(read, sum(ends.values()) - sum(begins.values()), seconds)
 
     async def on_stop(self) -> None:
-        """Stop the client."""
         await self.consumer.stop()
 
     @Service.task
@@ -180,7 +186,6 @@ class AssignmentsFollower(Follower):
         self.leases = leases
         self.seal = seal
         self.rejects = rejects
-        self.answered: defaultdict[Source, AnsweredRequests] = defaultdict(AnsweredRequests)
 
     async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Add assignments and the ends of leases to the leases."""
@@ -189,22 +194,7 @@ class AssignmentsFollower(Follower):
         for record in forged:
             self.rejects.add(record, NOT_SEALED)
         for record in genuine:
-            assignment = parse_assignment(record.value)
-            if not assignment.ended and not self.is_published(assignment):
-                self.leases.give_way(assignment)
-                self._note(assignment)
-            self.leases.learn(assignment, partition, now)
-
-    def _note(self, assignment: Assignment) -> None:
-        source, place, offset, number = place_of(assignment.id)
-        out = Out(number + 1, assignment.task is None)
-        self.answered[source, place].add(offset, assignment.worker, out)
-
-    def is_published(self, assignment: Assignment) -> bool:
-        """Whether any instance has published an assignment of this id, or of a later number."""
-        source, place, offset, number = place_of(assignment.id)
-        out = self.answered[source, place].numbers_out(offset, assignment.worker, number + 1)
-        return out > number
+            self.leases.learn(parse_assignment(record.value), partition, now)
 
     async def catch_up(self, partitions: Iterable[int]) -> None:
         """Wait until everything up to the current ends of these partitions is read."""
@@ -253,12 +243,8 @@ class EstimatesFollower(Service):
 
     async def on_start(self) -> None:
         """Seek to the current end of the topic."""
-        self.consumer = AIOKafkaConsumer(
-            **client_options(self.settings),
-            client_id=f"{self.settings.prefix}-estimates",
-            enable_auto_commit=False,
-            auto_offset_reset="latest",
-        )
+        client_id = f"{self.settings.prefix}-estimates"
+        self.consumer = new_consumer(self.settings, client_id=client_id, auto_offset_reset="latest")
         await self.consumer.start()
         self.consumer.assign(self.partitions)
         await self.consumer.seek_to_end(*self.partitions)
@@ -267,7 +253,6 @@ class EstimatesFollower(Service):
         self.is_reading = True
 
     async def on_stop(self) -> None:
-        """Stop the client."""
         await self.consumer.stop()
 
     @Service.task

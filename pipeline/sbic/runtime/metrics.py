@@ -29,10 +29,11 @@ from prometheus_client.registry import Collector
 
 from sbic import __version__
 from sbic.engine.labels import Ints
+from sbic.instance.instance import Instance
 from sbic.instance.requests import outcomes
-from sbic.instance.survey import CONFIDENCES, Survey, Surveyor
+from sbic.instance.survey import CONFIDENCES, EFFECTIVE_VOTES, Survey, Surveyor
 from sbic.instance.taken import Outcome
-from sbic.runtime.faust.recovery import Progress
+from sbic.runtime.faust.recovery import RecoveryProgress
 from sbic.runtime.faust.stop import abort
 from sbic.wire.bad import Reason
 
@@ -123,7 +124,7 @@ class LagCollector(Collector):
 class RecoveryCollector(Collector):
     """Reads the progress of the recovery at each scrape."""
 
-    def __init__(self, progress: Callable[[], Progress]) -> None:
+    def __init__(self, progress: Callable[[], RecoveryProgress]) -> None:
         self.progress = progress
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -167,10 +168,41 @@ class SurveyCollector(Collector):
             "How many predictions of this instance's tasks are expected to be wrong.",
             value=survey.expected_wrong,
         )
+        yield GaugeHistogramMetricFamily(
+            "sbic_task_effective_votes",
+            "Tasks of this instance by how many independent votes their labels are worth.",
+            buckets=_cumulative(EFFECTIVE_VOTES, survey.votes.tolist()),
+            gsum_value=survey.all_votes,
+        )
+        yield GaugeMetricFamily(
+            "sbic_gold_tasks",
+            "Gold tasks of this instance with labels: they calibrate and check the others.",
+            value=survey.gold,
+        )
+        yield GaugeMetricFamily(
+            "sbic_gold_wrong_predictions",
+            "Gold tasks of this instance that labels alone would predict wrongly.",
+            value=survey.wrong,
+        )
+        yield GaugeMetricFamily(
+            "sbic_gold_expected_wrong_predictions",
+            "How many of them labels alone expect to predict wrongly.",
+            value=survey.expected,
+        )
         yield GaugeMetricFamily(
             "sbic_blocked_workers",
-            "Workers of this instance who get no assignments because of their low accuracy.",
+            "Workers of this instance who get no assignments, by the rule or by the owner's word.",
             value=survey.blocked_workers,
+        )
+        yield GaugeMetricFamily(
+            "sbic_drifting_workers",
+            "Workers of this instance who answer otherwise than before (settled).",
+            value=survey.drifting_workers,
+        )
+        yield GaugeMetricFamily(
+            "sbic_contradicted_workers",
+            "Workers of this instance whose accuracy on gold is not what labels say of them.",
+            value=survey.contradicted_workers,
         )
 
 
@@ -311,7 +343,7 @@ class Metrics:
         """Register the metrics of the lags of partitions."""
         self.registry.register(LagCollector(lags))
 
-    def recovery(self, progress: Callable[[], Progress]) -> None:
+    def recovery(self, progress: Callable[[], RecoveryProgress]) -> None:
         """Register the metric of the recovery's progress."""
         self.registry.register(RecoveryCollector(progress))
 
@@ -320,7 +352,7 @@ class Metrics:
         self.registry.register(SurveyCollector(survey))
 
     def took(self, stage: str, records: int, seconds: float) -> None:
-        """Observe the seconds that a stage took to publish the results of so many records."""
+        """Observe the seconds that a stage took to publish the results of these records."""
         if records:
             self.batch_records.labels(stage).observe(records)
             self.batch_seconds.labels(stage).observe(seconds)
@@ -384,15 +416,33 @@ def _add_crowd(app: "PipelineApp") -> None:
         "1 if no task of this instance is to be weighed again.",
         lambda: parts.settler.is_at_rest,
     )
+    gauge(
+        "sbic_dependence",
+        "The part of a vote that is not its own, as labels show it: votes end at 1 / this.",
+        lambda: float(crowd.engine.outside.dependence),
+    )
+    gauge(
+        "sbic_calibrated",
+        "1 if gold calibrates confidence, 0 if it is estimated from labels alone.",
+        lambda: crowd.engine.is_calibrated,
+    )
     gauge("sbic_leases", "Tasks that are leased to workers.", lambda: _running_leases(parts))
     parts.metrics.survey(lambda: app.task_survey.last)
-    budget = app.settings.budget
-    if budget is not None:
-        gauge(
-            "sbic_budget_left_labels",
-            "Labels of all instances until the budget is spent.",
-            lambda: max(0, budget - crowd.labels),
-        )
+    gauge(
+        "sbic_labels_retention_wrong",
+        "1 if retention or compaction of the labels topic is not what the project keeps.",
+        lambda: bool(app.labels_watch.kept.wrong),
+    )
+    gauge(
+        "sbic_expired_labels",
+        "Labels that Kafka has removed although the project keeps them, or before they counted.",
+        lambda: max(app.labels_watch.kept.expired, app.labels_watch.kept.uncounted),
+    )
+    gauge(
+        "sbic_budget_left_labels",
+        "Labels of all instances until the budget is spent; NaN if there is no budget.",
+        lambda: parts.budget_left,
+    )
 
 
 def _running_leases(parts: "Components") -> int:
@@ -436,12 +486,14 @@ SHARE = 0.02  # of the time, at the most, however many tasks there are
 
 
 class TaskSurvey(Service):
-    """Makes one survey after the other; `last` is the last complete one."""
+    """Makes one survey after the other, of which the other instances hear; `last` is complete."""
 
-    def __init__(self, surveyor: Surveyor, **kwargs: Any) -> None:
+    def __init__(self, surveyor: Surveyor, instance: Instance[Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.surveyor = surveyor
-        self.last = Survey()
+        self.instance = instance
+        self.classes = instance.crowd.engine.classes
+        self.last = Survey.empty(self.classes)
 
     @Service.task
     async def _run(self) -> None:
@@ -454,12 +506,15 @@ class TaskSurvey(Service):
             abort(error)
 
     async def _make(self) -> None:
-        survey = Survey()
+        survey = Survey.empty(self.classes)
         begun = thread_time()
-        for _ in self.surveyor.steps(survey):
+        for tasks in self.surveyor.steps(survey):
+            self.instance.review(tasks)
             spent = thread_time() - begun
             await asyncio.sleep(spent * (1 / SHARE - 1))
             if self.should_stop:
                 return
             begun = thread_time()
         self.last = survey
+        if self.instance.tasks.is_restored:
+            self.instance.found(survey.findings(self.surveyor.dependence))

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from sbic.instance.warm_up import warm_up_instance
 from sbic.kafka.connect import in_our_words
-from sbic.kafka.errors import ClusterError, Denied, NotAllowed
+from sbic.kafka.errors import ClusterError, Denied, MissingRights
 from sbic.kafka.protocol import check_role
 from sbic.kafka.rights import Operation
 from sbic.project.opening import Opened, Unfinished, open_project, read_project, read_seal
@@ -32,36 +32,38 @@ log = logging.getLogger("sbic")
 LOOK_SECONDS = 0.5
 
 
-class Startable(NamedTuple):
+class ReadyProject(NamedTuple):
     """A project that is ready, and the seal of its instances."""
 
     opened: Opened
     seal: Seal
 
 
-async def opened_when_ready(given: Given) -> Startable:
+async def opened_when_ready(given: Given) -> ReadyProject:
     """Check the rights of an instance, and open the project once no command recreates its topics.
 
-    Raises what `open_project` does, `NotAllowed`, and `Unfinished` if the project is being deleted.
+    Raises what `open_project` does, `MissingRights`, and `Unfinished` if the project is deleted.
     """
     await check_role(given.place, "pipeline")
     while True:
         opened = await open_project(given)
         if opened.revision.state == "ready":
-            return Startable(opened, await read_seal(opened.settings, opened.revision))
+            for difference in opened.differences:
+                log.warning("%s: the project's value is used", difference)
+            return ReadyProject(opened, await read_seal(opened.settings, opened.revision))
         why_not = Unfinished(opened.settings.prefix, opened.revision.state)
         if opened.revision.state == "deleting":
             raise why_not
         await _wait(opened.settings, str(why_not))
 
 
-async def opened_when_allowed(given: Given) -> Startable:
+async def opened_when_allowed(given: Given) -> ReadyProject:
     """Open the project for an instance that was running before; wait until it is authorized."""
     while True:
         try:
             return await opened_when_ready(given)
-        except (Denied, NotAllowed) as refused:
-            log.warning("%s; waiting until that is mended", refused)
+        except (Denied, MissingRights) as refused:
+            log.warning("%s; waiting until that is fixed", refused)
             async with _reporting(given.settings, str(refused)):
                 await _until_allowed(given.settings)
 
@@ -97,7 +99,7 @@ async def _wait(settings: Settings, why_not: str) -> None:
 # Runs one instance as a process: logging, signals, and the exit status.
 
 
-class Instance(BatchedWorker):
+class InstanceProcess(BatchedWorker):
     """Runs the app until SIGTERM, SIGINT, or a change of the project.
 
     After a change of the project the process runs the same command again.
@@ -156,7 +158,7 @@ class Instance(BatchedWorker):
             restart()
 
 
-def run(startable: Startable) -> NoReturn:
+def run(startable: ReadyProject) -> NoReturn:
     """Run until SIGTERM or SIGINT, then exit with 0; an unexpected error exits with 70."""
     opened, seal = startable
     log_start(opened.settings)
@@ -166,4 +168,4 @@ def run(startable: Startable) -> NoReturn:
     except CannotStart as error:
         end(str(error), 1)
     gc.freeze()  # modules and compiled code, which a full search takes 70 ms for, stay anyway
-    Instance(app).execute_from_commandline()
+    InstanceProcess(app).execute_from_commandline()

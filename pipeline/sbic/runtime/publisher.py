@@ -11,7 +11,7 @@ from sbic.instance.instance import Publication as Records
 from sbic.instance.publication import Group, Outbox, Redirected, Redirector
 from sbic.instance.taken import Forwarded, Rejected
 from sbic.project.topics import Topics
-from sbic.runtime.faust.groups import GroupPublisher, Publication, Writer
+from sbic.runtime.faust.groups import GroupPublisher, Steps, Writer
 from sbic.runtime.faust.producer import BatchProducer, Offsets
 from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
@@ -60,11 +60,11 @@ class Rejects:
         self.groups.filling.rejected.append(Rejected(record, why))
         self.groups.notify()
 
-    def pack(self, group: RejectedRecords) -> Publication:
+    def pack(self, group: RejectedRecords) -> Steps:
         """Turn the records into dead letters."""
         outbox = Outbox()
         self.redirector.add(outbox, group)
-        return Publication(outbox, lambda _offsets, _seconds: self.redirector.count(group))
+        return Steps(outbox, lambda _offsets, _seconds: self.redirector.count(group))
 
 
 class Publisher:
@@ -102,7 +102,7 @@ class Publisher:
         """Note that labels have just been taken."""
         self.took_labels_at = monotonic()
 
-    def pack(self, group: Group[ConsumerRecord]) -> Publication:
+    def pack(self, group: Group[ConsumerRecord]) -> Steps:
         """Turn a group into records, and count them when they are published."""
         records = self.instance.publication(group, is_flushing=self.groups.is_flushing)
 
@@ -111,7 +111,7 @@ class Publisher:
             self.spans.export(records.spans)
             self.instance.published()
 
-        return Publication(records.changelog, published, records.before, records.outputs)
+        return Steps(records.changelog, published, records.before, records.outputs)
 
     def _count(self, records: Records[ConsumerRecord], seconds: float) -> None:
         """Count in the metrics what was published."""

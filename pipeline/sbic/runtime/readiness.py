@@ -6,9 +6,15 @@ from errno import EADDRINUSE
 from typing import Any
 
 from aiohttp import web
+from aiokafka.errors import KafkaError
 from mode import Service
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from sbic.kafka.admin import LabelsKept, extents, labels_kept, wrong_labels_config
+from sbic.kafka.errors import ClusterError
+from sbic.kafka.groups import committed_offsets
+from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 from sbic.runtime.faust.app import BatchedApp
 from sbic.runtime.faust.consumer import Connections
 from sbic.runtime.faust.stop import CannotStart
@@ -50,7 +56,7 @@ class BrokerWatch(Service):
         """Log once why Kafka refuses this client, if it does."""
         why = await self.why_denied() if self.is_lost else None
         if why is not None and why != self.logged:
-            log.warning("%s; trying again until that is mended", why)
+            log.warning("%s; trying again until that is fixed", why)
         self.logged = why
 
     def look(self) -> None:
@@ -108,7 +114,6 @@ class Web(Service):
         return f"cannot listen on {self.host}, port {self.port}: {error.strerror or error}"
 
     async def on_stop(self) -> None:
-        """Stop listening."""
         await self.runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
@@ -170,3 +175,55 @@ class Readiness:
             and not self.estimates.lag()
             and not any(lag.records for lag in self.app.lags())
         )
+
+
+# Warns when Kafka removes labels that the project keeps.
+
+
+LABELS_SECONDS = 10.0
+
+
+class LabelsWatch(Service):
+    """Compares retention, compaction and start of the labels topic with what the project keeps.
+
+    Logs each kind of problem when it appears; the metrics have the numbers.
+    """
+
+    def __init__(self, settings: Settings, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.topic = Topics(settings).labels
+        self.kept = LabelsKept(self.topic.name)
+
+    async def on_start(self) -> None:
+        """Look once before labels are taken."""
+        await self._look()
+
+    @Service.task
+    async def _watch(self) -> None:
+        while not self.should_stop:
+            await self.sleep(LABELS_SECONDS)
+            if not self.should_stop:
+                await self._look()
+
+    async def _look(self) -> None:
+        try:
+            wrong = await wrong_labels_config(self.settings)
+            found = await extents(self.settings, [self.topic.name])
+            committed = await committed_offsets(
+                self.settings, self.settings.prefix, self.topic.name
+            )
+        except (ClusterError, KafkaError):
+            return  # not available: `BrokerWatch` logs it
+        starts = {tp: extent.begin for tp, extent in found.items()}
+        known = {tp: committed[tp.partition] for tp in starts if tp.partition in committed}
+        before, kept = self.kept, labels_kept(self.topic, wrong, starts, known)
+        self.kept = kept._replace(uncounted=max(kept.uncounted, before.uncounted))
+        is_new = (
+            self.kept.wrong != before.wrong,
+            self.kept.expired > 0 and not before.expired,
+            self.kept.uncounted > before.uncounted,
+        )
+        if any(is_new):
+            for line in self.kept.warnings:
+                log.warning("%s", line)

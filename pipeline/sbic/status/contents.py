@@ -30,7 +30,7 @@ from sbic.wire.bad import BadRecord, Reason, parser, read_id, read_number, read_
 from sbic.wire.dead_letters import LetterHeaders, Origin, read_headers
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import MOST_LABELS, parse_any_posterior
+from sbic.wire.posteriors import MOST_LABELS, parse_posterior
 
 
 class Letter(NamedTuple):
@@ -59,7 +59,7 @@ class Choice:
 
 
 @dataclass
-class Overview:
+class LetterOverview:
     """The dead letters of the topic: the newest of those selected, counts, and those replayed.
 
     `newest` has no keys and values unless they were requested.
@@ -87,9 +87,9 @@ def letter_of(record: ConsumerRecord) -> Letter | None:
     return Letter(record.timestamp, headers, record.partition, record.key, record.value)
 
 
-async def overview(settings: Settings, choice: Choice, *, values: bool) -> Overview:
+async def overview(settings: Settings, choice: Choice, *, values: bool) -> LetterOverview:
     """Read the whole topic; with `values`, keep keys and values of the selected letters."""
-    found = Overview()
+    found = LetterOverview()
     seen: set[Origin] = set()
     heap: list[tuple[int, int, Letter]] = []
     async for letters in letters_in(settings):
@@ -217,12 +217,12 @@ class Standing:
 async def standing_labels(settings: Settings) -> Standing:
     """The labels that stand of all that the topic has now."""
     async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
-        count = len(reader.partitions)
-        # instances stop when partitions are added: nobody forwards labels from there any more
-        partitions = settings.partitions if count > settings.partitions else count
-        found = Standing(
-            settings.crowd_classes, partitions, settings.repeats, anywhere=count > partitions
-        )
+        partitions = min(len(reader.partitions), settings.partitions)
+        # instances stop when labels come to partitions that somebody has added: none is forwarded
+        added = [tp for tp in reader.partitions if tp.partition >= partitions]
+        begins = await reader.consumer.beginning_offsets(added) if added else {}
+        anywhere = any(reader.ends[tp] > begins[tp] for tp in added)
+        found = Standing(settings.crowd_classes, partitions, settings.repeats, anywhere=anywhere)
         async for records in reader.to_the_end("Reading"):
             found.take(records)
     return found
@@ -243,7 +243,7 @@ Record = Mapping[str, Any]
 Records = Sequence[Record]
 
 
-class Table(NamedTuple):
+class ExportTable(NamedTuple):
     """The columns, and a row for each record."""
 
     columns: tuple[str, ...]
@@ -265,10 +265,10 @@ class Export(NamedTuple):
 
     topic: Callable[[Topics], Topic]
     read: Callable[[bytes], Record]
-    table: Callable[[Records], Table]
+    table: Callable[[Records], ExportTable]
 
 
-def posteriors_table(posteriors: Records) -> Table:
+def posteriors_table(posteriors: Records) -> ExportTable:
     """Posteriors of the kind that most records have; sbic writes only one kind to a topic.
 
     >>> cat = {"task": "t1", "prediction": "cat", "confidence": 0.75, "labels": 1, "status": "open"}
@@ -285,7 +285,7 @@ def posteriors_table(posteriors: Records) -> Table:
     return _table(signs, SIGN_COLUMNS)
 
 
-def workers_table(workers: Records) -> Table:
+def workers_table(workers: Records) -> ExportTable:
     """Workers, with `theta` and a column `habit:CLASS` for each class if they are known.
 
     >>> ann = {"worker": "ann", "accuracy": 0.75, "interval": [0.5, 0.9], "theta": 0.5}
@@ -303,7 +303,7 @@ def workers_table(workers: Records) -> Table:
     return _table(flat, SETTLED_WORKER_COLUMNS if is_settled else WORKER_COLUMNS)
 
 
-def _table(records: Records, columns: Sequence[Column]) -> Table:
+def _table(records: Records, columns: Sequence[Column]) -> ExportTable:
     names: list[str] = []
     paths: list[tuple[str, str | None]] = []  # the field, and the class in it
     for column in columns:
@@ -322,7 +322,7 @@ def _table(records: Records, columns: Sequence[Column]) -> Table:
         ]
         for record in records
     ]
-    return Table(tuple(names), rows)
+    return ExportTable(tuple(names), rows)
 
 
 @parser
@@ -375,7 +375,7 @@ KINDS: dict[str, type[bool] | type[int] | type[float]] = {
 }
 
 EXPORTS = {
-    "posteriors": Export(lambda topics: topics.posteriors, parse_any_posterior, posteriors_table),
+    "posteriors": Export(lambda topics: topics.posteriors, parse_posterior, posteriors_table),
     "workers": Export(lambda topics: topics.workers, read_worker, workers_table),
 }
 

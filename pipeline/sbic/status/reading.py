@@ -1,17 +1,22 @@
 """Reads the status of a project from Kafka alone: its topics and its consumer group."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from time import time
+from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from sbic.kafka.connect import connected, new_consumer
-from sbic.kafka.groups import Group, describe_group
+from sbic.kafka.admin import labels_kept, wrong_labels_config
+from sbic.kafka.connect import AdminClient, connected, new_consumer
+from sbic.kafka.errors import ClusterError, Mismatch
+from sbic.kafka.groups import ConsumerGroup, describe_group
 from sbic.kafka.protocol import describe_topics
 from sbic.kafka.reader import Reader, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
-from sbic.project.settings import Settings
+from sbic.project.opening import log_consumer, read_on
+from sbic.project.revision import Revision
+from sbic.project.settings import SHOWN_SETTINGS, Settings
 from sbic.project.topics import Topic, Topics
 from sbic.status.contents import read_worker
 from sbic.status.report import (
@@ -22,54 +27,80 @@ from sbic.status.report import (
     RestReport,
     Settledness,
     Summary,
+    findings_of,
     settledness,
 )
-from sbic.wire.estimates import parse_rest
-from sbic.wire.posteriors import parse_any_posterior
+from sbic.wire.estimates import Findings, Rest, parse_report
+from sbic.wire.posteriors import parse_posterior
 
 TAIL = 100  # records of a partition of estimates: more than instances publish in two seconds
+
+
+class Reports(NamedTuple):
+    """The last reports of instances, by partition; and when anything else was last published."""
+
+    rests: dict[int, RestReport]
+    findings: dict[int, Findings]
+    moved_at: int
 
 
 class FlowReader:
     """Asks Kafka for offsets and the group, and reads the last posteriors and estimates."""
 
     def __init__(
-        self, settings: Settings, posteriors: Reader, estimates: Reader, asking: AIOKafkaConsumer
+        self,
+        settings: Settings,
+        posteriors: Reader,
+        estimates: Reader,
+        asking: AIOKafkaConsumer,
+        admin: AdminClient,
     ) -> None:
         self.settings = settings
         self.topics = Topics(settings)
         self.posteriors = posteriors
         self.estimates = estimates
         self.asking = asking
+        self.admin = admin
+        self.wrong: list[Mismatch] = []
         self.inputs = {
             name: [TopicPartition(topic.name, tp.partition) for tp in posteriors.partitions]
             for name, topic in self._inputs().items()
         }
 
-    async def group(self) -> Group:
+    async def group(self) -> ConsumerGroup:
         """The group now; read it before the topics, so that the lag is not underestimated."""
-        return await describe_group(self.settings, self.settings.prefix)
+        return await describe_group(self.admin)
 
-    async def activity(self, group: Group) -> Activity:
+    async def activity(self, group: ConsumerGroup) -> Activity:
         """The activity now, of a group that was just read."""
         at = int(1000 * time())
-        flow = await self._flow(at)
+        labels = self.inputs["labels"]
+        starts = await self.asking.beginning_offsets(labels)
+        flow = await self._flow(at, starts)
         lags = await self._lags(group)
         lag = {name: sum(lags[tp] for tp in partitions) for name, partitions in self.inputs.items()}
+        owners = [self._partitions(member.partitions) for member in group.members]
+        reports = await self._reports()
         return Activity(
             at,
             flow,
             group.state,
             self._members(group, lags),
             lag,
-            await self._settledness(group, sum(lag.values())),
+            self._settledness(owners, reports, sum(lag.values())),
+            labels_kept(self.topics.labels, self.wrong, starts, group.committed).warnings,
+            findings_of(owners, reports.findings),
         )
 
-    async def _flow(self, at: int) -> Flow:
+    async def check_labels(self) -> None:
+        """Compare the retention of labels with the project's, if this client may."""
+        with suppress(ClusterError):
+            self.wrong = await wrong_labels_config(self.settings)
+
+    async def _flow(self, at: int, starts: Mapping[TopicPartition, int]) -> Flow:
         """Labels in the topic, and those of the last minute by their timestamps."""
         partitions = self.inputs["labels"]
         ends = await self.asking.end_offsets(partitions)
-        starts = await self.asking.beginning_offsets(partitions)
         since = at - 1000 * RATE_SECONDS
         lately = await self.asking.offsets_for_times(dict.fromkeys(partitions, since))
         return Flow(
@@ -77,7 +108,7 @@ class FlowReader:
             sum(ends[tp] - found.offset for tp, found in lately.items() if found),
         )
 
-    def _members(self, group: Group, lags: Mapping[TopicPartition, int]) -> list[Member]:
+    def _members(self, group: ConsumerGroup, lags: Mapping[TopicPartition, int]) -> list[Member]:
         return [
             Member(
                 member.member_id,
@@ -94,6 +125,7 @@ class FlowReader:
             "labels": topics.labels,
             "votes": topics.votes,
             "tasks": topics.tasks,
+            "roster": topics.roster,
             "requests": topics.requests,
         }
 
@@ -102,47 +134,44 @@ class FlowReader:
         labels = self.topics.labels.name
         return frozenset(tp.partition for tp in assigned if tp.topic == labels)
 
-    async def _lags(self, group: Group) -> dict[TopicPartition, int]:
+    async def _lags(self, group: ConsumerGroup) -> dict[TopicPartition, int]:
         """The lag of the group on each partition."""
         partitions = [tp for some in self.inputs.values() for tp in some]
         ends = await self.asking.end_offsets(partitions)
         starts = await self.asking.beginning_offsets(partitions)
         return {tp: max(0, ends[tp] - group.committed.get(tp, starts[tp])) for tp in partitions}
 
-    async def _settledness(self, group: Group, lag: int) -> Settledness:
+    def _settledness(
+        self, owners: Sequence[frozenset[int]], reports: Reports, lag: int
+    ) -> Settledness:
         if not self.settings.algorithm_entry.settles:
             return Settledness(None, "fast-sbic weighs every label once, when it arrives")
-        reports, moved_at = await self._reports()
-        owners = [self._partitions(member.partitions) for member in group.members]
-        return settledness(owners, reports, moved_at, lag)
+        return settledness(owners, reports.rests, reports.moved_at, lag)
 
-    async def _reports(self) -> tuple[dict[int, RestReport], int]:
-        """The last report of each partition, and when the last other record was published."""
-        reports: dict[int, RestReport] = {}
-        moved_at = 0
+    async def _reports(self) -> Reports:
+        """The last reports of each partition, and when the last other record was published."""
+        rests: dict[int, RestReport] = {}
+        findings: dict[int, Findings] = {}
+        moved_at, classes = 0, len(self.settings.crowd_classes)
         for reader, tail in ((self.estimates, TAIL), (self.posteriors, 1)):
             await reader.move_end(self.asking)
             await reader.go_back(tail, self.asking)
             async for records in reader.to_the_end():
                 for record in records:
-                    rest = parse_rest(record.value)
-                    if rest is None:
-                        moved_at = max(moved_at, record.timestamp)
-                    else:
-                        reports[record.partition] = RestReport(record.timestamp, *rest)
-        return reports, moved_at
+                    match parse_report(record.value, classes):
+                        case Rest() as rest:
+                            rests[record.partition] = RestReport(record.timestamp, *rest)
+                        case Findings() as found:
+                            findings[record.partition] = found
+                        case None:
+                            moved_at = max(moved_at, record.timestamp)
+        return Reports(rests, findings, moved_at)
 
 
 # Reads the status of a project from Kafka alone: its topics and its consumer group.
 
 
 Take = Callable[[Iterable[ConsumerRecord]], None]
-
-SHOWN_SETTINGS = (
-    *("classes", "algorithm", "alpha", "beta", "prior", "class_prior", "repeats"),
-    *("policy", "seed", "lease_seconds", "gold_rate"),
-    *("stop_confidence", "stop_labels", "budget", "block_below", "block_after"),
-)
 
 
 def settings_in_force(settings: Settings) -> dict[str, object]:
@@ -153,7 +182,7 @@ def settings_in_force(settings: Settings) -> dict[str, object]:
 
 def empty_summary(settings: Settings) -> Summary:
     """The summary of a project before anything is read."""
-    return Summary(settings.prefix, settings_in_force(settings), budget=settings.budget)
+    return Summary(settings.prefix, settings_in_force(settings))
 
 
 class StatusReader:
@@ -164,9 +193,13 @@ class StatusReader:
         settings: Settings,
         readers: dict[str, Reader],
         asking: AIOKafkaConsumer,
+        log: AIOKafkaConsumer,
         flow: FlowReader,
     ) -> None:
+        self.settings = settings
+        self.revision: Revision | None = None
         self.topics = Topics(settings)
+        self.log = log
         self.readers = readers
         self.asking = asking
         self.flow = flow
@@ -175,11 +208,16 @@ class StatusReader:
     async def update(self) -> Summary:
         """Read what is new, and return the summary."""
         topics = self.topics
+        place = TopicPartition(topics.project.name, 0)
+        self.revision = await read_on(self.log, place, self.revision)
+        if self.revision is not None:
+            self.summary.follow(settings_in_force(self.revision.apply_to(self.settings)))
         group = await self.flow.group()
         await self._read(topics.posteriors.name, self._take_posteriors, "Reading posteriors")
         await self._read(topics.workers.name, self._take_workers, "Reading workers")
         letters = self.summary.letters
         await self._read(topics.dead_letters.name, letters.take, "Reading dead letters")
+        await self.flow.check_labels()
         self.summary.update(await self.flow.activity(group))
         return self.summary
 
@@ -193,7 +231,7 @@ class StatusReader:
         for record in records:
             if record.value is None:
                 self.summary.tasks.remove((record.key or b"").decode(errors="replace"))
-            elif posterior := readable(parse_any_posterior, record.value):
+            elif posterior := readable(parse_posterior, record.value):
                 self.summary.tasks.add(posterior)
 
     def _take_workers(self, records: Iterable[ConsumerRecord]) -> None:
@@ -205,7 +243,7 @@ class StatusReader:
 async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
     """A connected reader of the status."""
     topics = Topics(settings)
-    inputs = (topics.labels, topics.votes, topics.tasks, topics.requests)
+    inputs = (topics.labels, topics.votes, topics.tasks, topics.roster, topics.requests)
     await describe_topics(settings, [Need(topic.name, Operation.DESCRIBE) for topic in inputs])
     async with AsyncExitStack() as stack:
         readers = {}
@@ -214,7 +252,8 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
             readers[topic.name] = await stack.enter_async_context(reader)
         asking = await stack.enter_async_context(connected(new_consumer(settings), settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
-        yield StatusReader(settings, readers, asking, flow)
+        log = await stack.enter_async_context(connected(log_consumer(settings), settings))
+        yield StatusReader(settings, readers, asking, log, flow)
 
 
 @asynccontextmanager
@@ -224,5 +263,6 @@ async def reading_flow(settings: Settings, asking: AIOKafkaConsumer) -> AsyncIte
     async with (
         reading(settings, topics.posteriors.name, from_start=False) as posteriors,
         reading(settings, topics.estimates.name, from_start=False) as estimates,
+        connected(AdminClient(settings), settings) as admin,
     ):
-        yield FlowReader(settings, posteriors, estimates, asking)
+        yield FlowReader(settings, posteriors, estimates, asking, admin)

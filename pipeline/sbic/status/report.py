@@ -3,13 +3,17 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
 
 from aiokafka import ConsumerRecord
 
+from sbic.classes import SIGNS, Classes
+from sbic.engine.outside import prediction_powered
 from sbic.status.contents import Letter, letter_of
-from sbic.status.tallies import TaskTally, WorkerTally
+from sbic.status.tallies import Honesty, TaskTally, WorkerTally
 from sbic.wire.dead_letters import Origin
+from sbic.wire.estimates import Findings
 
 
 class LetterCounts:
@@ -111,6 +115,24 @@ def settledness(
     return Settledness(True, "no probability moves any more", due)
 
 
+def findings_of(
+    owners: Iterable[frozenset[int]], findings: Mapping[int, Findings]
+) -> Findings | None:
+    """What all instances find; None unless each has reported since it began."""
+    found = [findings.get(min(partitions)) for partitions in owners if partitions]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    return reduce(Findings.plus, known)
+
+
+class Share(NamedTuple):
+    """The share of a class among all tasks; its 90 % interval, once there is gold."""
+
+    share: float
+    interval: tuple[float, float] | None
+
+
 # The status of a project: what `sbic status --json` prints.
 
 
@@ -152,6 +174,8 @@ class Activity:
     members: Sequence[Member] = ()
     lag: Mapping[str, int] = field(default_factory=dict)
     settled: Settledness = NOT_KNOWN
+    warnings: Sequence[str] = ()
+    findings: Findings | None = None
 
 
 @dataclass
@@ -160,7 +184,6 @@ class Summary:
 
     project: str
     settings: Mapping[str, Any]
-    budget: int | None = None
     tasks: TaskTally = field(default_factory=TaskTally)
     workers: WorkerTally = field(default_factory=WorkerTally)
     letters: LetterCounts = field(default_factory=LetterCounts)
@@ -169,6 +192,15 @@ class Summary:
     def update(self, activity: Activity) -> None:
         """Replace the activity by a newer one."""
         self.activity = activity
+
+    def follow(self, settings: Mapping[str, Any]) -> None:
+        """Replace the settings: the project has changed its rules."""
+        self.settings = settings
+
+    @property
+    def budget(self) -> int | None:
+        """The budget of the project, if it has one."""
+        return self.settings.get("budget")
 
     @property
     def per_second(self) -> float:
@@ -191,6 +223,55 @@ class Summary:
     def _is_spending(self) -> bool:
         """Whether labels arrive, and there is a task that they can be for."""
         return bool(self.per_second) and self.tasks.open > 0
+
+    @property
+    def honesty(self) -> Honesty:
+        """How far the expected number of wrong predictions can be believed.
+
+        Once gold calibrates them, posteriors expect of it what it says: whether it contradicts
+        labels is seen by what these say alone, as instances report it.
+        """
+        found, reported = self.tasks.honesty, self.activity.findings
+        if reported is not None and reported.gold == found.gold:
+            found = found._replace(wrong=reported.wrong, expected=reported.expected)
+        return found
+
+    @property
+    def prevalence(self) -> dict[str, Share] | None:
+        """The share of each class, corrected by gold; None while no instance reports it."""
+        found = self.activity.findings
+        if found is None or not found.shares.tasks:
+            return None
+        classes = self.settings.get("classes")
+        names = SIGNS.names if classes is None else Classes.parse(classes).names
+        if found.shares.every.shape[1] != len(names):
+            return None  # of an instance before the project changed its classes
+        if found.shares.golds < 2:
+            means = (found.shares.every[0] / found.shares.tasks).tolist()
+            return {name: Share(mean, None) for name, mean in zip(names, means, strict=True)}
+        each = zip(names, *prediction_powered(found.shares).tolist(), strict=True)
+        return {
+            name: Share(share, (max(0.0, share - half), min(1.0, share + half)))
+            for name, share, half in each
+        }
+
+    def _prevalence(self) -> dict[str, Any] | None:
+        found = self.prevalence
+        return found and {name: share._asdict() for name, share in found.items()}
+
+    def _honesty(self) -> dict[str, Any]:
+        found, reported = self.honesty, self.activity.findings
+        return {
+            "is_calibrated": found.is_calibrated,
+            "dependence": None if reported is None else reported.dependence,
+            "gold": found.gold,
+            "interval": None if found.interval is None else list(found.interval),
+            "gold_to_halve": found.gold_to_halve,
+            "wrong_on_gold": found.wrong,
+            "expected_wrong_on_gold": found.expected,
+            "is_contradicted": found.is_contradicted,
+            "effective_votes": found.votes,
+        }
 
     def as_object(self) -> dict[str, Any]:
         """The summary as a JSON object, described by schemas/status.schema.json.
@@ -216,6 +297,8 @@ class Summary:
                 "without_labels": tasks.without_labels,
             },
             "expected_wrong": tasks.expected_wrong,
+            "honesty": self._honesty(),
+            "prevalence": self._prevalence(),
             "settled": {
                 "is_settled": activity.settled.is_settled,
                 "why": activity.settled.why,
@@ -227,6 +310,14 @@ class Summary:
                 "known": len(workers),
                 "best": [rated._asdict() for rated in workers.best(RATED)],
                 "worst": [rated._asdict() for rated in workers.worst(RATED)],
+                "drifting": {
+                    "known": len(workers.drifting),
+                    "first": workers.drifting[:RATED],
+                },
+                "contradicted": {
+                    "known": len(workers.contradicted),
+                    "first": workers.contradicted[:RATED],
+                },
             },
             "dead_letters": {
                 "total": sum(dead_letters.values()),
@@ -238,6 +329,7 @@ class Summary:
                 "lag": dict(activity.lag),
                 "members": [member._asdict() for member in activity.members],
             },
+            "warnings": list(activity.warnings),
             "settings": dict(self.settings),
         }
 

@@ -2,12 +2,14 @@
 
 from array import array
 from collections.abc import Mapping
+from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sbic.engine.labels import Ids
+from sbic.engine.outside import Moments, prediction_powered
 from sbic.wire.posteriors import CLOSE_REASONS, AnyPosterior
 
 OPEN, GONE = 0, -1
@@ -23,6 +25,46 @@ class Disputed(NamedTuple):
     confidence: float
     labels: int
     status: str
+
+
+class Honesty(NamedTuple):
+    """How far the expected number of wrong predictions can be believed.
+
+    `gold` tasks have labels and a known truth: `wrong` of them would have been predicted wrongly,
+    where `expected` were expected to be. With two or more of them the share of wrong predictions
+    lies in `interval` with a probability of 90 %, if they were drawn at random. `votes` is how many
+    independent votes the labels of a task are worth, in the median, under settled.
+    """
+
+    gold: int
+    wrong: int
+    expected: float
+    interval: tuple[float, float] | None
+    votes: float | None
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether gold calibrates confidence: under settled, as soon as there is any."""
+        return self.gold > 0 and self.votes is not None
+
+    @property
+    def gold_to_halve(self) -> int | None:
+        """How many more gold tasks would halve the interval: its width falls with their root."""
+        return None if self.interval is None else 3 * self.gold
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether gold differs from what was expected of it by more than chance.
+
+        >>> Honesty(30, 12, 3.0, None, None).is_contradicted
+        True
+        """
+        share = self.expected / self.gold if self.gold else 0.0
+        far = abs(self.wrong - self.expected)
+        return bool(far > 1 + CHANCE * (self.gold * share * (1 - share)) ** 0.5)
+
+
+CHANCE = 2.6  # standard deviations: one project in a hundred is told so by chance
 
 
 class TaskTally:
@@ -65,6 +107,9 @@ class TaskTally:
         self._states = array("b")  # open, closed and why, or gone
         self._golds = array("b")
         self._predicted = array("h")
+        self._votes = array("d")
+        self._gold_doubts = array("d")  # of gold: as if its truth were not known
+        self._gold_wrong = array("b")
 
     def add(self, posterior: AnyPosterior) -> int:
         """Add the newest posterior of a task; returns the number of the task."""
@@ -85,6 +130,9 @@ class TaskTally:
         self._states[i] = OPEN if is_open else 1 + CLOSE_REASONS.index(reason)
         self._golds[i] = "gold" in posterior
         self._predicted[i] = self._predictions.number(posterior["prediction"])
+        self._votes[i] = posterior.get("effective_votes", 0.0)
+        if self._golds[i]:
+            self._gold_doubts[i], self._gold_wrong[i] = _without_gold(posterior)
         self._count(i, 1)
         return i
 
@@ -111,7 +159,8 @@ class TaskTally:
             self.without_labels += step
 
     def _columns(self) -> "tuple[array[int] | array[float], ...]":
-        return self._labels, self._doubts, self._states, self._golds, self._predicted
+        known = self._labels, self._doubts, self._states, self._golds, self._predicted
+        return *known, self._votes, self._gold_doubts, self._gold_wrong
 
     def __len__(self) -> int:
         return sum(self._in_state)
@@ -130,6 +179,27 @@ class TaskTally:
     def expected_wrong(self) -> float:
         """How many predictions are expected to be wrong: the sum of 1 - max p over all tasks."""
         return float(np.sum(np.frombuffer(self._doubts))) if self._doubts else 0.0
+
+    @property
+    def honesty(self) -> Honesty:
+        """How far `expected_wrong` can be believed."""
+        labels, doubts = self.label_counts(), self.doubts()
+        golds, votes = self.golds() == 1, np.array(self._votes)
+        is_gold, others = golds & (labels > 0), ~golds & (labels > 0)
+        wrong, interval = np.array(self._gold_wrong)[is_gold].astype(np.float64), None
+        expected = np.array(self._gold_doubts)[is_gold]
+        if len(wrong) > 1 and others.any():
+            columns = (column[:, None] for column in (doubts[others], expected, wrong))
+            (share,), (half,) = prediction_powered(Moments.of(*columns))
+            interval = max(0.0, float(share - half)), min(1.0, float(share + half))
+        weighed = votes[votes > 0]
+        return Honesty(
+            len(wrong),
+            int(wrong.sum()),
+            float(expected.sum()),
+            interval,
+            float(np.median(weighed)) if len(weighed) else None,
+        )
 
     def most_disputed(self, most: int) -> list[Disputed]:
         """The least certain of the tasks with two labels or more; of equals, those with more."""
@@ -170,6 +240,16 @@ class TaskTally:
         )
 
 
+def _without_gold(posterior: AnyPosterior) -> tuple[float, bool]:
+    """How probable a wrong prediction would be if the truth were not known; whether it is one."""
+    evidence, truth = posterior.get("evidence"), posterior["prediction"]
+    if isinstance(evidence, dict):
+        first = max(evidence, key=evidence.__getitem__)
+        return 1 - evidence[first], first != truth
+    log_odds = float(evidence or 0.0)
+    return 1 / (1 + exp(min(abs(log_odds), 700.0))), log_odds * int(truth or 0) < 0
+
+
 # Aggregates of all workers' records: the best and the worst workers.
 
 
@@ -194,12 +274,18 @@ class WorkerTally:
     ...     number = tally.add(known)
     >>> [rated.worker for rated in tally.best(2)], [rated.worker for rated in tally.worst(2)]
     (['ann', 'bob'], ['bob', 'ann'])
+    >>> for changes in ({"drifting": 7, "contradicted": True}, {"drifting": 7}):
+    ...     number = tally.add({**known, **changes})
+    >>> tally.drifting, tally.contradicted
+    (['bob'], [])
     """
 
     def __init__(self) -> None:
         self.ids = Ids[str]()
         self._accuracies, self._lows, self._highs = array("d"), array("d"), array("d")
         self._labels = array("q")
+        self._drifting: dict[int, int] = {}  # since when
+        self._contradicted: dict[int, None] = {}
 
     def add(self, worker: Mapping[str, Any]) -> int:
         """Add the newest record of a worker; returns the number of the worker."""
@@ -211,7 +297,24 @@ class WorkerTally:
         self._accuracies[j] = worker["accuracy"]
         self._lows[j], self._highs[j] = worker["interval"]
         self._labels[j] = worker["labels"]
+        self._drifting.pop(j, None)
+        self._contradicted.pop(j, None)
+        if isinstance(worker.get("drifting"), int):
+            self._drifting[j] = worker["drifting"]
+        if worker.get("contradicted") is True:
+            self._contradicted[j] = None
         return j
+
+    @property
+    def drifting(self) -> list[str]:
+        """The workers who answer otherwise than before, the last to change first."""
+        order = sorted(self._drifting, key=lambda j: -self._drifting[j])
+        return [self.ids.names[j] for j in order]
+
+    @property
+    def contradicted(self) -> list[str]:
+        """The workers whose accuracy on gold is not what labels say of them."""
+        return [self.ids.names[j] for j in self._contradicted]
 
     def __len__(self) -> int:
         return len(self._labels)

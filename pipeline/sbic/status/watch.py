@@ -17,7 +17,7 @@ from sbic.foreign import printable
 from sbic.kafka.reader import parsed, reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.wire.posteriors import AnyPosterior, parse_any_posterior
+from sbic.wire.posteriors import AnyPosterior, parse_posterior
 
 RATE_SECONDS = 5
 BAR_WIDTH = 20
@@ -49,7 +49,7 @@ async def watch_as_table(settings: Settings, from_start: bool, console: Console)
 
 def posteriors(records: Iterable[ConsumerRecord]) -> list[AnyPosterior]:
     """The posteriors among the records; others are not sbic records, and ignored."""
-    return [posterior for _, posterior in parsed(records, parse_any_posterior)]
+    return [posterior for _, posterior in parsed(records, parse_posterior)]
 
 
 class Board:

@@ -97,58 +97,56 @@ class Refusal(StrEnum):
     BUDGET_SPENT = "budget-spent"
 
 
-class Place(NamedTuple):
-    """Source, partition and offset of the request that an id names, and the assignment's number."""
+class AssignmentId(NamedTuple):
+    """The request that an assignment answers, and the assignment's number among its answers.
 
-    source: str
+    >>> str(AssignmentId(3, 42, 0)), str(AssignmentId(3, 42, 0, source="label"))
+    ('3-42-0', 'label-3-42-0')
+    """
+
     partition: int
     offset: int
     number: int
+    source: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "AssignmentId":
+        """The id in a record, or ValueError.
+
+        >>> AssignmentId.parse("label-3-42-0")
+        AssignmentId(partition=3, offset=42, number=0, source='label')
+        """
+        *source, partition, offset, number = text.split("-")
+        return cls(int(partition), int(offset), int(number), "-".join(source))
+
+    def __str__(self) -> str:
+        place = f"{self.partition}-{self.offset}-{self.number}"
+        return f"{self.source}-{place}" if self.source else place
 
 
-class Assignment(NamedTuple):
+class AssignmentRecord(NamedTuple):
     """A record of the topic: a refusal has no `task`; `ended` marks the end of a lease."""
 
     worker: str
     task: str | None
-    id: str
+    id: AssignmentId
     expires_at: int
     ended: bool
 
 
-def id_of(partition: int, offset: int, number: int, source: str = "") -> str:
-    """The id of an assignment.
-
-    >>> id_of(3, 42, 0), id_of(3, 42, 0, source="label")
-    ('3-42-0', 'label-3-42-0')
-    """
-    place = f"{partition}-{offset}-{number}"
-    return f"{source}-{place}" if source else place
-
-
-def place_of(name: str) -> Place:
-    """The request and number in an id, or ValueError.
-
-    >>> place_of("label-3-42-0")
-    Place(source='label', partition=3, offset=42, number=0)
-    """
-    *source, partition, offset, number = name.split("-")
-    return Place("-".join(source), int(partition), int(offset), int(number))
-
-
 def encode_lease(
-    worker: str, task: str, name: str, policy: str, issued_at: int, expires_at: int
+    worker: str, task: str, name: AssignmentId, policy: str, issued_at: int, expires_at: int
 ) -> bytes:
     """The value of a lease: the worker gets the task; times in milliseconds.
 
-    >>> encode_lease("w1", "t1", "3-42-0", "uniform", 1, 2)
+    >>> encode_lease("w1", "t1", AssignmentId(3, 42, 0), "uniform", 1, 2)
     b'{"worker":"w1","task":"t1","id":"3-42-0","policy":"uniform","issued_at":1,"expires_at":2}'
     """
     return dumps(
         {
             "worker": worker,
             "task": task,
-            "id": name,
+            "id": str(name),
             "policy": policy,
             "issued_at": issued_at,
             "expires_at": expires_at,
@@ -156,32 +154,33 @@ def encode_lease(
     )
 
 
-def encode_refusal(worker: str, reason: Refusal, name: str, issued_at: int) -> bytes:
+def encode_refusal(worker: str, reason: Refusal, name: AssignmentId, issued_at: int) -> bytes:
     """The value of a refusal: the reason why the worker gets no task.
 
-    >>> encode_refusal("w1", Refusal.NO_OPEN_TASK, "3-42-0", 1)
+    >>> encode_refusal("w1", Refusal.NO_OPEN_TASK, AssignmentId(3, 42, 0), 1)
     b'{"worker":"w1","task":null,"reason":"no-open-task","id":"3-42-0","issued_at":1}'
     """
     return dumps(
-        {"worker": worker, "task": None, "reason": reason, "id": name, "issued_at": issued_at}
+        {"worker": worker, "task": None, "reason": reason, "id": str(name), "issued_at": issued_at}
     )
 
 
-def encode_end(worker: str, task: str, name: str, ended: Ended) -> bytes:
+def encode_end(worker: str, task: str, name: AssignmentId, ended: Ended) -> bytes:
     """The value of the end of a lease.
 
-    >>> encode_end("w1", "t1", "3-42-0", "answered")
+    >>> encode_end("w1", "t1", AssignmentId(3, 42, 0), "answered")
     b'{"worker":"w1","task":"t1","id":"3-42-0","ended":"answered"}'
     """
-    return dumps({"worker": worker, "task": task, "id": name, "ended": ended})
+    return dumps({"worker": worker, "task": task, "id": str(name), "ended": ended})
 
 
-def parse_assignment(value: bytes | None) -> Assignment:
+def parse_assignment(value: bytes | None) -> AssignmentRecord:
     """The assignment in a record's value, or `BadRecord`.
 
-    >>> parse_assignment(encode_lease("w1", "t1", "3-42-0", "uniform", 1, 2))
-    Assignment(worker='w1', task='t1', id='3-42-0', expires_at=2, ended=False)
-    >>> parse_assignment(encode_refusal("w1", Refusal.NO_OPEN_TASK, "3-42-0", 1)).task is None
+    >>> parse_assignment(encode_lease("w1", "t1", AssignmentId(3, 42, 0), "uniform", 1, 2))[:2]
+    ('w1', 't1')
+    >>> refusal = encode_refusal("w1", Refusal.NO_OPEN_TASK, AssignmentId(3, 42, 0), 1)
+    >>> parse_assignment(refusal).task is None
     True
     """
     try:
@@ -196,7 +195,7 @@ def parse_assignment(value: bytes | None) -> Assignment:
             and (task is None or (type(task) is str and is_id(task)))
             and type(expires_at) is int
         ):
-            return Assignment(worker, task, name, expires_at, ended)
+            return AssignmentRecord(worker, task, AssignmentId.parse(name), expires_at, ended)
     except Exception:
         pass
     return _refuse(value)

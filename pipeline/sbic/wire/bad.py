@@ -65,8 +65,12 @@ def parser(parse: Callable[P, R]) -> Callable[P, R]:
     return read
 
 
-def read_object(value: bytes | None, max_bytes: int | None = None) -> dict[str, Any]:
-    """The JSON object in a record's value.
+Value = bytes | dict[str, Any] | None
+"""The value of a record, or what was parsed of one already."""
+
+
+def read_object(value: Value, max_bytes: int | None = None) -> dict[str, Any]:
+    """The JSON object in a record's value; one that was parsed already is returned as it is.
 
     >>> read_object(b"[1]")
     Traceback (most recent call last):
@@ -74,11 +78,13 @@ def read_object(value: bytes | None, max_bytes: int | None = None) -> dict[str, 
     """
     if value is None:
         raise BadRecord(Reason.NULL_VALUE, "the record has no value")
+    if type(value) is dict:
+        return value
     if max_bytes is not None and len(value) > max_bytes:
         problem = f"the value has {len(value)} bytes, more than {max_bytes}"
         raise BadRecord(Reason.TOO_LARGE, problem)
     try:
-        record = loads(value)
+        record = loads(value)  # type: ignore[arg-type]  # anything but bytes is not JSON
     except JSONDecodeError as error:
         raise BadRecord(Reason.NOT_JSON, f"the value is not JSON: {error}") from None
     if type(record) is not dict:
@@ -111,6 +117,22 @@ def read_id(record: dict[str, Any], name: str) -> str:
             Reason.BAD_ID, f"'{name}' has {size} bytes in UTF-8, more than {ID_MAX_BYTES}"
         )
     return value
+
+
+def id_of_key(key: bytes | None) -> str:
+    """The id that a tombstone is about: its key.
+
+    >>> id_of_key(b"t1")
+    't1'
+    """
+    if not key:
+        raise BadRecord(Reason.NULL_VALUE, "the record has neither a value nor a key")
+    if len(key) > ID_MAX_BYTES:
+        raise BadRecord(Reason.BAD_ID, f"the key has {len(key)} bytes, more than {ID_MAX_BYTES}")
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise BadRecord(Reason.BAD_ID, "the key is not text in UTF-8") from None
 
 
 def read_number(record: dict[str, Any], name: str, kind: type[int] | type[float]) -> Any:

@@ -37,12 +37,14 @@ class Answers(NamedTuple):
     `votes`: encoded votes by partition of tasks, or NOBODY.
     `marks`: those of the labels that were forwarded here (`origin.mark_of`).
     `more`: whether the next record belongs to the same publication.
+    `drifting`: since when workers of these labels drift, in milliseconds, or 0: only what changed.
     """
 
     pieces: list[Piece]
     votes: list[VotesFor]
     marks: list[int]
     more: bool = False
+    drifting: dict[str, int] | None = None
 
     @property
     def upto(self) -> int:
@@ -62,6 +64,8 @@ def encode_answers(answers: Answers) -> bytes:
     fields: dict[str, object] = {"pieces": pieces, "parts": parts, "more": answers.more}
     if answers.marks:
         fields["marks"] = answers.marks
+    if answers.drifting:
+        fields["drifting"] = answers.drifting
     return encode_columns("answers", fields, ()) + b"".join(votes for _, votes in answers.votes)
 
 
@@ -74,7 +78,8 @@ def parse_answers(value: bytes | None) -> Answers:
         votes.append(VotesFor(home, record.rest[at : at + size]))
         at += size
     pieces = [Piece(time, upto) for time, upto in record.fields["pieces"]]
-    return Answers(pieces, votes, record.fields.get("marks", []), record.fields["more"])
+    fields = record.fields
+    return Answers(pieces, votes, fields.get("marks", []), fields["more"], fields.get("drifting"))
 
 
 # Facts: what users and stop rules set for tasks, stored with the votes in the evidence topic.
@@ -84,7 +89,8 @@ class Fact(NamedTuple):
     """All settings of a task.
 
     It is closed if there is a `reason`. `offset` is that of the last record of the tasks topic that
-    was applied, or -1.
+    was applied, or -1. If a recount has kept the task closed or reopened, `kept_at` is when, in
+    milliseconds, and `decided` the offset of the last record of tasks that it had seen before.
     """
 
     task: str
@@ -94,6 +100,8 @@ class Fact(NamedTuple):
     reopened: bool
     offset: int
     updated_at: int
+    kept_at: int = 0
+    decided: int = -1
 
 
 class Facts(NamedTuple):

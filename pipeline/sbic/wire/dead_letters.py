@@ -151,7 +151,7 @@ MESSAGE = "__connect.errors.exception.message"
 TRUNCATED = "sbic.truncated"
 REPLAYED = "sbic.replayed"
 
-Headers = Iterable[tuple[str, bytes]]
+Headers = Iterable[tuple[str, bytes | None]]
 
 
 class LetterHeaders(NamedTuple):
@@ -177,13 +177,12 @@ def read_headers(headers: Headers) -> LetterHeaders | None:
     >>> read_headers(replayed_mark(found.origin)).is_replayed, read_headers([("x", b"y")])
     (True, None)
     """
-    found = dict(headers)
-    try:
-        topic, partition, offset = found[TOPIC].decode(), int(found[PARTITION]), int(found[OFFSET])
-    except (KeyError, ValueError):  # text that is not UTF-8 is a ValueError too
+    found = {name: value or b"" for name, value in headers}
+    partition, offset = found.get(PARTITION, b""), found.get(OFFSET, b"")
+    if TOPIC not in found or not (_is_number(partition) and _is_number(offset)):
         return None
     return LetterHeaders(
-        Origin(topic, partition, offset),
+        Origin(found[TOPIC].decode(errors="replace"), int(partition), int(offset)),
         found.get(REASON, b"").decode(errors="replace"),
         found.get(MESSAGE, b"").decode(errors="replace"),
         TRUNCATED in found,

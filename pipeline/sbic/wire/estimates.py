@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbic.engine.labels import Floats
-from sbic.engine.state import Sums
+from sbic.engine.outside import Moments
+from sbic.engine.state import ELSEWHERE, Sums
 from sbic.wire.bad import BadRecord, parser
 from sbic.wire.columns import NOT_OURS, Columns, encode_columns
+
+CANDIDATE_ROWS, CANDIDATE_COLUMNS = 160, 4
 
 
 class Numbered(NamedTuple):
@@ -27,20 +30,46 @@ class Numbered(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """For each task: its number of labels, gold class or -1, whether it is open, and scores."""
+    """For each task: its labels, gold class or -1, whether it is open, votes, and scores."""
 
     tasks: Numbered
     labels: NDArray[np.int32]
     gold: NDArray[np.int16]
     is_open: NDArray[np.bool_]
+    votes: Floats
     scores: Floats
 
 
 class Counts(NamedTuple):
-    """For each worker: a row of n, a and F."""
+    """For each worker: a row of C."""
 
     workers: Numbered
     counts: Floats
+
+
+class PairCounts(NamedTuple):
+    """For each pair of `names`, by their places: the counts of `engine.copies.Pairs`.
+
+    All pairs of which the instance tells; it replaces what the partition's owner told before.
+    """
+
+    names: list[str]
+    first: NDArray[np.int32]
+    second: NDArray[np.int32]
+    both: NDArray[np.int32]
+    same: NDArray[np.int32]
+    alike: Floats
+    either: Floats
+    named: NDArray[np.bool_]
+
+
+class Shares(NamedTuple):
+    """For each label that shares a vote: its task, its worker's place in `names`, and c."""
+
+    tasks: Numbered
+    names: list[str]
+    workers: NDArray[np.int32]
+    shares: Floats
 
 
 class Whole(NamedTuple):
@@ -66,7 +95,34 @@ class Ask(NamedTuple):
     """
 
 
-Estimates = Beliefs | Counts | Sums | Whole | Rest | Ask
+class Findings(NamedTuple):
+    """What an instance finds out about its own tasks, for the others and for status.
+
+    `dependence` is that in force. Of `gold` tasks with labels `wrong` would be predicted wrongly by
+    labels alone, where these expect `expected`. `shares` are of the classes, and `candidates` the
+    tasks that `stop_error` may close: see `instance.survey`.
+    """
+
+    dependence: float
+    gold: int
+    wrong: int
+    expected: float
+    shares: Moments
+    candidates: Floats
+
+    def plus(self, other: "Findings") -> "Findings":
+        """What two instances find; the dependence is the same for all."""
+        return Findings(
+            self.dependence,
+            self.gold + other.gold,
+            self.wrong + other.wrong,
+            self.expected + other.expected,
+            self.shares.plus(other.shares),
+            self.candidates + other.candidates,
+        )
+
+
+Estimates = Beliefs | Counts | PairCounts | Shares | Sums | Whole | Rest | Ask | Findings
 
 
 def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
@@ -86,6 +142,7 @@ def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
                 estimates.labels.astype("<i4"),
                 estimates.gold.astype("<i2"),
                 estimates.is_open.astype("?"),
+                estimates.votes,
                 estimates.scores,
             )
             return encode_columns("beliefs", fields, columns)
@@ -93,6 +150,15 @@ def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
             return encode_columns(
                 "counts", fields, (_add_numbered(fields, estimates.workers), estimates.counts)
             )
+        case PairCounts():
+            names, first, second, both, same, alike, either, named = estimates
+            fields |= {"rows": len(named), "workers": names}
+            whole = [column.astype("<i4") for column in (first, second, both, same)]
+            return encode_columns("pairs", fields, [*whole, alike, either, named.astype("?")])
+        case Shares():
+            fields["workers"] = estimates.names
+            tasks, places = _add_numbered(fields, estimates.tasks), estimates.workers.astype("<i4")
+            return encode_columns("shares", fields, (tasks, places, estimates.shares))
         case Whole():
             return encode_columns("whole", fields, (_as_column(estimates.sums),))
         case Rest():
@@ -100,6 +166,8 @@ def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
             return encode_columns("rest", fields, ())
         case Ask():
             return encode_columns("ask", fields, ())
+        case Findings():
+            return _encode_findings(fields, estimates)
     return encode_columns("sums", fields, (_as_column(estimates),))
 
 
@@ -113,40 +181,74 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         tasks = _numbered(record)
         rows = len(tasks.numbers)
         labels, gold = record.column("<i4", rows), record.column("<i2", rows)
-        is_open, scores = record.column("?", rows), record.column("<f8", rows, classes)
-        estimates = Beliefs(tasks, labels, gold, is_open, scores)
+        is_open, votes = record.column("?", rows), record.column("<f8", rows)
+        scores = record.column("<f8", rows, classes)
+        estimates = Beliefs(tasks, labels, gold, is_open, votes, scores)
     elif record.kind == "counts":
         workers = _numbered(record)
-        estimates = Counts(workers, record.column("<f8", len(workers.numbers), 2 + classes))
+        estimates = Counts(workers, record.column("<f8", len(workers.numbers), classes**2))
+    elif record.kind == "pairs":
+        rows = record.number("rows")
+        first, second, both, same = (record.column("<i4", rows) for _ in range(4))
+        alike, either = record.column("<f8", rows), record.column("<f8", rows)
+        counts = first, second, both, same, alike, either
+        estimates = PairCounts(record.names("workers"), *counts, record.column("?", rows))
+    elif record.kind == "shares":
+        tasks = _numbered(record)
+        rows = len(tasks.numbers)
+        places, shares = record.column("<i4", rows), record.column("<f8", rows)
+        estimates = Shares(tasks, record.names("workers"), places, shares)
     elif record.kind in ("sums", "whole"):
-        sums = record.column("<f8", 3 + classes)
-        given, right, tasks_, *rho = sums.tolist()
-        estimates = Sums(given, right, tasks_, np.array(rho))
+        sums = record.column("<f8", ELSEWHERE + classes)
+        estimates = Sums(sums[:ELSEWHERE], sums[ELSEWHERE:])
         if record.kind == "whole":
             estimates = Whole(estimates)
     elif record.kind == "rest":
         estimates = Rest(bool(record.number("at_rest")), record.number("due"))
     elif record.kind == "ask":
         estimates = Ask()
+    elif record.kind == "findings":
+        estimates = _findings(record, classes)
     else:
         raise NOT_OURS
     return epoch, estimates
 
 
-@parser
-def parse_rest(value: bytes | None) -> Rest | None:
-    """The `Rest` in a record's value; None for any other record.
+def parse_report(value: bytes | None, classes: int) -> Rest | Findings | None:
+    """What an instance reports in a record of estimates; None if the record is no report.
 
-    >>> parse_rest(encode_estimates(3, Rest(True, 0)))
+    >>> parse_report(encode_estimates(3, Rest(True, 0)), classes=2)
     Rest(is_at_rest=True, due=0)
     """
     try:
-        record = Columns(value)
-        if record.kind != "rest":
+        if Columns(value).kind not in ("rest", "findings"):
             return None
-        return Rest(bool(record.number("at_rest")), record.number("due"))
+        report = parse_estimates(value, classes)[1]
     except BadRecord:
         return None
+    return report if isinstance(report, Rest | Findings) else None
+
+
+def _encode_findings(fields: dict[str, object], found: Findings) -> bytes:
+    used = np.flatnonzero(found.candidates.any(axis=1))
+    fields |= {"gold": found.gold, "wrong": found.wrong, "rows": len(used)}
+    tasks, every, golds, known = found.shares
+    numbers = np.array([found.dependence, found.expected, tasks, golds])
+    columns = numbers, every, known, used.astype("<i4"), found.candidates[used]
+    return encode_columns("findings", fields, columns)
+
+
+def _findings(record: Columns, classes: int) -> Findings:
+    dependence, expected, tasks, golds = record.column("<f8", 4).tolist()
+    every, known = record.column("<f8", 2, classes), record.column("<f8", 4, classes)
+    used = record.column("<i4", record.number("rows"))
+    if len(used) and not 0 <= used.min() <= used.max() < CANDIDATE_ROWS:
+        raise NOT_OURS
+    candidates = np.zeros((CANDIDATE_ROWS, CANDIDATE_COLUMNS))
+    candidates[used] = record.column("<f8", len(used), CANDIDATE_COLUMNS)
+    shares = Moments(tasks, every, golds, known)
+    gold, wrong = record.number("gold"), record.number("wrong")
+    return Findings(dependence, gold, wrong, expected, shares, candidates)
 
 
 def _add_numbered(fields: dict[str, object], rows: Numbered) -> NDArray[np.int32]:
@@ -162,4 +264,4 @@ def _numbered(record: Columns) -> Numbered:
 
 
 def _as_column(sums: Sums) -> Floats:
-    return np.array([sums.given, sums.right, sums.tasks, *sums.rho])
+    return np.concatenate(sums)

@@ -16,6 +16,7 @@ from sbic.wire.bad import (
     ID_SURELY_SHORT,
     BadRecord,
     Reason,
+    Value,
     parser,
     read_field,
     read_id,
@@ -29,7 +30,7 @@ CodedLabel = tuple[str, str, int]
 anything else costs as much as parsing."""
 
 
-def label_parser(classes: Classes) -> Callable[[bytes | None], CodedLabel]:
+def label_parser(classes: Classes) -> Callable[[Value], CodedLabel]:
     """A parser for the labels of a project with these classes.
 
     >>> parse = label_parser(Classes.parse("cat,dog,bird"))
@@ -47,9 +48,10 @@ not 'fish'
     codes.update(classes.numbers.items())
     needs = "1, -1" if classes.is_signs else f"one of {classes.listed()}"
 
-    def parse(value: bytes | None) -> CodedLabel:
+    def parse(value: Value) -> CodedLabel:
         try:
-            record = loads(value)  # type: ignore[arg-type]  # None is not JSON either
+            # None is not JSON either
+            record = value if type(value) is dict else loads(value)  # type: ignore[arg-type]
             task = record["task"]
             worker = record["worker"]
             label = record["label"]
@@ -67,7 +69,7 @@ not 'fish'
         return parse_carefully(value)
 
     @parser
-    def parse_carefully(value: bytes | None) -> CodedLabel:
+    def parse_carefully(value: Value) -> CodedLabel:
         """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
         task, worker, label = _read_fields(value)
         if (label is None or type(label) in (kind, int)) and label in codes:
@@ -78,7 +80,7 @@ not 'fish'
     return parse
 
 
-def _read_fields(value: bytes | None) -> tuple[str, str, Any]:
+def _read_fields(value: Value) -> tuple[str, str, Any]:
     record = read_object(value, MAX_BYTES)
     return read_id(record, "task"), read_id(record, "worker"), read_field(record, "label")
 

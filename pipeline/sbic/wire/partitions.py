@@ -1,19 +1,48 @@
-"""The partition of a key: murmur2, as in most clients of Kafka; of one, or of many at once."""
+"""A record to publish, and the partition of its key: murmur2, as in most clients of Kafka."""
 
 from functools import lru_cache
-from struct import unpack_from
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sbic.engine.compiled import kernel
+from sbic.engine.compiled import kernel, uncompiled
 from sbic.engine.labels import Ints
 from sbic.wire.columns import Names
+from sbic.wire.dead_letters import Header
+
+NO_HEADERS: list[Header] = []
+
+
+class Row(NamedTuple):
+    """A record to publish; without a timestamp it gets the time of publication."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: list[Header] = NO_HEADERS
+
 
 REMEMBERED_KEYS = 1 << 16
 SEED = 0x9747B28C
 MIX = 0x5BD1E995
 MASK = 0xFFFFFFFF
+
+
+@kernel
+def _murmur2(text: Any, start: int, end: int) -> int:
+    h = SEED ^ (end - start)
+    whole = start + (end - start) // 4 * 4
+    for at in range(start, whole, 4):
+        k = int(text[at]) | int(text[at + 1]) << 8
+        k = (k | int(text[at + 2]) << 16 | int(text[at + 3]) << 24) * MIX & MASK
+        h = (h * MIX ^ (k ^ k >> 24) * MIX) & MASK
+    if whole < end:
+        for at in range(whole, end):
+            h ^= int(text[at]) << 8 * (at - whole)
+        h = h * MIX & MASK
+    h = (h ^ h >> 13) * MIX & MASK
+    return h ^ h >> 15
 
 
 def murmur2(key: bytes) -> int:
@@ -22,15 +51,7 @@ def murmur2(key: bytes) -> int:
     >>> murmur2(b"foobar") == -790332482 & MASK
     True
     """
-    size = len(key)
-    h = SEED ^ size
-    for k in unpack_from(f"<{size // 4}I", key):
-        k = k * MIX & MASK
-        h = (h * MIX ^ (k ^ k >> 24) * MIX) & MASK
-    if rest := size % 4:
-        h = (h ^ int.from_bytes(key[-rest:], "little")) * MIX & MASK
-    h = (h ^ h >> 13) * MIX & MASK
-    return h ^ h >> 15
+    return uncompiled(_murmur2)(key, 0, len(key))  # a command that sends a few compiles nothing
 
 
 @lru_cache(REMEMBERED_KEYS)
@@ -43,36 +64,22 @@ def partition_of(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-# The partitions of many names at once, compiled; `partitioner` computes one at a time.
-
-
 def homes_of(names: Names, partitions: int) -> NDArray[np.int32]:
-    """The partition of each name.
+    """The partition of each name, compiled.
 
     >>> homes_of(Names.of(["w1", "foobar", "w2"]), 8).tolist()
     [7, 6, 2]
     """
     homes = np.empty(len(names), np.int32)
-    _murmur2_each(names.text, names.ends, partitions, homes)
+    _homes_of(names.text, names.ends, partitions, homes)
     return homes
 
 
 @kernel
-def _murmur2_each(
+def _homes_of(
     text: NDArray[np.uint8], ends: Ints, partitions: int, homes: NDArray[np.int32]
 ) -> None:
     start = 0
     for row in range(len(ends)):
-        size = ends[row] - start
-        h = np.int64(SEED ^ size)
-        for at in range(start, start + size // 4 * 4, 4):
-            k = np.int64(text[at]) | np.int64(text[at + 1]) << 8
-            k = (k | np.int64(text[at + 2]) << 16 | np.int64(text[at + 3]) << 24) * MIX & MASK
-            h = (h * MIX & MASK) ^ ((k ^ k >> 24) * MIX & MASK)
-        if size % 4:
-            for at in range(start + size // 4 * 4, start + size):
-                h ^= np.int64(text[at]) << 8 * (at - start) % 32
-            h = h * MIX & MASK
-        h = (h ^ h >> 13) * MIX & MASK
-        homes[row] = ((h ^ h >> 15) & 0x7FFFFFFF) % partitions
-        start += size
+        homes[row] = (_murmur2(text, start, ends[row]) & 0x7FFFFFFF) % partitions
+        start = ends[row]

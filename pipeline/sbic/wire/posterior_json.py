@@ -132,6 +132,7 @@ class PosteriorColumns(NamedTuple):
     """The posteriors of tasks, a row for each.
 
     `evidence`: the scores without gold.
+    `effective_votes`: how many independent votes the labels are worth, under settled.
     `sources`: for each labels partition, the offset after the last label counted.
     `described`: the offset of the last record of the tasks topic, or -1.
     `golds`: a class, or -1.
@@ -149,6 +150,7 @@ class PosteriorColumns(NamedTuple):
     reopened: NDArray[np.bool_]
     golds: Ints
     priors: list[list[float] | None]
+    effective_votes: Floats | None = None
 
 
 def encode_posteriors(classes: Classes, columns: PosteriorColumns) -> list[bytes]:
@@ -162,6 +164,9 @@ def encode_posteriors(classes: Classes, columns: PosteriorColumns) -> list[bytes
     b'{"task":"t1","log_odds":0.5,"probability":0.6,"pre'
     """
     heads = _heads_of_signs(columns) if classes.is_signs else _heads_of_names(classes, columns)
+    if columns.effective_votes is not None:
+        votes = _texts(columns.effective_votes.round(3))
+        heads = [b'%b,"effective_votes":%b' % both for both in zip(heads, votes, strict=True)]
     records = list(
         map(
             bytes.__add__,

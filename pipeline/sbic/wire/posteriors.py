@@ -21,15 +21,21 @@ from sbic.wire.bad import (
 
 # Posteriors, the output: the probability of each task's classes, and the labels counted in it.
 #
-# This module is for projects with the classes -1 and 1; `named_posteriors` is for other classes.
+# First those of projects with the classes -1 and 1, then those of other classes.
 
 
 CERTAIN = 1000.0  # log-odds whose probability is exactly 1 in a double
 
 TASKS = "tasks"  # key of the tasks topic in `sources`
 
-CloseReason = Literal["confident", "labels", "budget", "request"]
-CLOSE_REASONS: tuple[CloseReason, ...] = ("confident", "labels", "budget", "request")
+CloseReason = Literal["confident", "labels", "budget", "request", "exhausted"]
+CLOSE_REASONS: tuple[CloseReason, ...] = (
+    "confident",
+    "labels",
+    "budget",
+    "request",
+    "exhausted",
+)
 
 
 class Posterior(TypedDict):
@@ -42,7 +48,8 @@ class Posterior(TypedDict):
 
     Optional fields are present only when they apply: the `reason` of a closed task; of a gold one
     `gold` and `evidence`, the log-odds that it would have otherwise; a `prior` of its own;
-    `reopened` where stop rules no longer apply.
+    `reopened` where stop rules no longer apply; under settled `effective_votes`, how many
+    independent votes the labels are worth, given how often workers err together.
     """
 
     task: str
@@ -58,16 +65,10 @@ class Posterior(TypedDict):
     evidence: NotRequired[float]
     prior: NotRequired[float]
     reopened: NotRequired[Literal[True]]
+    effective_votes: NotRequired[float]
 
 
-@parser
-def parse_posterior(value: bytes | None) -> Posterior:
-    """The posterior in a record's value, or `BadRecord`.
-
-    >>> parse_posterior(b'{"task": "t1", "log_odds": -2.5, "probability": 0.08, "prediction": -1, '
-    ...     b'"labels": 1, "status": "open", "sources": {"3": 42}, "updated_at": 0}')["log_odds"]
-    -2.5
-    """
+def _parse_signs(value: bytes | None) -> Posterior:
     try:
         posterior = loads(value)  # type: ignore[arg-type]  # None is not JSON either
         task = posterior["task"]
@@ -85,7 +86,13 @@ def parse_posterior(value: bytes | None) -> Posterior:
             and set(map(type, posterior["sources"].values())) <= OFFSETS
             and type(posterior["updated_at"]) is int
             and posterior["updated_at"] < LATEST
-            and len(posterior) == USUAL_FIELDS
+            and (
+                len(posterior) == USUAL_FIELDS
+                or (
+                    len(posterior) == USUAL_FIELDS + 1
+                    and type(posterior.get("effective_votes")) is float
+                )
+            )
             and posterior["status"] == "open"
         ):
             return cast(Posterior, posterior)
@@ -141,6 +148,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "evidence": lambda value: type(value) is float,
     "prior": lambda value: type(value) is float and 0 < value < 1,
     "reopened": lambda value: value is True,
+    "effective_votes": lambda value: type(value) is float and value >= 0,
 }
 
 
@@ -168,19 +176,25 @@ class NamedPosterior(TypedDict):
     evidence: NotRequired[dict[str, float]]
     prior: NotRequired[dict[str, float]]
     reopened: NotRequired[Literal[True]]
+    effective_votes: NotRequired[float]
 
 
 AnyPosterior = Posterior | NamedPosterior
 
 
 @parser
-def parse_any_posterior(value: bytes | None) -> AnyPosterior:
-    """The posterior in a record's value, with names or signs, or `BadRecord`."""
+def parse_posterior(value: bytes | None) -> AnyPosterior:
+    """The posterior in a record's value, with signs or names, or `BadRecord`.
+
+    >>> parse_posterior(b'{"task": "t1", "log_odds": -2.5, "probability": 0.08, "prediction": -1, '
+    ...     b'"labels": 1, "status": "open", "sources": {"3": 42}, "updated_at": 0}')["prediction"]
+    -1
+    """
     if value is not None and b'"probabilities"' in value:
         posterior = read_object(value)
         if "probabilities" in posterior:
             return check_named(posterior)
-    return parse_posterior(value)
+    return _parse_signs(value)
 
 
 def check_named(posterior: dict[str, Any]) -> NamedPosterior:
@@ -233,6 +247,21 @@ OPTIONAL_NAMED = {**OPTIONAL, "evidence": _are_probabilities, "prior": _is_prior
 # Workers, the other output: the estimate of each worker.
 
 
+class AgreesWith(TypedDict):
+    """Another worker with whom one has `tasks` in common whose labels differ.
+
+    They agree on a share `agreement` of them; of those on which one of them is wrong, as far as is
+    known, both give the same wrong answer on a share `errors_alike`. `shared` is the vote that they
+    share: 1 if each has only half of it, 0 if they count as independent.
+    """
+
+    worker: str
+    tasks: int
+    agreement: float
+    errors_alike: float
+    shared: float
+
+
 class Worker(TypedDict):
     """The estimate of one worker.
 
@@ -244,7 +273,16 @@ class Worker(TypedDict):
 
     Present under settled only: a worker knows the answer with probability `theta` (negative if they
     are right less often than by chance), and otherwise answers each class with the frequency in
-    `habits`, by the name of the class ("-1" and "1" for the default classes).
+    `habits`, by the name of the class ("-1" and "1" for the default classes). With more labels
+    `confusion` grows out of both: by true class, the probability of each answer.
+
+    `gold_interval` is the 95 % interval of the accuracy on gold alone (Wilson), once there is any.
+    `contradicted` is present if the accuracy on gold lies outside `interval` by more than chance:
+    by more than three standard errors.
+
+    `agrees_with` has the workers who share a vote, and whose errors go together most. `drifting` is
+    since when the worker answers otherwise than before: a timestamp in milliseconds. `blocked` and
+    `name` are what the roster says of the worker.
     """
 
     worker: str
@@ -257,6 +295,13 @@ class Worker(TypedDict):
     last_seen: int
     theta: NotRequired[float]
     habits: NotRequired[dict[str, float]]
+    confusion: NotRequired[dict[str, dict[str, float]]]
+    gold_interval: NotRequired[list[float]]
+    contradicted: NotRequired[Literal[True]]
+    agrees_with: NotRequired[list[AgreesWith]]
+    drifting: NotRequired[int]
+    blocked: NotRequired[bool]
+    name: NotRequired[str]
 
 
 def encode_worker(worker: Worker) -> bytes:

@@ -14,26 +14,20 @@ from orjson import dumps
 
 from sbic.classes import SUM_TOLERANCE, Classes
 from sbic.foreign import shown
-from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason, parser, read_id, read_object
+from sbic.wire.bad import BadRecord, Reason, Value, id_of_key, parser, read_id, read_object
 
 MAX_BYTES = 1 << 20  # of a value, as for labels
 
 
 class Description(TypedDict, total=False):
-    """A record of the tasks topic; absent fields are left unchanged."""
+    """A record of the tasks topic; absent fields are left unchanged.
+
+    With the classes -1 and 1 the prior is that of 1, otherwise there is one for each class.
+    """
 
     task: str
-    prior: float | None
-    gold: Literal[1, -1] | None
-    status: Literal["open", "closed"] | None
-
-
-class NamedDescription(TypedDict, total=False):
-    """The same, where classes have names."""
-
-    task: str
-    prior: dict[str, float] | None
-    gold: str | None
+    prior: float | dict[str, float] | None
+    gold: int | str | None
     status: Literal["open", "closed"] | None
 
 
@@ -46,7 +40,7 @@ class ParsedDescription(TypedDict, total=False):
     status: Literal["open", "closed"] | None
 
 
-TaskParser = Callable[[bytes | None, bytes | None], ParsedDescription]
+TaskParser = Callable[[bytes | None, Value], ParsedDescription]
 
 
 def task_parser(classes: Classes) -> TaskParser:
@@ -71,9 +65,9 @@ def task_parser(classes: Classes) -> TaskParser:
     }
 
     @parser
-    def parse(key: bytes | None, value: bytes | None) -> ParsedDescription:
+    def parse(key: bytes | None, value: Value) -> ParsedDescription:
         if value is None:
-            return {"task": _task_of(key), "status": "closed"}
+            return {"task": id_of_key(key), "status": "closed"}
         record = read_object(value, MAX_BYTES)
         found: dict[str, Any] = {"task": read_id(record, "task")}
         for name, read in readers.items():
@@ -130,18 +124,6 @@ def _read_status(value: Any, _classes: Classes) -> Literal["open", "closed"]:
     return cast(Literal["open", "closed"], value)
 
 
-def _task_of(key: bytes | None) -> str:
-    """The task that a tombstone closes: its key."""
-    if not key:
-        raise BadRecord(Reason.NULL_VALUE, "the record has neither a value nor a key")
-    if len(key) > ID_MAX_BYTES:
-        raise BadRecord(Reason.BAD_ID, f"the key has {len(key)} bytes, more than {ID_MAX_BYTES}")
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        raise BadRecord(Reason.BAD_ID, "the key is not text in UTF-8") from None
-
-
 def _is_prior(value: object) -> bool:
     return type(value) is float and 0 < value < 1
 
@@ -150,7 +132,7 @@ def _is_status(value: object) -> bool:
     return value == "open" or value == "closed"
 
 
-def encode_task(description: Description | NamedDescription) -> bytes:
+def encode_task(description: Description) -> bytes:
     """The value of a task's record.
 
     >>> encode_task({"task": "t1", "prior": 0.3})

@@ -135,11 +135,19 @@ class ManyVotes(NamedTuple):
         return self.only(records), which[self.by_vote(records)]
 
 
+MOST_WITH_VOTES = 8  # classes: the counts of more would be larger than all the rest of a record
+
+
+def counts_width(classes: int) -> int:
+    """How many numbers the counts of a worker are in a record of votes; 0 if they are left out."""
+    return classes * classes if classes <= MOST_WITH_VOTES else 0
+
+
 class VotesReader:
     """Collects the votes of records one by one."""
 
     def __init__(self, classes: int) -> None:
-        self.width = 2 + classes
+        self.width = counts_width(classes)
         self.sources: list[int] = []
         self.lengths: list[int] = []
         self.has_counts: list[bool] = []
@@ -191,7 +199,7 @@ class VotesReader:
             offsets,
             timestamps,
             votes,
-            counts.reshape(-1, self.width),
+            counts.reshape(-1, max(1, self.width)),
         )
 
 

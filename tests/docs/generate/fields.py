@@ -52,7 +52,8 @@ def type_of(field: Schema, whole: Schema) -> str:
 
 def _limits(found: Schema, whole: Schema) -> str:
     if found.get("type") == "array":
-        return f" of {found['minItems']}: {type_of(found['items'], whole)}"
+        number = found.get("minItems", f"up to {found['maxItems']}")
+        return f" of {number}: {type_of(found['items'], whole)}"
     if isinstance(values := found.get("additionalProperties"), dict) and "type" in values:
         return f" of {type_of(values, whole)}"
     if "maxLength" in found:

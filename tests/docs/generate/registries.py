@@ -6,7 +6,7 @@ record or request gets one here.
 
 from prometheus_client import CollectorRegistry
 
-from sbic.gateway.access import Metrics as GatewayMetrics
+from sbic.gateway.access import GatewayMetrics as GatewayMetrics
 from sbic.project.revision import FIRST
 from sbic.project.settings import Settings
 from sbic.runtime.app import PipelineApp
@@ -28,7 +28,7 @@ def gateway_registries() -> list[CollectorRegistry]:
     """All metrics of a gateway that has answered a request."""
     metrics = GatewayMetrics()
     metrics.answered("/labels", 200, 0.001)
-    for kind in ("labels", "tasks", "requests"):
+    for kind in ("labels", "tasks", "workers", "requests"):
         metrics.sent(kind, 0)
     metrics.connections(lambda: 0)
     return [metrics.registry]

@@ -1,10 +1,8 @@
 """docs/reference/settings.md, from the tables of settings in the code."""
 
 from sbic.gateway.config import GATEWAY_SPECS, TOKEN, TOKEN_FILE
-from sbic.project.changes import FIXED, OF_THE_PAST
-from sbic.project.revision import PROJECT_SETTINGS
 from sbic.project.security import VARIABLES
-from sbic.project.settings import SPECS, Spec, full_name, variable
+from sbic.project.settings import SPECS, Spec, variable
 from tests.docs.generate.markdown import code, page, shown_value, table
 
 INTRODUCTION = """\
@@ -16,25 +14,25 @@ lists the flags of a command. A misspelt `SBIC_*` variable is reported, with the
 PROJECT = """\
 ## Settings of a project
 
-These change what the numbers mean, so they belong to the project and not to an instance. `sbic
-topics`, or the first `sbic run`, writes them to the topic `sbic.project`. Instances and tools read
-them from there; one that is given another value is refused, with a line for each difference.
-`sbic project set NAME=VALUE` changes them, and running instances restart themselves.
+These decide what the numbers are, which tasks close and who gets which, so they belong to the
+project and not to an instance. `sbic topics`, or the first `sbic run`, writes them to the topic
+`sbic.project`, and everything reads them from there: a variable or a flag is for a new project. An
+instance that is given another value later logs a warning and uses the project's; a tool is refused,
+with a line for each difference. `sbic project set NAME=VALUE` changes them.
 """
 
 INSTANCE = """\
-## Settings of an instance
+## Settings of a process
 
-Each instance reads these when it starts. Give all instances of a project the same rules for
-stopping and blocking, and the gateway too: its page shows them.
+Each instance, gateway or tool reads these when it starts.
 """
 
 GATEWAY = f"""\
 ## Settings of the gateway
 
-In addition to `SBIC_BROKER`, `SBIC_PREFIX` and the rules for stopping and blocking. The flag of
-`SBIC_GATEWAY_PORT` is `--port`, and so on. Tokens are environment variables only, `{TOKEN}` or
-`{TOKEN_FILE}`: [gateway.md](../gateway.md#authentication).
+In addition to `SBIC_BROKER`, `SBIC_PREFIX` and those of the log. The flag of `SBIC_GATEWAY_PORT`
+is `--port`, and so on. Tokens are environment variables only, `{TOKEN}` or `{TOKEN_FILE}`:
+[gateway.md](../gateway.md#authentication).
 """
 
 CONNECTION = """\
@@ -47,18 +45,18 @@ reads them. [security.md](../security.md) explains each.
 
 def settings_page() -> str:
     """The page."""
-    of_project = [SPECS[name] for name in PROJECT_SETTINGS]
-    of_instance = [spec for name, spec in SPECS.items() if name not in PROJECT_SETTINGS]
+    of_project = [spec for spec in SPECS.values() if spec.scope == "project"]
+    of_process = [spec for spec in SPECS.values() if spec.scope == "process"]
     return page(
         "Settings",
         INTRODUCTION,
         PROJECT,
         table(
             ["variable", "default", "value", "meaning", "to change it later"],
-            ([*_row(spec), _how_to_change(spec.name)] for spec in of_project),
+            ([*_row(spec), _how_to_change(spec)] for spec in of_project),
         ),
         INSTANCE,
-        table(["variable", "default", "value", "meaning"], map(_row, of_instance)),
+        table(["variable", "default", "value", "meaning"], map(_row, of_process)),
         GATEWAY,
         table(["variable", "default", "value", "meaning"], map(_row, GATEWAY_SPECS.values())),
         CONNECTION,
@@ -67,13 +65,15 @@ def settings_page() -> str:
 
 
 def _row(spec: Spec) -> list[str]:
-    metadata = spec.metadata
-    text, _, default = metadata["help"].partition("  [default: ")
+    text, _, default = spec.help.partition("  [default: ")
     value = "none" if spec.default == () else code(shown_value(spec.default))
-    return [code(variable(full_name(spec))), default.rstrip("]") or value, metadata["needs"], text]
+    return [code(variable(spec.full_name)), default.rstrip("]") or value, spec.needs, text]
 
 
-def _how_to_change(name: str) -> str:
-    if name in FIXED:
-        return "cannot be changed" if name == "partitions" else "with Kafka's own tools"
-    return "`sbic project set --recount`" if name in OF_THE_PAST else "`sbic project set`"
+def _how_to_change(spec: Spec) -> str:
+    return {
+        "at once": "`sbic project set`, at once",
+        "restart": "`sbic project set`; instances restart",
+        "recount": "`sbic project set --recount`",
+        "never": spec.instead,
+    }[spec.change]

@@ -14,14 +14,6 @@ from tests.docs.generate.fields import Schema, fields, variants
 from tests.docs.generate.markdown import code, fenced, page, table
 
 SCHEMAS = Path(__file__).parent.parent.parent.parent / "schemas"
-SCHEMA_OF = {
-    "labels": "label",
-    "tasks": "task",
-    "requests": "request",
-    "assignments": "assignment",
-    "posteriors": "posterior",
-    "workers": "worker",
-}
 PREFIX = Settings().prefix
 KIB = 1024
 
@@ -32,9 +24,9 @@ partitioner is murmur2, as in Kafka's Java client (`partitioner=murmur2_random` 
 - Every name begins with the prefix of the project, `SBIC_PREFIX`; here it is `{PREFIX}`.
 - An id is a string of 1 to 256 bytes. Unknown fields are ignored; clients should ignore them too.
 - `true`, `1.0` and `"1"` are not labels; numbers that stand for classes are integers.
-- A label, task or request whose key is not its worker or task, or that another partitioner put into
-  another partition, still counts: it is forwarded to the right partition, with its origin in the
-  header `sbic.origin`.
+- A label, task, entry of the roster or request whose key is not its worker or task, or that another
+  partitioner put into another partition, still counts: it is forwarded to the right partition, with
+  its origin in the header `sbic.origin`.
 - If a worker answers a task again, the first answer counts, or the last with `SBIC_REPEATS=last`,
   as if the other had never been given. A label of `null` takes the answer back in the same way.
 - A `traceparent` header (W3C) on a label is carried to the posterior that counts it.
@@ -77,7 +69,6 @@ def wire_page() -> str:
 
 
 def _section(topic: Topic) -> str:
-    name = _name(topic)
     rows = [
         ["key", topic.key],
         ["written by", _writers(topic)],
@@ -88,8 +79,8 @@ def _section(topic: Topic) -> str:
     if most := topic.config.get("max.message.bytes"):
         rows.append(["largest record", f"{int(most) // KIB:,} KiB"])
     parts = [f"## {topic.name}\n", f"{_description(topic)}\n", table(["", ""], rows)]
-    if name in SCHEMA_OF:
-        parts += _record(SCHEMA_OF[name])
+    if topic.schema is not None:
+        parts += _record(topic.schema)
     else:
         parts += _headers()
     return "\n".join(parts)

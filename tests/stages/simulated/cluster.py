@@ -56,6 +56,7 @@ class Cluster:
                 for partition in member.partitions:
                     member.take_labels(partition)
                     member.heed(partition)
+                    member.enlist(partition)
                     member.count_votes(partition)
                 while member.refresh():
                     pass

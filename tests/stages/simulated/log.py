@@ -10,7 +10,8 @@ from orjson import loads
 from sbic.wire.dead_letters import Header
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.tasks import Description, NamedDescription, encode_task
+from sbic.wire.roster import Entry, encode_roster
+from sbic.wire.tasks import Description, encode_task
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Write(NamedTuple):
 
 
 CHANGELOGS = "answers", "evidence"
-INPUTS = "labels", "votes", "tasks"
+INPUTS = "labels", "votes", "tasks", "roster"
 TOPICS = (*INPUTS, *CHANGELOGS, "estimates", "posteriors", "workers", "dead-letters")
 
 Topic = list[list[Record]]
@@ -70,11 +71,18 @@ class Log:
         self["labels"][partition].append(Record(offset, offset, value, key, partition=partition))
         return partition
 
-    def describe(self, description: Description | NamedDescription) -> int:
+    def describe(self, description: Description) -> int:
         """Append a record to the tasks topic; its partition."""
         key = description["task"].encode()
         partition = partition_of(key, self.partitions)
         self.write(Write("tasks", partition, encode_task(description), key))
+        return partition
+
+    def enlist(self, worker: str, entry: Entry | None) -> int:
+        """Append a record to the roster, None for a tombstone; its partition."""
+        partition = partition_of(worker.encode(), self.partitions)
+        value = None if entry is None else encode_roster(worker, entry)
+        self.write(Write("roster", partition, value, worker.encode()))
         return partition
 
     def posteriors(self) -> dict[str, dict[str, Any]]:

@@ -7,8 +7,11 @@ from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
 from sbic.instance.instance import Instance
 from sbic.instance.publication import Outbox
+from sbic.instance.roster import RosterPartition
+from sbic.instance.survey import Survey, Surveyor
 from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
+from sbic.wire.estimates import Findings
 from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, Record, Write
 from tests.stages.simulated.project import SEAL, Project
 
@@ -33,6 +36,7 @@ class Member:
             classes=len(project.classes),
             prior=project.prior,
             tolerance=project.tolerance,
+            common=project.common,
         )
         self.crowd = Crowd(engine, project.classes, log.partitions)
         self.workers = WorkerStage(self.crowd, SEAL, project.repeats)
@@ -84,6 +88,11 @@ class Member:
         for record in self.read("tasks", partition, most):
             self.instance.describe(record)
 
+    def enlist(self, partition: int, most: int | None = None) -> None:
+        """Apply the next records of a partition of the roster."""
+        for record in self.read("roster", partition, most):
+            self.instance.enlist(record)
+
     def hear(self, partition: int, most: int | None = None) -> None:
         """Apply the next estimates of a partition."""
         records = self.log["estimates"][partition][self.heard[partition] :][:most]
@@ -101,6 +110,16 @@ class Member:
     def refresh(self, labels: int = 1_000_000) -> bool:
         """Refresh due tasks with about this many labels; False once none is due."""
         return self.instance.refresh(labels)
+
+    def survey(self) -> Findings:
+        """Survey the own tasks, as the app does in the background."""
+        surveyor, found = Surveyor(self.tasks), Survey.empty(self.crowd.engine.classes)
+        for tasks in surveyor.steps(found):
+            self.instance.review(tasks)
+        findings = found.findings(surveyor.dependence)
+        if self.tasks.is_restored:
+            self.instance.found(findings)
+        return findings
 
     # Output.
 
@@ -229,11 +248,20 @@ class Member:
         while self.refresh():
             pass
         self.instance.workers_ready(self.partitions)
+        self.read_roster()
         take_over(set(self.partitions))
         for partition in self.partitions:
             for write in writes_in(self.instance.last_votes(partition)):
                 self.log.write(write)
         self.instance.last_votes_published(self.partitions)
+
+    def read_roster(self) -> None:
+        """Read the roster of the own partitions to its end."""
+        found = {partition: RosterPartition() for partition in self.partitions}
+        for partition, read in found.items():
+            for record in self.log["roster"][partition]:
+                self.instance.read_roster(record, read)
+        self.instance.restore_roster(found)
 
     def tasks_ready(self, generation: int) -> None:
         """Get tasks ready, until all estimates are published."""

@@ -7,7 +7,8 @@ from orjson import loads
 
 from sbic.instance.taken import Taken
 from sbic.instance.workers import encode_workers
-from sbic.wire.tasks import Description, NamedDescription
+from sbic.wire.roster import Entry
+from sbic.wire.tasks import Description
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import Project
@@ -62,10 +63,15 @@ class OneInstance(Member):
             self.count_votes(partition)
         self.flush()
 
-    def describe(self, description: Description | NamedDescription) -> None:
+    def describe(self, description: Description) -> None:
         """Describe a task, and publish its posterior."""
         partition = self.log.describe(description)
         self.heed(partition)
+        self.flush()
+
+    def enlist_worker(self, worker: str, entry: Entry | None) -> None:
+        """Say something of a worker, or withdraw it."""
+        self.enlist(self.log.enlist(worker, entry))
         self.flush()
 
     def publish_all(self) -> None:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from sbic.classes import SIGNS, Classes
 from sbic.engine import AlgorithmName
+from sbic.engine.copies import COMMON
 from sbic.engine.labels import Prior
 from sbic.instance.tasks import NO_RULES, StopRules
 from sbic.wire.seal import KEY_BYTES, Seal
@@ -27,3 +28,4 @@ class Project:
     tolerance: float = 1e-9
     prior: Prior = PRIOR
     is_fenced: bool = True
+    common: int = COMMON

@@ -31,9 +31,11 @@ export class Api {
     return response.json();
   }
 
-  /** Post a record as JSON. */
+  /** Post a record as JSON; the JSON answer. */
   async post(path, record) {
-    await this.#fetch(address(path, [], this.#project()), undefined, JSON.stringify(record));
+    const url = address(path, [], this.#project());
+    const response = await this.#fetch(url, undefined, JSON.stringify(record));
+    return response.json();
   }
 
   /** Yields events with a name and data until the connection closes or the signal aborts. */

@@ -5,6 +5,7 @@ import { byId, element, identity, say } from "./dom.js";
 import { replaceKeepingFocus } from "./focus.js";
 import { TaskActions } from "./task_actions.js";
 import { taskDetails } from "./task_details.js";
+import { WorkerActions } from "./worker_actions.js";
 import { workerDetails } from "./worker_details.js";
 
 /** The dialog and its history: a task leads to its workers, and back. */
@@ -13,6 +14,7 @@ export class Details {
   #path = [];
   #blocking = null;
   #actions = new TaskActions();
+  #workerActions = new WorkerActions();
   #dialog = byId("details");
   #back = element("button", { type: "button", class: "link back" }, "Back");
 
@@ -32,6 +34,7 @@ export class Details {
   use(api) {
     this.#api = api;
     this.#actions.use(api);
+    this.#workerActions.use(api);
     this.#dialog.close();
   }
 
@@ -71,6 +74,7 @@ export class Details {
     byId("details-title").replaceChildren(identity(id));
     byId("details-body").replaceChildren(element("p", { class: "reading" }, "Loading"));
     this.#actions.show(null);
+    this.#workerActions.show(null);
     this.#back.hidden = this.#path.length < 2;
     byId("details-title").focus();
     this.#load().catch((error) => this.#fail(error.message));
@@ -83,6 +87,7 @@ export class Details {
       if (shown !== this.#path.at(-1)) return;
       replaceKeepingFocus(byId("details-body"), ...this.#parts(shown, record));
       this.#actions.show(shown.path === "tasks" ? record : null);
+      this.#workerActions.show(shown.path === "workers" ? record : null);
     } catch (error) {
       if (!(error instanceof NotFound)) throw error;
       this.#fail(error.message);

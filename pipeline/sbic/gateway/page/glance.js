@@ -1,7 +1,10 @@
 // The figures at the top.
 
 import { byId, say, show } from "./dom.js";
-import { count, decimal, duration, milliseconds, percent, upcoming } from "./format.js";
+import { className, count, decimal, duration, milliseconds, percent, upcoming } from "./format.js";
+
+const LEAST_DEPENDENCE = 0.005;
+const MOST_SHARES = 8;
 
 export function showGlance(status) {
   const { labels, tasks } = status;
@@ -17,6 +20,10 @@ export function showGlance(status) {
   const share = tasks.known ? status.expected_wrong / tasks.known : 0;
   const shares = `${percent(share)} of ${count(tasks.known)} predictions`;
   say(byId("wrong-share"), tasks.known ? shares : "no task yet");
+  say(byId("wrong-believed"), tasks.known ? believed(status.honesty) : "");
+  byId("wrong-believed").dataset.state = status.honesty.is_contradicted ? "warn" : "";
+  say(byId("votes"), worth(status.honesty));
+  showShares(status.prevalence);
   showBudget(status);
 }
 
@@ -25,6 +32,36 @@ export function showLatency(latency) {
   say(byId("median"), isKnown ? milliseconds(latency.median_ms) : "–");
   const high = isKnown ? `${milliseconds(latency.p99_ms)} at the 99th percentile` : "no label in the last ten minutes";
   say(byId("p99"), high);
+}
+
+/** How far the expected number of wrong predictions can be believed, and what would help. */
+export function believed(honesty) {
+  const { gold, interval, gold_to_halve: more, wrong_on_gold: wrong, expected_wrong_on_gold: expected } = honesty;
+  if (!gold) return "estimated from labels alone: no gold task checks it";
+  const by = `${honesty.is_calibrated ? "calibrated" : "checked"} by ${count(gold)} gold`;
+  const [low, high] = interval?.map(percent) ?? [];
+  const range = interval ? `${low} to ${high}, ${by}; ${count(more)} more would halve that` : `${by}; more would say how far off it may be`;
+  if (!honesty.is_contradicted) return range;
+  return `${range}. Gold contradicts labels: they expected ${decimal(expected)} of ${count(gold)} wrong, not ${count(wrong)}`;
+}
+
+/** What the labels of a task are worth, under settled. */
+function worth({ effective_votes: votes, dependence }) {
+  if (votes === null) return "";
+  const most = dependence >= LEAST_DEPENDENCE ? `, never more than ${decimal(1 / dependence)}` : "";
+  return `${decimal(votes)} independent votes a task${most}`;
+}
+
+function showShares(prevalence) {
+  const shares = Object.entries(prevalence ?? {}).sort(([, one], [, other]) => other.share - one.share);
+  const each = shares.slice(0, MOST_SHARES).map(([name, { share, interval }]) => {
+    const range = interval ? ` (${interval.map(percent).join(" to ")})` : "";
+    return `${className(name)} ${percent(share)}${range}`;
+  });
+  if (shares.length > MOST_SHARES) each.push(`and ${shares.length - MOST_SHARES} more`);
+  const by = shares.length && shares[0][1].interval ? "with 90 % intervals by gold" : "by labels alone";
+  show(byId("shares"), shares.length > 0);
+  say(byId("shares"), `Share of each class, ${by}: ${each.join(", ")}.`);
 }
 
 /** The counts that are not 0, in words. */

@@ -12,6 +12,7 @@ import { HistoryChart } from "./history_chart.js";
 import { Listing } from "./listing.js";
 import { showMachinery } from "./machinery.js";
 import { Projects } from "./projects.js";
+import { Rules } from "./rules.js";
 import { taskRow } from "./tasks.js";
 import { askToken } from "./token.js";
 import { blockingOf, workerRow } from "./workers.js";
@@ -27,6 +28,7 @@ class Page {
   #projects = new Projects(() => this.#restart());
   #freshness = new Freshness();
   #details = new Details();
+  #rules = new Rules();
   #history = new HistoryChart();
   #histogram = new Histogram();
   #tasks = new Listing(byId("tasks"), "tasks", (posterior) =>
@@ -70,6 +72,7 @@ class Page {
     const status = await api.get("status");
     if (ending.aborted) return;
     this.#showStatus(status);
+    await this.#rules.use(api);
   }
 
   #heard({ name, data }) {

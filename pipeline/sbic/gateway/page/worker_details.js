@@ -10,16 +10,38 @@ export function workerDetails(worker, blocking, open) {
   const accuracy = element("span", {}, accuracyText(worker));
   if (isBlocked(worker, blocking)) accuracy.append(" ", blockedChip());
   const known = {
+    ...(worker.name ? { Name: element("bdi", {}, worker.name) } : {}),
     Accuracy: accuracy,
     Labels: count(worker.labels),
     "Expected right": decimal(worker.correct),
-    "On gold": worker.gold ? `${count(worker.gold_right)} of ${count(worker.gold)} right` : "none",
+    "On gold": onGold(worker),
     "Last seen": moment(worker.last_seen),
   };
+  if (typeof worker.blocked === "boolean") {
+    known["By the owner"] = worker.blocked ? "blocked" : "unblocked, whatever the rule says";
+  }
   if (typeof worker.theta === "number") known["Knows the answer"] = percentSigned(worker.theta);
+  if (worker.drifting) known["Answers otherwise since"] = moment(worker.drifting);
+  if (worker.agrees_with) known["Errs together with"] = agreementsOf(worker);
   const habits = habitsOf(worker);
   const habitual = habits.length ? [sharesTable("Says when they do not know", "Class", habits)] : [];
   return [facts(known), ...habitual, ...answersOf(worker, open)];
+}
+
+function onGold({ gold, gold_right: right, contradicted }) {
+  if (!gold) return "none";
+  const said = `${count(right)} of ${count(gold)} right`;
+  return contradicted ? `${said}: not what all labels say` : said;
+}
+
+function agreementsOf({ agrees_with: others }) {
+  const list = element("ul", { class: "agreements" });
+  for (const { worker, agreement, tasks, shared } of others) {
+    const vote = shared > 0 ? `, ${percent(shared)} of a vote shared` : "";
+    const how = ` agrees on ${percent(agreement)} of ${count(tasks)} contested tasks${vote}`;
+    list.append(element("li", {}, shortened(worker), how));
+  }
+  return list;
 }
 
 function answersOf({ answers, labels }, open) {

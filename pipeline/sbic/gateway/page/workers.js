@@ -1,7 +1,7 @@
 // The rows of the table of workers, and whether a worker is blocked.
 
 import { element, shortened } from "./dom.js";
-import { className, count, percent } from "./format.js";
+import { className, count, moment, percent } from "./format.js";
 import { interval, shares } from "./marks.js";
 
 /** A row for a worker record; `open` is called with the worker when the user chooses it. */
@@ -9,7 +9,10 @@ export function workerRow(worker, blocking, open) {
   const button = element("button", { type: "button", class: "link", "data-key": worker.worker });
   button.append(shortened(worker.worker));
   const who = element("span", { class: "who" }, button);
+  if (worker.name) who.append(element("bdi", { class: "aside" }, worker.name));
   if (isBlocked(worker, blocking)) who.append(blockedChip());
+  if (worker.drifting) who.append(driftingChip(worker));
+  if (worker.contradicted) who.append(contradictedChip(worker));
   const row = element(
     "tr",
     {},
@@ -28,9 +31,17 @@ export function blockingOf(settings) {
   return Number.isNaN(below) ? null : { below, after: Number(settings.block_after ?? 0) };
 }
 
+/** Whether the owner blocks a worker or, where they say nothing, the rule does. */
 export function isBlocked(worker, blocking) {
+  if (typeof worker.blocked === "boolean") return worker.blocked; // the owner's word goes first
   return blocking !== null && worker.labels >= blocking.after && worker.accuracy < blocking.below;
 }
+
+export const driftingChip = ({ drifting }) =>
+  element("span", { class: "chip warn", title: `answers otherwise since ${moment(drifting)}` }, "drifting");
+
+export const contradictedChip = ({ gold, gold_right: right }) =>
+  element("span", { class: "chip warn", title: `right on ${count(right)} of ${count(gold)} gold tasks` }, "gold differs");
 
 export const blockedChip = () => element("span", { class: "chip warn" }, "blocked");
 

@@ -3,37 +3,31 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
 from orjson import dumps
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from sbic.gateway.access import Handler, Metrics, Route, json
-from sbic.gateway.config import Places, unavailable
-from sbic.gateway.openapi import PROJECT, STRING, operation, record
+from sbic.gateway.access import GatewayMetrics, Handler, Route, json
+from sbic.gateway.config import ConnectionLimit, unavailable
 from sbic.gateway.session import Project, Projects, wait_for
-
-STATE = record(status=STRING)
-HEALTH = operation("The gateway is running.", STATE)
-READY = operation("All projects can be served.", STATE, errors=(503,))
-METRICS = operation("Metrics of this gateway, for Prometheus.", STRING, kind="text/plain")
 
 
 class HealthRoutes:
     """Health checks, which need no token, and metrics, which do."""
 
-    def __init__(self, projects: Projects, metrics: Metrics, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, projects: Projects, metrics: GatewayMetrics, stopping: asyncio.Event
+    ) -> None:
         self.projects = projects
         self.metrics = metrics
         self.stopping = stopping
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return [
-            Route("GET", "/healthz", self.healthz, HEALTH, is_open=True),
-            Route("GET", "/readyz", self.readyz, READY, is_open=True),
-            Route("GET", "/metrics", self.serve_metrics, METRICS),
+            Route("GET", "/healthz", self.healthz, is_open=True),
+            Route("GET", "/readyz", self.readyz, is_open=True),
+            Route("GET", "/metrics", self.serve_metrics),
         ]
 
     async def healthz(self, _request: web.Request) -> web.Response:
@@ -60,15 +54,6 @@ TICK_SECONDS = 0.5
 HEARTBEAT_TICKS = 30
 MOST_STREAMS = 200
 
-EVENTS = operation(
-    "Server-sent events: `status` with the status when it has changed, and `posteriors` with the "
-    "last 20 that changed, at most twice a second; a comment after 15 seconds without an event.",
-    STRING,
-    PROJECT,
-    errors=(404, 503),
-    kind="text/event-stream",
-)
-
 
 class EventRoutes:
     """Server-sent events; `stopping` ends all streams."""
@@ -76,11 +61,10 @@ class EventRoutes:
     def __init__(self, projects: Projects, stopping: asyncio.Event, address_share: float) -> None:
         self.projects = projects
         self.stopping = stopping
-        self.streams = Places(MOST_STREAMS, address_share)
+        self.streams = ConnectionLimit(MOST_STREAMS, address_share)
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
-        return [Route("GET", "/events", self.events, EVENTS)]
+        return [Route("GET", "/events", self.events)]
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """A stream that ends when the client disconnects, or the gateway stops."""
@@ -162,7 +146,7 @@ class PageRoutes:
     def routes(self) -> Sequence[Route]:
         """A route for each file, so that no path of a request is looked up on disk."""
         return [
-            Route("GET", address(file), served(file), file_operation(file), is_open=True)
+            Route("GET", address(file), served(file), is_open=True)
             for file in sorted(FOLDER.iterdir())
         ]
 
@@ -174,11 +158,6 @@ def address(file: Path) -> str:
     ('/', '/page.css')
     """
     return "/" if file.name == INDEX else f"/{file.name}"
-
-
-def file_operation(file: Path) -> dict[str, Any]:
-    """The OpenAPI operation of a file of the page."""
-    return operation(f"The page: {file.name}.", STRING, kind=TYPES[file.suffix])
 
 
 def served(file: Path) -> Handler:

@@ -8,26 +8,12 @@ from orjson import dumps
 
 from sbic.gateway.access import Route, json
 from sbic.gateway.body import cursor_of, limit_of, order_of
-from sbic.gateway.config import Problem
-from sbic.gateway.openapi import (
-    INTEGER,
-    NUMBER,
-    PAGE,
-    PROJECT,
-    STRING,
-    array,
-    in_path,
-    nullable,
-    operation,
-    query,
-    record,
-    ref,
-)
+from sbic.gateway.config import HttpProblem
 from sbic.gateway.session import Project, Projects
 from sbic.gateway.view import LiveRanking
 
 
-class Listed(Protocol):
+class RankedView(Protocol):
     """A view of tasks or workers."""
 
     orders: dict[str, LiveRanking]
@@ -36,7 +22,7 @@ class Listed(Protocol):
         """The records of these numbers, as published."""
 
 
-async def page_of(name: str, view: Listed, request: web.Request, default: str) -> web.Response:
+async def page_of(name: str, view: RankedView, request: web.Request, default: str) -> web.Response:
     """The requested page, as an array of this name."""
     order = order_of(request, view.orders, default)
     page = await view.orders[order].page(cursor_of(request), limit_of(request))
@@ -48,40 +34,6 @@ async def page_of(name: str, view: Listed, request: web.Request, default: str) -
 # `/status`, `/history`, `/confidence` and `/projects`: figures of the projects.
 
 
-STATUS = operation(
-    "How the project is doing, as `sbic status --json` prints it.",
-    ref("Status"),
-    PROJECT,
-    errors=(404, 503),
-)
-POINT = record(at=INTEGER, labels=INTEGER, expected_wrong=NUMBER, open=INTEGER, closed=INTEGER)
-HISTORY = operation(
-    "The history since this gateway was started, in at most 500 points.",
-    record(points=array(POINT, maxItems=500)),
-    PROJECT,
-    errors=(404, 503),
-)
-CONFIDENCE = operation(
-    "A histogram of the confidence of predictions, in 20 bins from 0 to 1, of tasks with labels "
-    "except gold; and the latency from a label to its posterior in the last ten minutes.",
-    record(
-        bins=array(INTEGER, minItems=20, maxItems=20),
-        latency=record(median_ms=nullable(NUMBER), p99_ms=nullable(NUMBER)),
-    ),
-    PROJECT,
-    errors=(404, 503),
-)
-LISTED = record(
-    prefix=STRING,
-    classes=nullable(array({"type": ["integer", "string"]})),
-    algorithm=nullable(STRING),
-)
-PROJECTS = operation(
-    "The projects that this gateway serves; classes are null until the project has been read.",
-    record(projects=array(LISTED), default=STRING),
-)
-
-
 class StatusRoutes:
     """Figures that are computed in the background, so that requests are cheap."""
 
@@ -89,12 +41,11 @@ class StatusRoutes:
         self.projects = projects
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return [
-            Route("GET", "/status", self.status, STATUS),
-            Route("GET", "/history", self.history, HISTORY),
-            Route("GET", "/confidence", self.confidence, CONFIDENCE),
-            Route("GET", "/projects", self.all_projects, PROJECTS),
+            Route("GET", "/status", self.status),
+            Route("GET", "/history", self.history),
+            Route("GET", "/confidence", self.confidence),
+            Route("GET", "/projects", self.all_projects),
         ]
 
     async def status(self, request: web.Request) -> web.Response:
@@ -131,26 +82,6 @@ def described(project: Project) -> dict[str, object]:
 # `/tasks`: one task, or a page of tasks.
 
 
-PAGE_OF_TASKS = operation(
-    "A page of tasks: the least certain first (disputed; of those with two labels or more), the "
-    "last changed first (recent), or the most certain first (confidence).",
-    record(tasks=array(ref("Posterior")), next=nullable(STRING)),
-    query("order", "Which come first.", {"enum": ["disputed", "recent", "confidence"]}),
-    *PAGE,
-    PROJECT,
-    errors=(400, 404, 503),
-)
-ANSWER = record(worker=STRING, label={"type": ["integer", "string"]}, accuracy=nullable(NUMBER))
-ONE_TASK = operation(
-    "The posterior of a task, and `answers`: the labels that stand, each with its worker's "
-    "accuracy; null until the gateway has read all labels.",
-    {"allOf": [ref("Posterior"), record(answers=nullable(array(ANSWER)))]},
-    in_path("task", "The id of the task."),
-    PROJECT,
-    errors=(404, 503),
-)
-
-
 class TaskRoutes:
     """Posteriors, as published."""
 
@@ -158,10 +89,9 @@ class TaskRoutes:
         self.projects = projects
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return [
-            Route("GET", "/tasks", self.page, PAGE_OF_TASKS),
-            Route("GET", "/tasks/{task}", self.one, ONE_TASK),
+            Route("GET", "/tasks", self.page),
+            Route("GET", "/tasks/{task}", self.one),
         ]
 
     async def page(self, request: web.Request) -> web.Response:
@@ -175,7 +105,7 @@ class TaskRoutes:
         task = request.match_info["task"]
         posterior = view.tasks.get(task)
         if posterior is None:
-            raise Problem(
+            raise HttpProblem(
                 404, "no such task: a task exists from its first label on, or from POST /tasks"
             )
         answers = dumps(view.answers(task))
@@ -185,25 +115,7 @@ class TaskRoutes:
 # `/workers`: one worker, or a page of workers.
 
 
-PAGE_OF_WORKERS = operation(
-    "A page of workers: by the lower end of their interval (best), by the upper end (worst), or "
-    "by how many labels they have given (labels).",
-    record(workers=array(ref("Worker")), next=nullable(STRING)),
-    query("order", "Who come first.", {"enum": ["best", "worst", "labels"]}),
-    *PAGE,
-    PROJECT,
-    errors=(400, 404, 503),
-)
 LABEL = {"type": ["integer", "string"]}
-GIVEN = record(task=STRING, label=LABEL, prediction={"type": ["integer", "string", "null"]})
-ONE_WORKER = operation(
-    "The accuracy of a worker, what else is estimated, and `answers`: the last 100 labels that "
-    "stand, each with the prediction for its task; null until the gateway has read all labels.",
-    {"allOf": [ref("Worker"), record(answers=nullable(array(GIVEN)))]},
-    in_path("worker", "The id of the worker."),
-    PROJECT,
-    errors=(404, 503),
-)
 
 
 class WorkerRoutes:
@@ -213,10 +125,9 @@ class WorkerRoutes:
         self.projects = projects
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return [
-            Route("GET", "/workers", self.page, PAGE_OF_WORKERS),
-            Route("GET", "/workers/{worker}", self.one, ONE_WORKER),
+            Route("GET", "/workers", self.page),
+            Route("GET", "/workers/{worker}", self.one),
         ]
 
     async def page(self, request: web.Request) -> web.Response:
@@ -230,5 +141,5 @@ class WorkerRoutes:
         worker = request.match_info["worker"]
         found = view.workers.get(worker)
         if found is None:
-            raise Problem(404, "no such worker: a worker is known from their first label on")
+            raise HttpProblem(404, "no such worker: a worker is known from their first label on")
         return json(found.rstrip()[:-1] + b',"answers":%b}' % dumps(view.given_by(worker)))

@@ -1,27 +1,17 @@
-"""`POST /labels`, `/tasks` and `/next`, and the hook of Label Studio."""
+"""`POST /labels`, `/tasks`, `/workers`, `/rules` and `/next`, and the hook of Label Studio."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import NoneType
+from typing import Any
 
 from aiohttp import web
 from orjson import JSONDecodeError, dumps, loads
 
-from sbic.gateway.access import Metrics, Route, json
+from sbic.foreign import shown
+from sbic.gateway.access import GatewayMetrics, Route, json
 from sbic.gateway.body import JSON, LINES, parsed, read_body, values_in
-from sbic.gateway.config import Problem, unavailable
-from sbic.gateway.openapi import (
-    INTEGER,
-    PROJECT,
-    STRING,
-    Schema,
-    array,
-    nullable,
-    operation,
-    query,
-    record,
-    ref,
-)
-from sbic.gateway.outbox import NotAcknowledged, Place, Row
+from sbic.gateway.config import HttpProblem, unavailable
 from sbic.gateway.session import Projects, Session
 from sbic.integrations import label_studio
 from sbic.integrations.label_studio import (
@@ -34,48 +24,62 @@ from sbic.integrations.label_studio import (
     label_map_of,
     read_event,
 )
-from sbic.kafka.errors import ClusterError
-from sbic.project.settings import command_line
+from sbic.kafka.errors import ClusterError, MissingRights
+from sbic.kafka.writer import At, NotAcknowledged
+from sbic.project.changes import BadChange, change_rules
+from sbic.project.revision import project_settings
+from sbic.project.settings import PROJECT_SETTINGS, SPECS, BadSetting, command_line
 from sbic.project.topics import Topic
-from sbic.wire.assignments import encode_request, parse_request
+from sbic.wire.assignments import parse_request
+from sbic.wire.partitions import Row
 
-PLACES = array(ref("Place"))
-WRITING_ERRORS = (400, 404, 408, 413, 415, 422, 503)
-
-
-def one_or_more(name: str) -> dict[str, Schema]:
-    """The body of one record, or several, of a schema."""
-    return {JSON: {"anyOf": [ref(name), array(ref(name))]}, LINES: STRING}
+RULE_NAMES = tuple(name for name in PROJECT_SETTINGS if SPECS[name].change == "at once")
 
 
-LABELS = operation(
-    "Send labels; answered when Kafka has acknowledged all of them, with the place of each.",
-    record(labels=PLACES),
-    PROJECT,
-    body=one_or_more("Label"),
-    errors=WRITING_ERRORS,
-)
-TASKS = operation(
-    "Describe tasks; answered when Kafka has acknowledged all of them, with the place of each.",
-    record(tasks=PLACES),
-    PROJECT,
-    body=one_or_more("Task"),
-    errors=WRITING_ERRORS,
-)
+def rules_of(settings: Mapping[str, Any]) -> web.Response:
+    """All rules of a project, as JSON."""
+    return json(dumps({"rules": {name: settings[name] for name in RULE_NAMES}}))
+
+
+def changed_rules(body: bytes) -> dict[str, str]:
+    """The rules in a body, as texts; raises `HttpProblem`.
+
+    >>> changed_rules(b'{"stop_labels": 5, "budget": null}')
+    {'stop_labels': '5', 'budget': 'none'}
+    """
+    try:
+        given = loads(body)
+    except JSONDecodeError:
+        raise HttpProblem(400, "the body is not JSON") from None
+    if type(given) is not dict or not given:
+        raise HttpProblem(422, 'the body is not an object with rules, such as {"stop_labels": 5}')
+    texts = {}
+    for name, value in given.items():
+        if name not in RULE_NAMES:
+            known = ", ".join(RULE_NAMES)
+            raise HttpProblem(422, f"{shown(name)} is not a rule; rules are {known}")
+        if type(value) not in (int, float, bool, NoneType):
+            raise HttpProblem(
+                422, f"{name} must be a number, true, false or null, not {shown(value)}"
+            )
+        texts[name] = "none" if value is None else str(value)
+    return texts
 
 
 class WritingRoutes:
     """All records are checked before any is sent, by the same rules as in the pipeline."""
 
-    def __init__(self, projects: Projects, metrics: Metrics) -> None:
+    def __init__(self, projects: Projects, metrics: GatewayMetrics) -> None:
         self.projects = projects
         self.metrics = metrics
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
         return [
-            Route("POST", "/labels", self.labels, LABELS),
-            Route("POST", "/tasks", self.tasks, TASKS),
+            Route("POST", "/labels", self.labels),
+            Route("POST", "/tasks", self.tasks),
+            Route("POST", "/workers", self.workers),
+            Route("GET", "/rules", self.rules),
+            Route("POST", "/rules", self.change_rules),
         ]
 
     async def labels(self, request: web.Request) -> web.Response:
@@ -92,21 +96,49 @@ class WritingRoutes:
         rows = parsed(values_in(body, request.content_type), session.task_row)
         return await self._send(session, "tasks", session.topics.tasks, rows)
 
+    async def workers(self, request: web.Request) -> web.Response:
+        """Send what the owner says of workers, each keyed by the worker."""
+        session = self.projects.of(request).session
+        body = await read_body(request, JSON, LINES)
+        rows = parsed(values_in(body, request.content_type), session.roster_row)
+        return await self._send(session, "workers", session.topics.roster, rows)
+
+    async def rules(self, request: web.Request) -> web.Response:
+        """Show the rules in force."""
+        return rules_of(project_settings(self.projects.of(request).session.settings))
+
+    async def change_rules(self, request: web.Request) -> web.Response:
+        """Append a revision to the project, if this gateway may."""
+        session = self.projects.of(request).session
+        body = await read_body(request, JSON)
+        try:
+            revision = await change_rules(session.settings, changed_rules(body))
+        except (BadChange, BadSetting) as error:
+            raise HttpProblem(422, f"{error}; nothing was changed") from None
+        except MissingRights as error:
+            raise HttpProblem(403, str(error)) from None
+        except ClusterError as error:
+            raise unavailable(str(error)) from None
+        log.info(
+            "%s: rules changed over HTTP, revision %d", session.settings.prefix, revision.number
+        )
+        return rules_of(revision.settings)
+
     async def _send(
         self, session: Session, kind: str, topic: Topic, rows: Sequence[Row]
     ) -> web.Response:
         try:
-            places = await session.outbox.send(topic.name, rows)
+            places = await session.writer.send(topic.name, rows)
         except NotAcknowledged as error:
             raise not_all(error, kind) from None
         self.metrics.sent(kind, len(places))
         return json(b'{"%b":[%b]}' % (kind.encode(), b",".join(map(place_json, places))))
 
 
-def place_json(place: Place) -> bytes:
+def place_json(place: At) -> bytes:
     """A place as JSON.
 
-    >>> place_json(Place(3, 17)), place_json(Place(3, None))
+    >>> place_json(At(3, 17)), place_json(At(3, None))
     (b'{"partition":3,"offset":17}', b'{"partition":3,"offset":null}')
     """
     if place.offset is None:
@@ -114,7 +146,7 @@ def place_json(place: Place) -> bytes:
     return b'{"partition":%d,"offset":%d}' % (place.partition, place.offset)
 
 
-def not_all(error: NotAcknowledged, kind: str) -> Problem:
+def not_all(error: NotAcknowledged, kind: str) -> HttpProblem:
     """503, with the places of the records that were acknowledged."""
     there = [place and place._asdict() for place in error.places]
     acknowledged = sum(place is not None for place in there)
@@ -130,25 +162,16 @@ def not_all(error: NotAcknowledged, kind: str) -> Problem:
 
 NO_MEMBERS = ("Empty", "Dead")  # states of a consumer group
 
-NEXT = operation(
-    "Tasks for a worker; if there are fewer than requested, `reason` says why.",
-    record(assignments=array(ref("Assignment")), reason=nullable(STRING)),
-    PROJECT,
-    body={JSON: ref("Request")},
-    errors=(404, 408, 413, 415, 422, 503),
-)
-
 
 class NextRoutes:
     """Requests, answered when the pipeline has assigned tasks."""
 
-    def __init__(self, projects: Projects, metrics: Metrics) -> None:
+    def __init__(self, projects: Projects, metrics: GatewayMetrics) -> None:
         self.projects = projects
         self.metrics = metrics
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
-        return [Route("POST", "/next", self.next, NEXT)]
+        return [Route("POST", "/next", self.next)]
 
     async def next(self, request: web.Request) -> web.Response:
         """The assignments of a worker, or the reason why there are none."""
@@ -160,8 +183,8 @@ class NextRoutes:
             raise unavailable(f"no instance is running: start one with: {start}")
         worker, count = asked
         try:
-            records = await session.desk.ask(worker, count, encode_request(worker, count))
-        except NotAcknowledged as error:
+            records = await session.asker.ask(worker, count)
+        except (NotAcknowledged, ClusterError) as error:
             raise unavailable(f"{error}: ask again") from None
         self.metrics.sent("requests", 1)
         if not records:
@@ -178,37 +201,16 @@ log = logging.getLogger("sbic")
 
 FIXED_BY = "sbic import label-studio EXPORT.json sends it"
 
-HOOK = operation(
-    "A webhook of Label Studio: annotations created, updated and deleted become labels; other "
-    "actions are accepted and ignored. `unknown` has the ids of deleted annotations that are not "
-    "in the labels topic, `unusable` the annotations that are no labels and become dead letters.",
-    {
-        "type": "object",
-        "required": ["labels"],
-        "properties": {
-            "labels": array(ref("Place")),
-            "unknown": array(INTEGER),
-            "unusable": array(record(id=INTEGER, reason=STRING)),
-        },
-    },
-    PROJECT,
-    query("control", "The control whose choices are labels.  Default: the only one.", STRING),
-    query("map", "The labels of choices, such as `Yes:1,No:-1,Unsure:0`.", STRING),
-    body={JSON: {"type": "object", "required": ["action"], "properties": {"action": STRING}}},
-    errors=(400, 404, 408, 413, 415, 422, 503),
-)
-
 
 class LabelStudioRoutes:
     """The webhook. Label Studio does not retry, so every lost event is logged."""
 
-    def __init__(self, projects: Projects, metrics: Metrics) -> None:
+    def __init__(self, projects: Projects, metrics: GatewayMetrics) -> None:
         self.projects = projects
         self.metrics = metrics
 
     def routes(self) -> Sequence[Route]:
-        """All of them."""
-        return [Route("POST", "/hooks/label-studio", self.hook, HOOK)]
+        return [Route("POST", "/hooks/label-studio", self.hook)]
 
     async def hook(self, request: web.Request) -> web.Response:
         """Publish the labels of an event, and answer when they are acknowledged."""
@@ -216,10 +218,10 @@ class LabelStudioRoutes:
         try:
             event = read_event(loads(await read_body(request, JSON)), _choices(request, session))
         except JSONDecodeError as error:
-            raise Problem(400, f"the body is not JSON: {error}") from None
+            raise HttpProblem(400, f"the body is not JSON: {error}") from None
         except label_studio.Problem as problem:
             log.warning("a webhook of Label Studio is refused: %s; %s", problem, FIXED_BY)
-            raise Problem(
+            raise HttpProblem(
                 422, str(problem), problems=[{"index": 0, "reason": str(problem)}]
             ) from None
         try:
@@ -242,7 +244,7 @@ class LabelStudioRoutes:
         if not unusable:
             return
         rows = [Row(each.slot.worker.encode(), each.encode()) for each in unusable]
-        await session.outbox.send(session.topics.labels.name, rows)
+        await session.writer.send(session.topics.labels.name, rows)
         self.metrics.sent("labels", len(rows))
         log.warning("Label Studio sent what is no label: %s; a dead letter", unusable[0].problem)
 
@@ -254,7 +256,7 @@ class LabelStudioRoutes:
         unknown: Sequence[int] = (),
     ) -> web.Response:
         rows = [Row(record.slot.worker.encode(), encode_record(record)) for record in records]
-        places = await session.outbox.send(session.topics.labels.name, rows) if rows else []
+        places = await session.writer.send(session.topics.labels.name, rows) if rows else []
         self.metrics.sent("labels", len(places))
         answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
         if unusable:

@@ -4,10 +4,16 @@ import signal
 from abc import abstractmethod
 from asyncio import CancelledError
 from collections.abc import Iterator
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import faust
-from faust.types import TP, AgentT
+from aiokafka.cluster import ClusterMetadata
+from faust.assignor.partition_assignor import (
+    MemberAssignmentMapping,
+    MemberMetadataMapping,
+    PartitionAssignor,
+)
+from faust.types import AgentT
 from mode.utils.futures import maybe_cancel
 
 from sbic.instance.publication import Outbox
@@ -15,7 +21,7 @@ from sbic.runtime.faust.consumer import BatchConsumer, BatchTopic, Connections, 
 from sbic.runtime.faust.groups import GroupPublisher
 from sbic.runtime.faust.producer import Fence, Offsets
 from sbic.runtime.faust.recovery import BatchRecovery, BatchTable, BatchTableManager
-from sbic.runtime.faust.stop import CannotGoOn, abort
+from sbic.runtime.faust.stop import abort
 
 # An app that ends the process on any unexpected error, without committing what failed.
 #
@@ -26,6 +32,29 @@ from sbic.runtime.faust.stop import CannotGoOn, abort
 REQUEST_SECONDS = 60.0
 
 
+class FirstPartitions(PartitionAssignor):
+    """Assigns the partitions that the app counts on; Faust 0.15.3 assigns all that there are."""
+
+    def assign(
+        self, cluster: ClusterMetadata, member_metadata: MemberMetadataMapping
+    ) -> MemberAssignmentMapping:
+        """The partitions of each member."""
+        known = _Known(cluster, self.app.conf.topic_partitions)
+        return super().assign(cast(ClusterMetadata, known), member_metadata)
+
+
+class _Known(NamedTuple):
+    """What an assignor asks the cluster, without partitions that somebody has added."""
+
+    cluster: ClusterMetadata
+    partitions: int
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The partitions of a topic; none if it does not exist."""
+        found = self.cluster.partitions_for_topic(topic) or ()
+        return {partition for partition in found if partition < self.partitions}
+
+
 class BatchedApp(faust.App):
     """A Faust app on batches; an unexpected error ends its process with status 70."""
 
@@ -34,6 +63,7 @@ class BatchedApp(faust.App):
             app_id,
             Topic=BatchTopic,
             TableManager=BatchTableManager,
+            PartitionAssignor=FirstPartitions,
             store="memory://",
             web_enabled=False,  # Faust's pages show tables and routes, and `/` always says OK
             topic_allow_declare=False,
@@ -112,16 +142,6 @@ class BatchedApp(faust.App):
     @property
     def _batch_consumer(self) -> BatchConsumer | None:
         return cast(BatchConsumer | None, self._consumer)  # Faust creates it when it is first used
-
-    def check_assigned(self, assigned: set[TP]) -> None:
-        """Raise `CannotGoOn` if this app cannot take these partitions."""
-
-    async def _on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        try:
-            self.check_assigned(assigned)
-        except CannotGoOn as error:
-            abort(error)
-        await super()._on_partitions_assigned(assigned, generation_id)
 
     def _create_directories(self) -> None:
         """Create none: Faust 0.15.3 creates folders even for tables in memory."""

@@ -27,7 +27,7 @@ def _ignore(_outbox: Outbox) -> None:
     """Do nothing."""
 
 
-class Group(Protocol):
+class Gathered(Protocol):
     """Results that agents gather until they are published together."""
 
     @property
@@ -35,7 +35,7 @@ class Group(Protocol):
         """Whether agents have to wait for the next group."""
 
 
-class Publication(NamedTuple):
+class Steps(NamedTuple):
     """A group, ready to be published.
 
     `changelog` is sent once `before` is acknowledged, and `outputs` once `changelog` is, together
@@ -49,10 +49,10 @@ class Publication(NamedTuple):
     outputs: Outbox = NOTHING
 
 
-class Unfinished(NamedTuple):
+class UnfinishedGroup(NamedTuple):
     """A publication whose outputs are not acknowledged, and the batches that it results from."""
 
-    publication: Publication
+    publication: Steps
     batches: list[Batch]
     begun: float
 
@@ -63,7 +63,7 @@ class Unfinished(NamedTuple):
             batch.finish()
 
 
-G = TypeVar("G", bound=Group)
+G = TypeVar("G", bound=Gathered)
 
 
 class GroupPublisher(Service, Generic[G]):
@@ -77,7 +77,7 @@ class GroupPublisher(Service, Generic[G]):
         self,
         producer: BatchProducer,
         new_group: Callable[[], G],
-        pack: Callable[[G], Publication],
+        pack: Callable[[G], Steps],
         drop: Callable[[Outbox], None] = _ignore,
         writers: Sequence[Writer] = (),
         **kwargs: Any,
@@ -91,7 +91,7 @@ class GroupPublisher(Service, Generic[G]):
         self.filling = new_group()
         self.batches: list[Batch] = []
         self.begun: float | None = None  # when the first record of the group was taken
-        self.unfinished: Unfinished | None = None
+        self.unfinished: UnfinishedGroup | None = None
         self.is_flushing = False  # nothing may be kept for a later group
         self.turn_ends = 0.0
         self.notified = asyncio.Event()
@@ -171,7 +171,7 @@ class GroupPublisher(Service, Generic[G]):
             this.finish(offsets)
             self._rest()
 
-    def _take(self) -> Unfinished:
+    def _take(self) -> UnfinishedGroup:
         """Pack the group that was filled, and begin the next one."""
         self.notified.clear()
         group, self.filling = self.filling, self.new_group()
@@ -179,7 +179,7 @@ class GroupPublisher(Service, Generic[G]):
         begun = monotonic() if self.begun is None else self.begun
         self.begun = None
         self.emptied.set()
-        return Unfinished(self.pack(group), batches, begun)
+        return UnfinishedGroup(self.pack(group), batches, begun)
 
     def _rest(self) -> None:
         if not self.notified.is_set():

@@ -146,6 +146,7 @@ async def ends_of_all(kafka: AIOKafkaConsumer, partitions: list[TP]) -> dict[TP,
 # leaves, and Kafka may be waiting for another member.
 
 
+CANCEL_SECONDS = 0.1
 LEAVING = "leaving"  # a separate connection, beside aiokafka's for the group and for fetches
 
 
@@ -176,7 +177,6 @@ class InLoopConsumer(AIOKafkaConsumerThread):
         return await ends_of_all(self._ensure_consumer(), partitions)
 
     async def on_start(self) -> None:
-        """Connect."""
         await super().on_start()
         fetch_soon(self._consumer)
         self.membership = Membership(
@@ -220,19 +220,30 @@ class InLoopConsumer(AIOKafkaConsumerThread):
 
     async def _leave_group(self, kafka: AIOKafkaConsumer) -> None:
         """Leave the group, also during a rebalance, so that the other members need not wait."""
-        coordinator = kafka._coordinator
-        if coordinator is None:
+        if kafka._coordinator is None:
             return  # not started
+        is_static = self.app.conf.consumer_group_instance_id is not None
+        await leave_group(kafka, is_static=is_static)
+
+
+async def leave_group(kafka: AIOKafkaConsumer, *, is_static: bool) -> None:
+    """Leave the group, in whatever state aiokafka's coordination is.
+
+    aiokafka 0.14 loses a cancellation that comes while it stops its heartbeats in a rebalance: it
+    would join the group again, and never end. So it is repeated.
+    """
+    coordinator = kafka._coordinator
+    while not coordinator._coordination_task.done():
         coordinator._coordination_task.cancel()
-        await asyncio.wait([coordinator._coordination_task])
-        if self.app.conf.consumer_group_instance_id is not None:
-            return  # a static member keeps its partitions until the session times out
-        while coordinator.member_id:
-            await coordinator.ensure_coordinator_known()
-            request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
-            try:
-                await kafka._client.send(coordinator.coordinator_id, request, group=LEAVING)
-            except KafkaError:
-                coordinator.coordinator_dead()
-            else:
-                coordinator.reset_generation()  # otherwise aiokafka would leave again
+        await asyncio.wait([coordinator._coordination_task], timeout=CANCEL_SECONDS)
+    if is_static:
+        return  # a static member keeps its partitions until the session times out
+    while coordinator.member_id:
+        await coordinator.ensure_coordinator_known()
+        request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
+        try:
+            await kafka._client.send(coordinator.coordinator_id, request, group=LEAVING)
+        except KafkaError:
+            coordinator.coordinator_dead()
+        else:
+            coordinator.reset_generation()  # otherwise aiokafka would leave again

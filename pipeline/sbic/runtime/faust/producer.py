@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.producer.transaction_manager import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PidAndEpoch
 from mode import Service
 
-from sbic.instance.publication import Outbox, Row
+from sbic.instance.publication import Outbox
+from sbic.kafka.connect import new_producer
+from sbic.kafka.writer import Delivery, Writer
+from sbic.project.settings import Settings
 
 # Stops a producer once this instance may no longer be a member of the group.
 #
@@ -157,56 +159,35 @@ class FencedProducer:
 # producer has one request in flight per broker, so agents that share one wait for each other.
 
 
-MAX_BATCH_BYTES = 1 << 20
 REQUEST_TIMEOUT_MS = 120_000  # how long a broker may be unavailable
 
 Offsets = dict[tuple[str, int], int]
 """The offset of the last record published, by topic and partition."""
 
 
-class Sent(NamedTuple):
-    """A number of records for a partition, given to aiokafka."""
-
-    topic: str
-    partition: int
-    records: int
-    acknowledgement: "asyncio.Future[Any]"
-
-
 class BatchProducer(Service):
-    """An idempotent producer, for one agent; a fence stops it once the instance may be replaced.
-
-    `connection` has the options that all clients share.
-    """
+    """A `Writer` of one agent; a fence stops it once the instance may be replaced."""
 
     def __init__(
-        self,
-        connection: Mapping[str, Any],
-        client_id: str,
-        fence: Fence | None = None,
-        **kwargs: Any,
+        self, settings: Settings, client_id: str, fence: Fence | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
+        self.settings = settings
+        self.client_id = client_id
         self.fence = fence
         self.fenced: FencedProducer | None = None
         self.in_flight = 0  # outboxes that are not yet fully acknowledged
         self.retries = 0  # batches that were sent again
-        self.options = {
-            **connection,
-            "client_id": client_id,
-            "acks": "all",
-            "enable_idempotence": True,
-            "max_batch_size": MAX_BATCH_BYTES,
-            "request_timeout_ms": REQUEST_TIMEOUT_MS,
-        }
 
     async def on_start(self) -> None:
-        """Connect."""
-        self.kafka = AIOKafkaProducer(**self.options)
+        kafka = new_producer(
+            self.settings, client_id=self.client_id, request_timeout_ms=REQUEST_TIMEOUT_MS
+        )
         if self.fence is not None:
-            self.fenced = FencedProducer(self.kafka, self.fence)
-        self._count_retries(self.kafka._message_accumulator)
-        await self.kafka.start()
+            self.fenced = FencedProducer(kafka, self.fence)
+        self._count_retries(kafka._message_accumulator)
+        self.writer = Writer(kafka, self.settings.partitions)
+        await kafka.start()
 
     def _count_retries(self, accumulator: Any) -> None:
         """Count the batches that aiokafka 0.14 sends again; it only logs them."""
@@ -219,8 +200,9 @@ class BatchProducer(Service):
         accumulator.reenqueue = count
 
     async def on_stop(self) -> None:
-        """Stop the client."""
-        await self.kafka.stop()
+        """Stop the client; what is in flight is acknowledged first."""
+        await self.writer.kafka.stop()
+        await self.writer.close()
 
     async def publish(self, outbox: Outbox) -> Offsets:
         """Publish all records and wait for all acknowledgements.
@@ -228,38 +210,27 @@ class BatchProducer(Service):
         Raises Kafka's errors: then the batch must not be committed. `RemovedFromGroup` is raised
         once nothing is in flight, so that the next batch can be published.
         """
-        sent: list[Sent] = []
+        sent: dict[tuple[str, int], Delivery] = {}
         self.in_flight += 1
         try:
             if self.fenced is not None:
                 self.fenced.begin()
             for (topic, partition), rows in outbox.items():
-                await self._send(topic, partition, rows, sent)
-            return {
-                (part.topic, part.partition): (await part.acknowledgement).offset + part.records - 1
-                for part in sent
-            }
+                if rows:
+                    sent[topic, partition] = self.writer.put(topic, rows, partition)
+            return {place: await _last_offset(delivery) for place, delivery in sent.items()}
         except RemovedFromGroup:
-            await asyncio.gather(*(part.acknowledgement for part in sent), return_exceptions=True)
+            await asyncio.gather(*(each.done for each in sent.values()), return_exceptions=True)
             if self.fenced is not None:
                 self.fenced.forget()
             raise
         finally:
+            for delivery in sent.values():
+                delivery.give_up()
             self.in_flight -= 1
 
-    async def _send(self, topic: str, partition: int, rows: list[Row], sent: list[Sent]) -> None:
-        builder = self.kafka.create_batch()
-        for key, value, timestamp, headers in rows:
-            if builder.append(key=key, value=value, timestamp=timestamp, headers=headers) is None:
-                sent.append(await self._send_batch(builder, topic, partition))
-                builder = self.kafka.create_batch()
-                again = builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
-                if again is None:
-                    size = len(key or b"") + len(value or b"")
-                    raise ValueError(f"a record of {size:,} bytes is too large for {topic}")
-        sent.append(await self._send_batch(builder, topic, partition))
 
-    async def _send_batch(self, builder: Any, topic: str, partition: int) -> Sent:
-        builder.close()
-        acknowledgement = await self.kafka.send_batch(builder, topic, partition=partition)
-        return Sent(topic, partition, builder.record_count(), acknowledgement)
+async def _last_offset(delivery: Delivery) -> int:
+    await delivery.done
+    _, first, numbers = delivery.acknowledged[-1]
+    return (-1 if first is None else first) + len(numbers) - 1

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sbic.runtime.faust.app import BatchedApp
 
 
-class Progress(NamedTuple):
+class RecoveryProgress(NamedTuple):
     """Records read so far, all records, and the time that the rest will take, if known.
 
-    >>> str(Progress(read=493_411, total=1_203_441, seconds_to_go=11.9))
+    >>> str(RecoveryProgress(read=493_411, total=1_203_441, seconds_to_go=11.9))
     '41 % of 1,203,441 records, about 12 s to go'
-    >>> str(Progress(read=0, total=1_203_441, seconds_to_go=None))
+    >>> str(RecoveryProgress(read=0, total=1_203_441, seconds_to_go=None))
     '0 % of 1,203,441 records'
     """
 
@@ -42,16 +42,16 @@ class Progress(NamedTuple):
         return shown if to_go is None else f"{shown}, about {to_go:.0f} s to go"
 
 
-NOTHING_TO_READ = Progress(0, 0, None)
+NOTHING_TO_READ = RecoveryProgress(0, 0, None)
 
 
-def at_this_rate(read: int, total: int, seconds: float) -> Progress:
-    """Return the progress after so many seconds, if the rest is read at the same rate.
+def at_this_rate(read: int, total: int, seconds: float) -> RecoveryProgress:
+    """Return the progress after these seconds, if the rest is read at the same rate.
 
     >>> at_this_rate(read=10, total=40, seconds=5).seconds_to_go
     15.0
     """
-    return Progress(read, total, seconds * (total - read) / read if read else None)
+    return RecoveryProgress(read, total, seconds * (total - read) / read if read else None)
 
 
 # A table whose state is kept per partition and recovered many records at a time.
@@ -216,7 +216,7 @@ class Pace:
             yield piece
 
     def took(self, records: int, seconds: float) -> None:
-        """Adapt to the time that so many records took."""
+        """Adapt to the time that these records took."""
         self.seconds += seconds
         if seconds > TURN_SECONDS:
             self.records = max(1, self.records // 2)
@@ -289,7 +289,7 @@ class BatchRecovery(Recovery):
             self.paces = {tp.topic: Pace() for tp in destination}
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RecoveryProgress:
         """How much is restored of the records that the last recovery began with."""
         parts = [self._progress(topic, pace) for topic, pace in self.paces.items()]
         seconds = monotonic() - self.begun
@@ -297,12 +297,12 @@ class BatchRecovery(Recovery):
         applying = sum(pace.seconds for pace in self.paces.values())
         to_go = [part.seconds_to_go for part in parts if part.seconds_to_go is not None]
         if applying and len(to_go) == len(parts):
-            return Progress(read, total, sum(to_go) * seconds / applying)
+            return RecoveryProgress(read, total, sum(to_go) * seconds / applying)
         if read > total * ENOUGH_TO_GUESS:  # for some topic, the time per record is not known yet
             return at_this_rate(read, total, seconds)
-        return Progress(read, total, None)
+        return RecoveryProgress(read, total, None)
 
-    def _progress(self, topic: str, pace: Pace) -> Progress:
+    def _progress(self, topic: str, pace: Pace) -> RecoveryProgress:
         """Return the progress of one topic, with the time it takes to apply the rest."""
         read = total = 0
         for tp, begin in self.begins.items():
@@ -310,7 +310,7 @@ class BatchRecovery(Recovery):
                 highwater = max(begin, self.active_highwaters[tp])
                 total += highwater - begin
                 read += min(self.active_offsets[tp], highwater) - begin
-        return at_this_rate(read, total, pace.seconds) if total else Progress(0, 0, 0.0)
+        return at_this_rate(read, total, pace.seconds) if total else RecoveryProgress(0, 0, 0.0)
 
     @property
     def is_restored(self) -> bool:

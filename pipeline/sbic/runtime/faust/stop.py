@@ -20,7 +20,7 @@ NOT_ALLOWED = (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
 )
-GOES_ON = "SBIC_GOES_ON"
+RESTARTED = "SBIC_RESTARTED"
 """The variable that makes a restarted command wait until it is authorized again."""
 RECOVERS = "Nothing is lost; the next start recovers"
 
@@ -38,7 +38,7 @@ def abort(error: BaseException) -> NoReturn:
         end(str(error), 1)
     if isinstance(error, NOT_ALLOWED):
         print(f"sbic: no longer authorized: {error}", file=sys.stderr)
-        os.environ[GOES_ON] = "true"
+        os.environ[RESTARTED] = "true"
         restart()
     if isinstance(error, KafkaError):
         why = f"stopped by an error of Kafka: {type(error).__name__}: {error}. {RECOVERS}"

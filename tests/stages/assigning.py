@@ -17,7 +17,7 @@ from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import PRIOR
 
 
-class Desk:
+class AssigningInstance:
     """Workers ask here, and hand in their answers; `now` is the time, in milliseconds."""
 
     def __init__(
@@ -43,12 +43,12 @@ class Desk:
         self.last: Answered[Record] = Answered()
         self.instance.recover(self._take_over)
 
-    def successor(self, rules: Rules) -> "Desk":
+    def successor(self, rules: Rules) -> "AssigningInstance":
         """What takes over after a crash, from the topics alone."""
-        desk = Desk(rules, self.log, self.assignments, now=self.now)
-        desk.requests = self.requests
-        desk.instance.count(from_the_start=True)
-        return desk
+        assigning = AssigningInstance(rules, self.log, self.assignments, now=self.now)
+        assigning.requests = self.requests
+        assigning.instance.count(from_the_start=True)
+        return assigning
 
     def _take_over(self, partitions: set[int]) -> None:
         answered: Answered[Record] = Answered()
