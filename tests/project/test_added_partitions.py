@@ -8,6 +8,7 @@ from pathlib import Path
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from orjson import dumps
 
+from sbic.kafka.admin import extents
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.opening import read_project
 from sbic.project.settings import Settings
@@ -29,6 +30,9 @@ async def add_partitions(settings: Settings, topic: str, count: int) -> None:
         await admin.create_partitions({topic: NewPartitions(count)})
     finally:
         await admin.close()
+    # Kafka tells clients of the new partitions a moment later.
+    while len(await extents(settings, [topic])) < count:  # noqa: ASYNC110  # no event to await
+        await asyncio.sleep(0.05)
 
 
 def line_of(settings: Settings) -> str:
