@@ -167,12 +167,7 @@ async def test_one_instance_and_three_under_faults_come_to_rest_where_the_offlin
     assert undisturbed.keys() == shared.keys() == expected.keys()
     for task, beliefs in expected.items():
         assert undisturbed[task] == pytest.approx(beliefs, abs=1e-4)
-        assert np.argmax(shared[task]) == np.argmax(beliefs)
-    if any(shared[task] != pytest.approx(expected[task], abs=1e-4) for task in expected):
-        pytest.xfail(
-            "known fault: after faults and withdrawn gold, the dependence of several "
-            "instances can stay another than that of one; predictions are the same"
-        )
+        assert shared[task] == pytest.approx(beliefs, abs=1e-4)
 
 
 async def under_faults(

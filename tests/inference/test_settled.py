@@ -324,6 +324,36 @@ def test_what_moved_is_told_once() -> None:
     assert (7 in moved) == (change[1] > 1e-3)
 
 
+@given(st.integers(0, 10**6), st.sampled_from([2, 3, 4]))
+@examples(12)
+def test_what_was_told_is_what_is_published_though_the_dependence_comes_and_goes(
+    seed: int, classes: int
+) -> None:
+    """Beliefs near certainty no longer move, but what is published of them does."""
+    rng, tolerance = np.random.default_rng(seed), 1e-3
+    engine, told = Engine("settled", classes=classes, tolerance=tolerance), np.zeros((80, classes))
+    truth, shared = rng.integers(classes, size=(2, 80))
+    tasks, seen = np.arange(80), 0.0
+    for workers, together in [(12, 0.5), (60, 0.0), (70, 0.9)]:
+        says = np.where(rng.random(80) < together, shared, truth)
+        for worker in rng.permutation(np.arange(workers - 12, workers)):
+            wrong = rng.integers(classes, size=80)
+            answers = np.where(rng.random(80) < 0.85, says, wrong)
+            engine.take(tasks, np.full(80, worker), answers)
+            engine.set_gold(int(rng.integers(80)), int(rng.integers(classes)))
+            for task in rng.integers(80, size=5).tolist():
+                engine.set_gold(task, None)
+            while engine.refresh_due(200):
+                moved = engine.moved(int(rng.integers(1, 40)))
+                told[moved] = engine.beliefs(moved)
+            moved = engine.moved()
+            told[moved] = engine.beliefs(moved)
+            seen = max(seen, engine.outside.dependence)
+            is_open = engine.golds(tasks) < 0
+            assert told[is_open] == pytest.approx(engine.beliefs(tasks)[is_open], abs=2 * tolerance)
+    assert seen > 0.1
+
+
 def test_habits_are_learned_and_balanced_classes_are_not_needed() -> None:
     labels, truth = crowd_of_classes(
         3, tasks=400, workers=40, labels_per_task=8, seed=6, habit=(0.9, 0.05, 0.05)

@@ -16,15 +16,13 @@ about time: labels in another order give other alarms, and labels that are resto
 from math import log, sqrt
 
 from sbic.engine.compiled import kernel
+from sbic.engine.due import publish
 from sbic.engine.formulas import look
-from sbic.engine.outside import _rows_of, publish
+from sbic.engine.outside import _rows_of
 from sbic.engine.state import (
-    BIAS,
-    DEPENDENCE,
     GOLD,
     NONE,
     PI,
-    SCALE,
     VOTES,
     WORKER_IS_HERE,
     State,
@@ -52,8 +50,7 @@ def watch(state: State, i: int, j: int, x: int, time: int) -> None:
     _rows_of(state, i, j, x, q, mean)
     gold = state.task[i, GOLD]
     if gold == NONE and state.belief[i, VOTES] > 0:
-        crowd = state.crowd
-        publish(state, i, crowd[DEPENDENCE], crowd[SCALE], state.by_class[BIAS], h)
+        publish(state, i, h)
     else:
         for k in range(classes):
             h[k] = state.by_class[PI, k] if gold == NONE else (1.0 if k == gold else 0.0)

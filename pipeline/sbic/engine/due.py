@@ -3,29 +3,44 @@
 When a worker's counts have moved by more than the tolerance, the worker's tasks become due, a few
 at a time, so that a worker with a million labels blocks nothing. When the sums over the crowd have
 moved, all tasks become due.
+
+A task has moved when its belief, on which the counts of workers depend, or the probabilities that
+are published of it have moved by more than the tolerance since they were last told. Each may move
+without the other: under settled what is published is discounted and calibrated, see `outside`.
 """
+
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sbic.engine.compiled import kernel
-from sbic.engine.labels import Ints
+from sbic.engine.compiled import inlined, kernel
+from sbic.engine.labels import Floats, Ints
 from sbic.engine.state import (
+    BELIEF,
+    BIAS,
+    CHANGE,
+    DEPENDENCE,
     DUE,
     FIRST_DUE,
     FIRST_MOVED,
     FIRST_WORKER_DUE,
     FIRST_WORKER_MOVED,
+    GOLD,
     IS_HERE,
+    IS_SETTLED,
     LABELS,
     MOVED,
     NONE,
     NOT_IN,
     PATH,
+    SCALE,
     SWEEP,
     TASK_PATH,
     TASKS_DUE,
     TASKS_MOVED,
+    TOLERANCE,
+    VOTES,
     WALK,
     WORKER_DUE,
     WORKER_IS_HERE,
@@ -151,13 +166,52 @@ def workers_have_moved(state: State, workers: Ints) -> None:
         worker_has_moved(state, j)
 
 
+@inlined
+def publish(state: State, i: int, p: Floats) -> None:
+    """Write the probabilities of task i without gold that are published under settled."""
+    classes, crowd, belief = len(p), state.crowd, state.belief[i]
+    less = crowd[SCALE] / (1 + max(belief[VOTES] - 1, 0.0) * crowd[DEPENDENCE])
+    most, total = -np.inf, 0.0
+    for k in range(classes):
+        p[k] = less * belief[BELIEF + classes + k] + state.by_class[BIAS, k]
+        most = max(most, p[k])
+    for k in range(classes):
+        p[k] = exp(p[k] - most)
+        total += p[k]
+    for k in range(classes):
+        p[k] /= total
+
+
+@kernel
+def compare_told(state: State, i: int) -> None:
+    """Let task i move if what is published of it is not what was told."""
+    task = state.task[i]
+    if task[MOVED] != NOT_IN or not task[IS_HERE] or not task[LABELS] or task[GOLD] != NONE:
+        return
+    p, classes, far = state.by_class[CHANGE], state.by_class.shape[1], 0.0
+    publish(state, i, p)
+    for k in range(classes):
+        far = max(far, abs(p[k] - state.belief[i, BELIEF + 2 * classes + k]))
+    if far > state.crowd[TOLERANCE]:
+        has_moved(state, i)
+
+
+@kernel
+def tell(state: State, tasks: Ints) -> None:
+    """Note what is published of tasks now: they move when it becomes another."""
+    classes = state.by_class.shape[1]
+    for i in tasks:
+        state.belief[i, TASK_PATH] = 0.0
+        if state.whole[IS_SETTLED]:
+            publish(state, i, state.belief[i, BELIEF + 2 * classes : BELIEF + 3 * classes])
+
+
 @kernel
 def drain_moved(state: State, moved: Ints) -> int:
     """Move the tasks that moved from the list to `moved`, as many as fit; return their number."""
     found = _take_some(state.task, MOVED, state.whole, FIRST_MOVED, moved)
     state.whole[TASKS_MOVED] -= found
-    for place in range(found):
-        state.belief[moved[place], TASK_PATH] = 0.0
+    tell(state, moved[:found])
     return int(found)
 
 

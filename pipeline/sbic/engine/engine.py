@@ -126,7 +126,6 @@ class Storage:
         self._taken_sums = np.zeros(ELSEWHERE)
         self._is_stale = False  # whether the dependence and the calibration may be others
         self.tally = Tally(common)
-        self._before = Outside(0.0, 1.0, np.zeros(classes))
         self.state.crowd[[ALPHA, BETA, TOLERANCE]] = prior.alpha, prior.beta, tolerance
         if not self.is_settled:
             self.state.by_class[FIXED] = 1 - prior.q, prior.q
@@ -694,7 +693,7 @@ class Engine(Queries):
         if whole[OUTSIDE] != NONE:
             first, known = int(whole[OUTSIDE]), int(whole[TASKS_KNOWN])
             end = min(first + labels, known)
-            outside.follow_outside(self.state, first, end, *self._before, self._work)
+            outside.follow_outside(self.state, first, end)
             whole[OUTSIDE] = end if end < known else NONE
         elif whole[PASS] != NONE or self._pass_is_due:
             self._is_stale |= outside.continue_pass(self.state, labels, self._work)
@@ -711,7 +710,6 @@ class Engine(Queries):
         scale, bias = outside.calibrated(x, self.golds(golds))
         far = max(abs(rho - before.dependence), abs(np.log(scale / before.scale)))
         if max(far, np.abs(bias - before.bias).max()) > tolerance:
-            self._before = before
             state.crowd[[DEPENDENCE, SCALE]] = rho, scale
             state.by_class[BIAS] = bias
             state.whole[OUTSIDE] = 0
@@ -774,6 +772,12 @@ class Engine(Queries):
         known = int(self.state.whole[TASKS_KNOWN])
         tasks = np.empty(known if most is None else min(known, most), np.int64)
         return tasks[: due.drain_moved(self.state, tasks)]
+
+    def tell(self, tasks: ArrayLike) -> None:
+        """Note that tasks are published now, though `moved` has not returned them."""
+        i = np.asarray(tasks, np.int64)
+        self._make_room(i, None)
+        due.tell(self.state, i)
 
     def moved_workers(self) -> Ints:
         """Remove and return the workers whose counts moved beyond the tolerance."""

@@ -19,19 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from sbic.engine.compiled import kernel
-from sbic.engine.due import has_moved
+from sbic.engine.due import compare_told
 from sbic.engine.formulas import FLOOR, LEAST, guesses, look, of_all, theta_of, vote_share
 from sbic.engine.labels import Floats, Ints, softmax
 from sbic.engine.state import (
     ANSWER,
     BELIEF,
-    BIAS,
     CHUNK,
     COPIES,
-    DEPENDENCE,
     FIRST,
     GIVEN,
-    GOLD,
     IS_HERE,
     LABELS,
     NEXT,
@@ -40,15 +37,11 @@ from sbic.engine.state import (
     PI,
     RIGHT,
     SAID,
-    SCALE,
     SO_FAR,
     SUM_APART,
     SUM_TOGETHER,
     SUM_TOGETHER_2,
-    TASK_PATH,
     TASKS_KNOWN,
-    TOLERANCE,
-    VOTES,
     WEIGHED,
     WHO,
     S,
@@ -160,38 +153,10 @@ def dependence_of(seen: float) -> float:
 
 
 @kernel
-def publish(state: State, i: int, dependence: float, scale: float, bias: Floats, p: Floats) -> None:
-    """Write the probabilities of task i that are published with these numbers."""
-    classes = len(p)
-    less = scale / (1 + max(state.belief[i, VOTES] - 1, 0.0) * dependence)
-    most, total = -np.inf, 0.0
-    for k in range(classes):
-        p[k] = less * state.belief[i, BELIEF + classes + k] + bias[k]
-        most = max(most, p[k])
-    for k in range(classes):
-        p[k] = exp(p[k] - most)
-        total += p[k]
-    for k in range(classes):
-        p[k] /= total
-
-
-@kernel
-def follow_outside(
-    state: State, first: int, end: int, dependence: float, scale: float, bias: Floats, work: Floats
-) -> None:
-    """Let tasks move whose published probabilities were others with the numbers before these."""
-    crowd = state.crowd
+def follow_outside(state: State, first: int, end: int) -> None:
+    """Let tasks move of which other probabilities are published with the numbers of now."""
     for i in range(first, end):
-        if not state.task[i, IS_HERE] or state.task[i, LABELS] == 0 or state.task[i, GOLD] != NONE:
-            continue
-        publish(state, i, crowd[DEPENDENCE], crowd[SCALE], state.by_class[BIAS], work[0])
-        publish(state, i, dependence, scale, bias, work[1])
-        far = 0.0
-        for k in range(work.shape[1]):
-            far = max(far, abs(work[0, k] - work[1, k]))
-        state.belief[i, TASK_PATH] += far
-        if state.belief[i, TASK_PATH] > crowd[TOLERANCE]:
-            has_moved(state, i)
+        compare_told(state, i)
 
 
 def discounted(score: Floats, votes: Floats, rho: float) -> Floats:

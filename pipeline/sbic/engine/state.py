@@ -40,9 +40,9 @@ DUE = 6  # the next task in the queue of due tasks
 MOVED = 7  # the next task in the list of those that moved
 TASK_COLUMNS = 8
 
-# Columns of `belief`: how far it has moved since `due.drain_moved` last returned it; the votes of
-# its labels, less what copies share; from BELIEF on the probability of each class, followed by the
-# score of each class: its logarithm, up to a constant.
+# Columns of `belief`: how far it has moved since `due.tell`; the votes of its labels, less what
+# copies share; from BELIEF on the probability of each class, followed by the score of each class:
+# its logarithm, up to a constant; under settled followed by what `due.tell` told of each class.
 TASK_PATH, VOTES, BELIEF = range(3)
 
 # Columns of `worker_link`.
@@ -202,7 +202,7 @@ def empty_state(classes: int, *, is_settled: bool) -> State:
         told=_zeros((0, 3), np.float64),
         space=_zeros((0, LIKELY + classes), np.float64),
         task=_zeros((0, TASK_COLUMNS), np.int32),
-        belief=_zeros((0, _whole_lines(BELIEF + 2 * classes)), np.float64),
+        belief=_zeros((0, _whole_lines(BELIEF + (2 + is_settled) * classes)), np.float64),
         priors=_zeros((0, classes), np.float64),
         worker=_zeros((0, _whole_lines(SAID + classes + rows)), np.float64),
         worker_link=_zeros((0, LINK_COLUMNS), np.int32),

@@ -5,7 +5,7 @@ from math import exp, log
 import numpy as np
 
 from sbic.engine.compiled import inlined, kernel
-from sbic.engine.due import has_moved, make_worker_due, worker_has_moved
+from sbic.engine.due import compare_told, has_moved, make_worker_due, worker_has_moved
 from sbic.engine.formulas import (
     FLOOR,
     M_LEAST,
@@ -93,6 +93,7 @@ def refresh(state: State, i: int) -> float:
     if abs(state.belief[i, VOTES] - votes) > state.crowd[TOLERANCE]:
         has_moved(state, i)
     farthest = follow_score(state, i)
+    compare_told(state, i)
     _tell_all(state, i)
     return farthest
 

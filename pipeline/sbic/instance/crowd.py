@@ -372,7 +372,9 @@ class Crowd:
         """
         moved = self.engine.moved(most)
         if len(self.touched):
-            moved = np.union1d(moved, self.touched.take(most))
+            touched = self.touched.take(most)
+            self.engine.tell(touched)
+            moved = np.union1d(moved, touched)
         self.changed.add(moved)
         return moved if self.is_alone else moved[self.is_own_task(moved)]
 
