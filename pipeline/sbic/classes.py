@@ -15,6 +15,9 @@ SUM_TOLERANCE = 1e-6  # tolerated difference of a sum of probabilities from 1
 SKIP = -2
 """In place of a class number: the worker skipped the task."""
 
+LabelForm = int | str | None
+"""A label on the wire: a class (-1 and 1 are numbers, names strings), 0 for a skip, or null."""
+
 LISTED_NAMES = 10
 LISTED_CHARACTERS = 160
 
@@ -76,25 +79,37 @@ class Classes:
         return (-1, 1) if self.is_signs else self.names
 
     @cached_property
-    def numbers(self) -> dict[int | str, int]:
-        """The number of each class, by its wire form; `number_of` also checks types."""
-        return {label: number for number, label in enumerate(self.labels)}
+    def numbers(self) -> dict[LabelForm, int]:
+        """What a label in its wire form means: the number of a class, `SKIP` or `RETRACT`.
 
-    def label_of(self, number: int) -> int | str:
-        """The wire form of the class with this number."""
-        return self.labels[number]
+        Look up only numbers and strings: 1.0 and `True` are 1 to a dictionary.
+        """
+        numbers: dict[LabelForm, int] = {0: SKIP, None: RETRACT}
+        numbers.update(zip(self.labels, range(len(self)), strict=True))
+        return numbers
+
+    @cached_property
+    def _forms(self) -> dict[int, LabelForm]:
+        return {number: label for label, number in self.numbers.items()}
+
+    def label_of(self, answer: int) -> LabelForm:
+        """The wire form of a class, a skip or a retraction.
+
+        >>> [SIGNS.label_of(answer) for answer in (0, 1, SKIP, RETRACT)]
+        [-1, 1, 0, None]
+        """
+        return self._forms[answer]
 
     def number_of(self, label: object) -> int | None:
         """The number of a class in its wire form, or None if it is not a class.
 
-        >>> [SIGNS.number_of(label) for label in (1, True, 1.0, "1", None)]
-        [1, None, None, None, None]
+        >>> [SIGNS.number_of(label) for label in (1, True, 1.0, "1", 0, None)]
+        [1, None, None, None, None, None]
         """
-        if type(label) is not (int if self.is_signs else str):
-            return None
-        return self.numbers.get(label)
+        number = self.numbers.get(label) if type(label) in (int, str) else None  # type: ignore[call-overload]
+        return None if number == SKIP else number
 
-    def label_named(self, name: str) -> int | str | None:
+    def label_named(self, name: str) -> LabelForm:
         """The label that people call so: the wire form of a class, or 0 for a skip.
 
         >>> [SIGNS.label_named(name) for name in ("-1", "0", "2")]

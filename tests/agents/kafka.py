@@ -10,13 +10,13 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient
 from orjson import loads
 
+from sbic.client import Posterior
 from sbic.kafka.admin import ensure_topics
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import Posterior
 from tests.agents.follower import following
 
 Triple = tuple[str, str, int | None]

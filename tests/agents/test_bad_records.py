@@ -8,12 +8,12 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from orjson import loads
 
+from sbic.client import Posterior
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
 from sbic.wire.columns import FORMAT, Names
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import Posterior
 from sbic.wire.votes import Votes, encode_votes
 from tests.agents.kafka import Project, labels_in, project
 from tests.instances import instance

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sbic.client import Posterior
 from sbic.engine.labels import Prior
 from sbic.local.broker import EmbeddedBroker
-from sbic.wire.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, as_taken, crowd
 from tests.agents.kafka import Project, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
@@ -158,7 +158,7 @@ def agree(posteriors: dict[str, Posterior], before: dict[str, Posterior]) -> Non
     """The same of every task, but for the last bits of sums that were added up in another order."""
     assert posteriors.keys() == before.keys()
     for task, posterior in posteriors.items():
-        close = {name: pytest.approx(before[task][name], abs=1e-12) for name in ROUNDED}  # type: ignore[literal-required]
+        close = {name: pytest.approx(before[task][name], abs=1e-12) for name in ROUNDED}
         assert posterior == {**before[task], **close}
 
 

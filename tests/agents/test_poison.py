@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
+from sbic.client import Posterior
 from sbic.engine.state import ELSEWHERE, Sums
 from sbic.local.broker import EmbeddedBroker
 from sbic.status.contents import EXPORTS, current_records
@@ -25,7 +26,6 @@ from sbic.wire.columns import Names
 from sbic.wire.estimates import Whole, encode_estimates
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import Posterior
 from sbic.wire.tasks import encode_task
 from sbic.wire.votes import Votes, encode_votes
 from tests.agents.kafka import Project, labels_in, last_posteriors, project
@@ -324,7 +324,7 @@ async def check_tools(here: Project) -> None:
     """What users run goes on."""
     for export in EXPORTS.values():
         records = await current_records(here.settings, export)
-        assert len(export.table(records).rows) >= len(WORKERS)
+        assert len(export.table(here.settings.crowd_classes, records).rows) >= len(WORKERS)
 
 
 def test_all_labels_before_and_after_count_once(aftermath: Aftermath) -> None:

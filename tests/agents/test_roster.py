@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaProducer
 
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.partitions import partition_of
-from sbic.wire.roster import Entry, encode_roster
+from sbic.wire.workers import Entry, encode_roster
 from tests.agents.kafka import Project, project, until
 from tests.agents.test_poison import reasons_in
 from tests.agents.workforce import Workforce, register, workforce

@@ -108,7 +108,7 @@ async def probabilities(here: Project, classes: Classes) -> dict[str, list[float
             p = posterior["probability"]
             found[task] = [1 - p, p]
         else:
-            found[task] = [posterior["probabilities"][name] for name in classes.names]  # type: ignore[typeddict-item]
+            found[task] = [posterior["probabilities"][name] for name in classes.names]
     return found
 
 

@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import cast
 
 import numpy as np
 import pytest
 from orjson import loads
 
+from sbic.classes import SIGNS
+from sbic.client import Posterior
 from sbic.commands.replay import Uncounted
 from sbic.engine.labels import Labels, Prior
-from sbic.kafka.reader import reading
+from sbic.kafka.reader import parsed, reading
 from sbic.kafka.writer import Label, sending
 from sbic.local.broker import EmbeddedBroker
 from sbic.research.stopping import stopped
-from sbic.status.watch import posteriors
 from sbic.wire.assignments import encode_request
-from sbic.wire.posteriors import Posterior
+from sbic.wire.posteriors import posterior_parser
 from tests.agents.kafka import Project, project, until
 from tests.inference.crowds import random_crowd, real_crowd
 from tests.instances import instance
@@ -36,13 +36,13 @@ def recorded(name: str) -> Labels:
 def windows(labels: Labels) -> Iterator[list[tuple[int, Label]]]:
     """All labels in order, in pieces that have no task twice, each with its place."""
     window: dict[str, tuple[int, Label]] = {}
-    triples = zip(labels.task.tolist(), labels.worker.tolist(), labels.label.tolist(), strict=True)
-    for place, (task, worker, label) in enumerate(triples):
+    triples = zip(labels.task.tolist(), labels.worker.tolist(), labels.answer.tolist(), strict=True)
+    for place, (task, worker, answer) in enumerate(triples):
         name = labels.task_names[task]
         if name in window:
             yield list(window.values())
             window = {}
-        window[name] = place, Label(name, labels.worker_names[worker], label)
+        window[name] = place, Label(name, labels.worker_names[worker], answer)
     yield list(window.values())
 
 
@@ -62,12 +62,13 @@ async def ask_for_open_tasks_only(kafka: Project, labels: Labels) -> tuple[list[
             async for sent in sender.send_all([label for _, label in still_open]):
                 uncounted.add(sent)
             while uncounted:
-                for posterior in posteriors(await reader.next(seconds=30)):
+                for _, posterior in parsed(await reader.next(seconds=30), posterior_parser(SIGNS)):
                     uncounted.learn(posterior)
-                    log_odds[posterior["task"]] = cast(Posterior, posterior)["log_odds"]
-                    if posterior["status"] == "closed":
-                        assert posterior["reason"] == "confident"
-                        closed.add(posterior["task"])
+                    assert posterior.log_odds is not None
+                    log_odds[posterior.task] = posterior.log_odds
+                    if posterior.reason is not None:
+                        assert posterior.reason == "confident"
+                        closed.add(posterior.task)
     return asked, np.array(list(log_odds.values()))
 
 
@@ -156,7 +157,8 @@ def by_reason(found: dict[str, Posterior], reason: str) -> list[Posterior]:
 
 
 def sure_of(posterior: Posterior) -> float:
-    return max(posterior["probability"], 1 - posterior["probability"])
+    probability: float = posterior["probability"]
+    return max(probability, 1 - probability)
 
 
 async def test_a_rule_of_the_project_stands_and_is_followed_at_once_by_all_instances(

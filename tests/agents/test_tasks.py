@@ -8,11 +8,11 @@ import pytest
 from aiokafka import ConsumerRecord
 from orjson import dumps, loads
 
+from sbic.client import Posterior
 from sbic.engine.labels import Prior
 from sbic.infer.intervals import beta_interval
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import Posterior
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project
 from tests.agents.wire import agree_with_schemas

@@ -2,10 +2,10 @@
 
 from aiokafka import AIOKafkaProducer
 
+from sbic.client import Posterior
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import Posterior
 from tests.agents.kafka import Project, project, until
 from tests.instances import Instance, instance
 

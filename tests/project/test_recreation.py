@@ -11,6 +11,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from orjson import dumps
 
+from sbic.client import Posterior
 from sbic.engine.labels import Prior
 from sbic.kafka.admin import delete_topics, ensure_topics
 from sbic.local.broker import EmbeddedBroker
@@ -18,7 +19,6 @@ from sbic.project.opening import append, open_project, read_project
 from sbic.project.revision import Given
 from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
 from sbic.wire.columns import Names
-from sbic.wire.posteriors import Posterior
 from sbic.wire.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import Project, Triple, project, until

@@ -6,8 +6,11 @@ import numpy as np
 from orjson import dumps
 
 from sbic.classes import Classes
+from sbic.client import Posterior
 from sbic.engine.labels import sigmoid
-from sbic.wire.posteriors import NamedPosterior, Posterior
+from sbic.wire.posteriors import Posterior as ReadPosterior
+from sbic.wire.posteriors import posterior_parser
+from sbic.wire.rendering import rendering_of
 
 
 def posterior_of(
@@ -39,11 +42,10 @@ def named_posterior_of(
     sources: dict[str, int],
     updated_at: int,
     gold: int | None = None,
-) -> NamedPosterior:
+) -> Posterior:
     """The record of a task with these probabilities, in the order of the classes.
 
     Of gold, the number of whose class is given, they are what it would have otherwise.
-
     """
     evidence = by_name(classes, probabilities)
     known = evidence
@@ -56,7 +58,7 @@ def named_posterior_of(
     else:
         confidence, prediction = 1.0, classes.names[gold]
         known = {**dict.fromkeys(classes.names, 0.0), prediction: 1.0}
-    record: NamedPosterior = {
+    record: Posterior = {
         "task": task,
         "prediction": prediction,
         "confidence": confidence,
@@ -70,6 +72,33 @@ def named_posterior_of(
         record["gold"] = True
         record["evidence"] = evidence
     return record
+
+
+def comes_back(classes: Classes, record: Posterior) -> bool:
+    """Whether what is read of a record is what it says, to the last bit."""
+    found, form = parsed(classes, record), rendering_of(classes)
+    belief: dict[str, object] = {"confidence": max(found.beliefs)}
+    belief["probabilities"] = form.shares(found.beliefs)
+    if classes.is_signs:
+        belief = {"log_odds": found.log_odds, "probability": found.beliefs[1]}
+    fields = {
+        "task": found.task,
+        "prediction": form.prediction(found.prediction),
+        **belief,
+        "labels": found.labels,
+        "status": "open" if found.reason is None else "closed",
+        "sources": found.sources,
+        "updated_at": found.updated_at,
+    }
+    more = {"reason": found.reason, "effective_votes": found.effective_votes or None}
+    fields |= {name: value for name, value in more.items() if value is not None}
+    gold = ("gold" in record) == (found.evidence is not None)
+    return gold and {name: record.get(name) for name in fields} == fields
+
+
+def parsed(classes: Classes, posterior: Posterior) -> ReadPosterior:
+    """A record as readers have it."""
+    return posterior_parser(classes)(encode_posterior(posterior))
 
 
 def by_name(classes: Classes, numbers: Sequence[float]) -> dict[str, float]:

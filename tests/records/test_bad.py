@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbic.classes import SIGNS, Classes
-from sbic.status.contents import read_worker
 from sbic.wire.assignments import parse_assignment, parse_request
 from sbic.wire.bad import BadRecord, Reason
 from sbic.wire.changelogs import Facts, encode_facts, parse_answers, read_facts
 from sbic.wire.columns import Columns, Names
 from sbic.wire.estimates import parse_estimates
 from sbic.wire.labels import label_parser
-from sbic.wire.posteriors import parse_posterior
+from sbic.wire.posteriors import posterior_parser
 from sbic.wire.tasks import task_parser
 from sbic.wire.votes import parse_votes
+from sbic.wire.workers import read_worker
 from tests.records.reasons import reason_of
 
 PETS = Classes(("t1", "task"))
@@ -27,7 +27,8 @@ PARSERS = [
     parse_assignment,
     label_parser(SIGNS),
     label_parser(PETS),
-    parse_posterior,
+    posterior_parser(SIGNS),
+    posterior_parser(PETS),
     parse_request,
     parse_answers,
     partial(parse_votes, classes=2),
@@ -117,8 +118,8 @@ FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
         "tasks.shown",
     ),
     (parse_assignment, b"{}", "bad.loads"),
-    (parse_posterior, b"{}", "posteriors.read_id"),
-    (parse_posterior, b'{"probabilities": 1}', "posteriors.read_object"),
+    (posterior_parser(SIGNS), b"{}", "posteriors.read_id"),
+    (posterior_parser(PETS), b"{}", "posteriors.read_object"),
     (read_worker, b"{}", "bad.loads"),
     (parse_answers, b"{}", "columns.loads"),
     (with_classes(parse_votes), b"{}", "columns.loads"),

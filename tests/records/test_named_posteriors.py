@@ -9,8 +9,8 @@ from orjson import dumps
 
 from sbic.classes import Classes
 from sbic.wire.bad import Reason
-from sbic.wire.posteriors import parse_posterior
-from tests.records.made import encode_posterior, named_posterior_of, posterior_of
+from sbic.wire.posteriors import posterior_parser
+from tests.records.made import comes_back, named_posterior_of, posterior_of
 from tests.records.reasons import reason_of
 
 PETS = Classes(("cat", "dog", "bird"))
@@ -58,14 +58,16 @@ def test_what_is_published_comes_back_to_the_last_bit(
 ) -> None:
     probabilities = [share / sum(shares) for share in shares]
     record = named_posterior_of(PETS, task, probabilities, labels, {"3": 42}, 7, gold)
-    assert parse_posterior(encode_posterior(record)) == record
+    assert comes_back(PETS, record)
 
 
-def test_posteriors_of_signs_are_taken_as_before() -> None:
-    record = posterior_of("x" * 256, 1.5, 2, {"0": 1, "12": 7}, 3)
-    assert parse_posterior(encode_posterior(record)) == record
+def test_posteriors_of_signs_are_not_those_of_names() -> None:
+    record = posterior_of("t1", 1.5, 2, {"0": 1, "12": 7}, 3)
+    assert reason_of(parse_posterior, dumps(record)) is Reason.MISSING_FIELD
 
 
+CATS_AND_DOGS = Classes(("cat", "dog"))
+parse_posterior = posterior_parser(CATS_AND_DOGS)
 GOOD: dict[str, Any] = {
     "task": "t1",
     "prediction": "dog",
@@ -91,7 +93,7 @@ GOLD = {
 
 @pytest.mark.parametrize("record", [GOOD, GOLD, {**GOOD, "prediction": None}])
 def test_a_good_record_is_taken(record: dict[str, Any]) -> None:
-    assert parse_posterior(dumps(record)) == record
+    assert comes_back(CATS_AND_DOGS, record)
 
 
 @pytest.mark.parametrize("missing", list(GOOD)[:8])

@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 from orjson import loads
 
 from sbic.classes import SIGNS, Classes
-from sbic.wire.posterior_json import PosteriorColumns, encode_posteriors
-from sbic.wire.posteriors import CERTAIN, CLOSE_REASONS, parse_posterior
-from tests.records.made import named_posterior_of, posterior_of
+from sbic.wire.posteriors import CLOSE_REASONS, PosteriorColumns, encode_posteriors
+from sbic.wire.rendering import CERTAIN
+from tests.records.made import comes_back, named_posterior_of, posterior_of
 from tests.test_schemas import schema
 
 POSTERIOR = Draft202012Validator(schema("posterior"))
@@ -69,6 +69,7 @@ def columns_of(some: list[dict[str, Any]], classes: Classes) -> PosteriorColumns
         column("reopened", np.bool_),
         column("gold", np.int64),
         [row["prior"] for row in some],
+        column("votes", np.float64) if some and "votes" in some[0] else None,
     )
 
 
@@ -103,7 +104,7 @@ def test_posteriors_of_signs_are_what_they_should_be(some: list[dict[str, Any]])
         expected = with_more(record, row, row["prior"] and row["prior"][1])
         assert found == {**expected, "probability": pytest.approx(expected["probability"])}
         assert found["probability"] == row["beliefs"][1]
-        assert parse_posterior(value) == found
+        assert comes_back(SIGNS, found)
 
 
 @given(st.lists(rows(PETS), min_size=1, max_size=5))
@@ -117,7 +118,7 @@ def test_posteriors_by_name_are_what_they_should_be(some: list[dict[str, Any]]) 
         record: Any = named_posterior_of(PETS, row["task"], shares, *counts, gold)
         prior = row["prior"] and dict(zip(PETS.names, row["prior"], strict=True))
         assert found == with_more(record, row, prior)
-        assert parse_posterior(value) == found
+        assert comes_back(PETS, found)
 
 
 def test_no_tasks_make_no_records() -> None:
@@ -153,7 +154,7 @@ def test_by_name_nothing_is_predicted_before_any_label_nor_in_a_tie(
     row = {**PLAIN, "labels": labels, "evidence": scores, "beliefs": softmax(scores)}
     [value] = encode_posteriors(PETS, columns_of([row], PETS))
     assert loads(value)["prediction"] == prediction
-    assert parse_posterior(value)["prediction"] == prediction
+    assert comes_back(PETS, loads(value))
 
 
 @pytest.mark.parametrize(("log_odds", "prediction"), [(0.5, 1), (-0.5, -1), (0.0, 0), (-0.0, 0)])
@@ -162,4 +163,37 @@ def test_of_signs_nothing_is_predicted_while_the_log_odds_are_0(
 ) -> None:
     row = {**PLAIN, "evidence": [0.0, log_odds], "beliefs": softmax([0.0, log_odds])}
     [value] = encode_posteriors(SIGNS, columns_of([row], SIGNS))
-    assert parse_posterior(value)["prediction"] == prediction
+    assert loads(value)["prediction"] == prediction
+    assert comes_back(SIGNS, loads(value))
+
+
+BYTES: dict[Classes, list[bytes]] = {
+    SIGNS: [
+        b'{"task":"t1","log_odds":0.5,"probability":0.6,"prediction":1,"effective_votes":1.235,'
+        b'"labels":2,"status":"open","sources":{"1":42},"updated_at":7}',
+        b'{"task":"a \\"b\\"","log_odds":-1000.0,"probability":0.0,"prediction":-1,'
+        b'"effective_votes":2.0,"labels":3,"status":"closed","sources":{"1":42,"tasks":9},'
+        b'"updated_at":7,"reason":"labels","gold":true,"evidence":1.0,"prior":0.3,"reopened":true}',
+    ],
+    Classes(("cat", "dog")): [
+        b'{"task":"t1","prediction":"dog","confidence":0.6,"probabilities":{"cat":0.4,"dog":0.6},'
+        b'"effective_votes":1.235,"labels":2,"status":"open","sources":{"1":42},"updated_at":7}',
+        b'{"task":"a \\"b\\"","prediction":"cat","confidence":1.0,'
+        b'"probabilities":{"cat":1.0,"dog":0.0},"effective_votes":2.0,"labels":3,'
+        b'"status":"closed","sources":{"1":42,"tasks":9},"updated_at":7,"reason":"labels",'
+        b'"gold":true,"evidence":{"cat":0.2689414213699951,"dog":0.7310585786300049},'
+        b'"prior":{"cat":0.7,"dog":0.3},"reopened":true}',
+    ],
+}
+
+
+@pytest.mark.parametrize("classes", BYTES)
+def test_both_forms_of_the_same_numbers_to_the_byte(classes: Classes) -> None:
+    known = {"evidence": [-1.5, -0.5], "beliefs": [1.0, 0.0], "gold": 0, "described": 9}
+    more = {"reason": "labels", "reopened": True, "prior": [0.7, 0.3], "labels": 3, "votes": 2.0}
+    some = [
+        {**PLAIN, "evidence": [0.0, 0.5], "beliefs": [0.4, 0.6], "votes": 1.23456},
+        {**PLAIN, **known, **more, "task": 'a "b"'},
+    ]
+    assert encode_posteriors(classes, columns_of(some, classes)) == BYTES[classes]
+    assert all(comes_back(classes, loads(value)) for value in BYTES[classes])

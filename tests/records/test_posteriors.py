@@ -4,9 +4,10 @@ from math import isclose
 
 import pytest
 
+from sbic.classes import SIGNS
 from sbic.wire.bad import Reason
-from sbic.wire.posteriors import parse_posterior
-from tests.records.made import encode_posterior, posterior_of
+from sbic.wire.posteriors import posterior_parser
+from tests.records.made import comes_back, posterior_of
 from tests.records.reasons import reason_of
 
 
@@ -31,13 +32,13 @@ def test_probability_and_prediction_follow_from_the_log_odds(
 
 
 def test_a_task_with_a_long_name_comes_back() -> None:
-    posterior = posterior_of("x" * 256, 1.5, 2, {"0": 1, "12": 7}, 3)
-    assert parse_posterior(encode_posterior(posterior)) == posterior
+    assert comes_back(SIGNS, posterior_of("x" * 256, 1.5, 2, {"0": 1, "12": 7}, 3))
 
 
+parse_posterior = posterior_parser(SIGNS)
 GOOD = (
     b'{"task":"t1","log_odds":1.5,"probability":0.8,"prediction":1,'
-    b'"labels":1,"sources":{"0":1},"updated_at":0}'
+    b'"labels":1,"status":"open","sources":{"0":1},"updated_at":0}'
 )
 
 
@@ -64,4 +65,4 @@ def test_a_bad_posterior_has_its_reason(value: bytes | None, reason: Reason) -> 
 
 
 def test_that_record_is_good_otherwise() -> None:
-    assert parse_posterior(GOOD)["sources"] == {"0": 1}
+    assert parse_posterior(GOOD).sources == {"0": 1}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
-from sbic.wire.roster import MAX_BYTES, NOTHING_SAID, Entry, encode_roster, parse_roster
+from sbic.wire.workers import MAX_BYTES, NOTHING_SAID, Entry, encode_roster, parse_roster
 from tests.records.reasons import reason_of
 from tests.test_schemas import ids, json_values, schema
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from sbic.classes import SIGNS
 from sbic.commands.crowd import Habits, Plan, rush
 from sbic.commands.demo import Screen
 from sbic.commands.demo_run import Scoreboard, Scoreboards, Stage
@@ -16,7 +17,7 @@ from sbic.kafka.writer import Label, Sent
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from tests.projects import sbic
-from tests.records.made import posterior_of
+from tests.records.made import parsed, posterior_of
 
 PLAN = Plan(tasks=1000, workers=300, habits=Habits(spammers=0.2))  # that of the demonstration
 ACCURACY = PLAN.habits.accuracy
@@ -59,8 +60,8 @@ def test_a_rush_gives_no_worker_a_task_twice() -> None:
 def test_the_crowd_is_hard_for_majority_vote_and_not_for_sbic() -> None:
     truth, workers = PLAN.draw_truth("x"), PLAN.draw_workers("x")
     given = rush(60_000, truth, workers, set(), seed=0)
-    labels = Labels.of((task, worker, int(label)) for task, worker, label in given)
-    known = np.array([int(truth[task] == 1) for task in labels.task_names])
+    labels = Labels.of_answers(given, SIGNS.names)
+    known = np.array([truth[task] for task in labels.task_names])
     rng = np.random.default_rng()
     assert labels.repeats == 0
     assert majority(labels, ACCURACY, rng).error(known) > 0.15
@@ -68,15 +69,15 @@ def test_the_crowd_is_hard_for_majority_vote_and_not_for_sbic() -> None:
 
 
 def test_majority_vote_has_the_labels_that_the_posteriors_count_and_no_others() -> None:
-    board = Scoreboard({"t1": 1, "t2": -1})
-    labels = [Label("t1", "ann", 1), Label("t1", "bob", -1), Label("t2", "ann", -1)]
+    board = Scoreboard({"t1": 1, "t2": 0})
+    labels = [Label("t1", "ann", 1), Label("t1", "bob", 0), Label("t2", "ann", 0)]
     board.sent(Sent(at=1.0, partition=0, first=10, labels=labels), now=1.5)
     assert (board.counted, board.majority_error) == (0, 0.5)
-    board.learn(posterior_of("t1", 0.7, 1, {"0": 10}, 0), now=2.0)
+    board.learn(parsed(SIGNS, posterior_of("t1", 0.7, 1, {"0": 10}, 0)), now=2.0)
     assert (board.counted, board.error, board.majority_error) == (1, 0.25, 0.25)
-    board.learn(posterior_of("t2", -0.7, 1, {"0": 12}, 0), now=3.0)
+    board.learn(parsed(SIGNS, posterior_of("t2", -0.7, 1, {"0": 12}, 0)), now=3.0)
     assert (board.counted, board.error, board.majority_error) == (2, 0.0, 0.0)
-    board.learn(posterior_of("t1", 0.1, 2, {"0": 11}, 0), now=4.0)
+    board.learn(parsed(SIGNS, posterior_of("t1", 0.1, 2, {"0": 11}, 0)), now=4.0)
     assert (board.counted, board.error, board.majority_error) == (3, 0.0, 0.25)
     assert board.latencies == [1.0, 2.0, 3.0]
     assert board.labels_in_posteriors == 3

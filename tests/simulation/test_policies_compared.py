@@ -47,12 +47,12 @@ def in_memory(plan: Plan, policy_name: str, seed: int) -> float:
         order.done(name)
         chosen = policy.choose(answered[name])
         assert chosen is not None
-        (label,) = workers[name].respond(truth[tasks[chosen]]).labels
-        _, log_odds = engine.observe(tasks[chosen], name, int(label))
+        (answer,) = workers[name].respond(truth[tasks[chosen]]).labels
+        _, log_odds = engine.observe(tasks[chosen], name, 2 * answer - 1)
         answered[name].add(chosen)
         labels[chosen] += 1
         policy.update(chosen, labels[chosen], abs(log_odds))
-    return mean(engine.log_odds(task) * int(truth[task]) <= 0 for task in truth)
+    return mean(engine.log_odds(task) * (2 * truth[task] - 1) <= 0 for task in truth)
 
 
 @pytest.fixture(scope="module")

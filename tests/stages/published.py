@@ -16,9 +16,9 @@ from sbic.engine.engine import Engine
 from sbic.wire.columns import Columns
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import partition_of
-from sbic.wire.roster import NOTHING_SAID, Entry, parse_roster
 from sbic.wire.tasks import ParsedDescription, task_parser
 from sbic.wire.votes import parse_votes
+from sbic.wire.workers import NOTHING_SAID, Entry, parse_roster
 from tests.stages.schedules import GOOD_CROWD, WORKERS
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.member import Member

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from sbic.classes import Classes
+from sbic.classes import Classes, LabelForm
 from sbic.engine.labels import Prior
-from sbic.wire.roster import Entry
+from sbic.wire.workers import Entry
 from tests.stages.simulated.cluster import Cluster
 from tests.stages.simulated.log import Log, Write
 from tests.stages.simulated.member import Member
@@ -23,7 +23,7 @@ Repeats = Literal["first", "last"]
 GOOD_CROWD = Prior(alpha=20, beta=5)
 
 
-def truth_of(task: str, classes: Classes) -> int | str:
+def truth_of(task: str, classes: Classes) -> LabelForm:
     return classes.label_of(TASKS.index(task) % len(classes))
 
 

@@ -6,7 +6,7 @@ from orjson import loads
 from sbic.instance.requests import Rules
 from sbic.instance.survey import Survey, Surveyor
 from sbic.wire.partitions import partition_of
-from sbic.wire.roster import Entry, encode_roster
+from sbic.wire.workers import Entry, encode_roster
 from tests.stages.assigning import AssigningInstance
 from tests.stages.simulated.cluster import Cluster
 from tests.stages.simulated.log import Log, Write

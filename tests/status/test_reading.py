@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from orjson import dumps, loads
 from rich.console import Console
 
-from sbic.classes import Classes
+from sbic.classes import SIGNS, Classes
 from sbic.commands.status import StatusScreen
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Floats
@@ -23,7 +23,7 @@ from sbic.wire.dead_letters import LetterHeaders, Origin
 from sbic.wire.estimates import CANDIDATE_COLUMNS, CANDIDATE_ROWS, Findings
 from tests.instances import instance
 from tests.projects import PARTITIONS, sbic
-from tests.records.made import named_posterior_of, posterior_of
+from tests.records.made import named_posterior_of, parsed, posterior_of
 from tests.test_schemas import schema
 
 LABELS = "".join(
@@ -164,7 +164,7 @@ def screen(settings: Settings) -> str:
 def test_a_budget_that_nothing_will_spend_has_no_forecast() -> None:
     summary = Summary("birds", {"budget": 100}, activity=Activity(flow=Flow(12_345, 120)))
     assert summary.budget_seconds is None  # no task is open
-    summary.tasks.add(posterior_of("t1", 0.1, 40, {}, 0))
+    summary.tasks.add(parsed(SIGNS, posterior_of("t1", 0.1, 40, {}, 0)))
     assert summary.budget_seconds == 30
 
 
@@ -178,7 +178,8 @@ def test_all_of_it_fits_the_screen(width: int) -> None:
     settings = {"classes": "-1,1", "alpha": 2.0, "budget": 100}
     summary = Summary("birds", settings, activity=activity)
     for number in range(30):
-        summary.tasks.add(posterior_of(f"a-rather-long-task-{'x' * 60}", 0.1, number, {}, 0))
+        posterior = posterior_of(f"a-rather-long-task-{'x' * 60}", 0.1, number, {}, 0)
+        summary.tasks.add(parsed(SIGNS, posterior))
         name = f"worker-{number}-{'y' * 60}"
         known = {"worker": name, "accuracy": 0.5, "interval": [0.25, 0.75], "labels": 1_234}
         summary.workers.add(known)
@@ -204,8 +205,10 @@ def test_all_of_it_fits_the_screen(width: int) -> None:
 
 def test_no_name_reaches_the_terminal_as_an_escape_sequence() -> None:
     evil = "\x1b[2J\u202e"
-    summary = Summary("birds", {"classes": evil}, activity=Activity())
-    summary.tasks.add(posterior_of(f"task{evil}", 0.1, 2, {}, 0))
+    summary = Summary("birds", {"classes": f"class{evil},other"}, activity=Activity())
+    pets = summary.classes
+    named = named_posterior_of(pets, f"task{evil}", [0.6, 0.4], 2, {}, 0)
+    summary.tasks.add(parsed(pets, named))
     known = {"worker": f"worker{evil}", "accuracy": 0.5, "interval": [0.25, 0.75], "labels": 1}
     summary.workers.add(known)
     said = LetterHeaders(Origin("birds.labels", 0, 1), f"reason{evil}", "", False, False)
@@ -215,7 +218,7 @@ def test_no_name_reaches_the_terminal_as_an_escape_sequence() -> None:
         console.print(StatusScreen(summary))
     assert "\x1b[2J" not in capture.get()
     assert "\u202e" not in capture.get()
-    for name in ("task", "worker", "reason"):
+    for name in ("task", "worker", "reason", "class"):
         assert f"{name}\\x1b[2J" in capture.get()
 
 
@@ -234,7 +237,7 @@ def test_shares_of_classes_and_what_labels_are_worth_fit_the_screen() -> None:
         posterior = named_posterior_of(
             Classes(tuple(classes)), f"t{number}", chances, 4, {}, 0, gold=gold
         )
-        summary.tasks.add(posterior | {"effective_votes": 2.25})
+        summary.tasks.add(parsed(summary.classes, posterior | {"effective_votes": 2.25}))
     Draft202012Validator(schema("status")).validate(loads(dumps(summary.as_object())))
     honesty = summary.as_object()["honesty"]
     assert (honesty["wrong_on_gold"], honesty["expected_wrong_on_gold"]) == (20, 6.5)

@@ -15,14 +15,15 @@ import time
 import pytest
 from rich.console import Console
 
-from sbic.classes import Classes
+from sbic.classes import SIGNS, Classes
+from sbic.client import Posterior
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.status.watch import Board
-from sbic.wire.posteriors import AnyPosterior, NamedPosterior, Posterior
 from tests.projects import environment, write
-from tests.records.made import encode_posterior, named_posterior_of, posterior_of
+from tests.records.made import encode_posterior, named_posterior_of, parsed, posterior_of
 
+PETS = Classes.parse("cat,dog,bird")
 WATCH = [sys.executable, "-m", "sbic", "watch"]
 
 
@@ -30,12 +31,11 @@ def posterior(task: str, log_odds: float, labels: int = 1) -> Posterior:
     return posterior_of(task, log_odds, labels, {"0": labels}, 1700000000000)
 
 
-def named(task: str, probabilities: list[float], labels: int = 1) -> NamedPosterior:
-    pets = Classes.parse("cat,dog,bird")
-    return named_posterior_of(pets, task, probabilities, labels, {"0": labels}, 1700000000000)
+def named(task: str, probabilities: list[float], labels: int = 1) -> Posterior:
+    return named_posterior_of(PETS, task, probabilities, labels, {"0": labels}, 1700000000000)
 
 
-def publish(settings: Settings, *posteriors: AnyPosterior) -> None:
+def publish(settings: Settings, *posteriors: Posterior) -> None:
     records = [(p["task"].encode(), encode_posterior(p)) for p in posteriors]
     asyncio.run(write(settings, Topics(settings).posteriors.name, records))
 
@@ -43,8 +43,8 @@ def publish(settings: Settings, *posteriors: AnyPosterior) -> None:
 def test_into_a_pipe_a_line_of_json_for_each_change_and_ctrl_c_ends_with_0(
     project: Settings,
 ) -> None:
-    before: list[AnyPosterior] = [posterior("t1", 0.5), named("t1", [0.25, 0.5, 0.25])]
-    publish(project, *before)
+    before: list[Posterior] = [posterior("t1", 0.5), posterior("t1", 1.5)]
+    publish(project, *before, named("t1", [0.25, 0.5, 0.25]))  # of another project
     asyncio.run(write(project, Topics(project).posteriors.name, [(b"t1", b"a stranger's")]))
     with subprocess.Popen(
         [*WATCH, "--from-start"], env=environment(project), stdout=subprocess.PIPE, text=True
@@ -98,6 +98,10 @@ def read_until(terminal: int, text: bytes, deadline: float = 30) -> bytes:
     return seen
 
 
+def add(board: Board, *records: Posterior) -> None:
+    board.add([parsed(SIGNS, record) for record in records])
+
+
 def shown(board: Board, height: int, width: int = 90) -> str:
     console = Console(width=width, height=height)
     with console.capture() as capture:
@@ -107,8 +111,8 @@ def shown(board: Board, height: int, width: int = 90) -> str:
 
 def test_the_newest_change_is_on_top_and_a_task_has_one_row() -> None:
     board = Board("birds.posteriors", clock=lambda: 0.0)
-    board.add([posterior("t1", 0.5), posterior("t2", 0.0)])
-    board.add([posterior("t1", -1.0, 2)])
+    add(board, posterior("t1", 0.5), posterior("t2", 0.0))
+    add(board, posterior("t1", -1.0, 2))
     text = shown(board, 20)
     rows = [line for line in text.splitlines() if "t1" in line or "t2" in line]
     assert ["t1" in row for row in rows] == [True, False]
@@ -117,8 +121,9 @@ def test_the_newest_change_is_on_top_and_a_task_has_one_row() -> None:
 
 
 def test_where_classes_have_names_the_table_has_the_most_probable_and_its_probability() -> None:
-    board = Board("pets.posteriors", clock=lambda: 0.0)
-    board.add([named("t1", [0.25, 0.5, 0.25], 3), named("t2", [0.4, 0.4, 0.2], 2)])
+    board = Board("pets.posteriors", PETS, clock=lambda: 0.0)
+    records = named("t1", [0.25, 0.5, 0.25], 3), named("t2", [0.4, 0.4, 0.2], 2)
+    board.add([parsed(PETS, record) for record in records])
     lines = shown(board, 20).splitlines()
     assert "confidence" in lines[2]
     assert "log_odds" not in lines[2]
@@ -134,7 +139,7 @@ def test_where_classes_have_names_the_table_has_the_most_probable_and_its_probab
 def test_the_status_of_tasks_is_shown_and_fits_the_screen(width: int) -> None:
     board = Board("birds.posteriors", clock=lambda: 0.0)
     closed = posterior("closed", 3.0, 12_345) | {"status": "closed", "reason": "confident"}
-    board.add([posterior("open", 0.5), closed])
+    add(board, posterior("open", 0.5), closed)
     lines = shown(board, 20, width).splitlines()
     assert max(map(len, lines)) <= width
     (row,) = (line for line in lines if "closed" in line)
@@ -145,7 +150,7 @@ def test_the_status_of_tasks_is_shown_and_fits_the_screen(width: int) -> None:
 
 def test_no_id_reaches_the_terminal_as_an_escape_sequence() -> None:
     board = Board("birds.posteriors", clock=lambda: 0.0)
-    board.add([posterior("\x1b]0;mine\x07\u202e", 0.5)])
+    add(board, posterior("\x1b]0;mine\x07\u202e", 0.5))
     text = shown(board, 20, 120)
     assert "\x1b]0" not in text
     assert "\u202e" not in text
@@ -154,7 +159,7 @@ def test_no_id_reaches_the_terminal_as_an_escape_sequence() -> None:
 
 def test_no_more_rows_than_the_screen_has() -> None:
     board = Board("birds.posteriors", clock=lambda: 0.0)
-    board.add([posterior(f"t{number}", 0.5) for number in range(100)])
+    add(board, *(posterior(f"t{number}", 0.5) for number in range(100)))
     assert len(shown(board, 20).splitlines()) <= 20
 
 
@@ -162,8 +167,8 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     now = 0.0
     board = Board("birds.posteriors", clock=lambda: now)
     now = 1.0
-    board.add([posterior("t1", 0.5)] * 10)
+    add(board, *[posterior("t1", 0.5)] * 10)
     assert board.rate == 10
     now = 100.0
-    board.add([posterior("t1", 0.5)] * 5)
+    add(board, *[posterior("t1", 0.5)] * 5)
     assert board.rate == 1

@@ -25,7 +25,7 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import encode_worker
+from sbic.wire.workers import encode_worker
 from tests.instances import instance
 from tests.projects import PARTITIONS, environment, new_project, sbic, write
 from tests.records.made import encode_posterior, named_posterior_of, posterior_of

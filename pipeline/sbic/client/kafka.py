@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
-from orjson import dumps
+from orjson import dumps, loads
 
 from sbic.client.transport import (
     Assignment,
@@ -23,7 +23,7 @@ from sbic.client.transport import (
 )
 from sbic.kafka import errors
 from sbic.kafka.connect import connected, new_consumer
-from sbic.kafka.reader import Reader, keep_last, readable, reading
+from sbic.kafka.reader import Reader, keep_last, parsed, readable, reading
 from sbic.kafka.requests import Asker, asking
 from sbic.kafka.writer import LabelSender, sending
 from sbic.project.opening import RefusedSettings, settings_in_project
@@ -31,18 +31,18 @@ from sbic.project.revision import Given
 from sbic.project.security import Security
 from sbic.project.settings import BadSetting, Settings
 from sbic.project.topics import Topics
-from sbic.status.watch import posteriors
 from sbic.wire.bad import BadRecord
 from sbic.wire.labels import CodedLabel, label_parser
 from sbic.wire.partitions import Row, partition_of
-from sbic.wire.posteriors import parse_posterior
+from sbic.wire.posteriors import PosteriorParser, posterior_parser
 
 
 class PartitionPosteriors:
     """The last record of each task of a partition, cached between calls."""
 
-    def __init__(self, reader: Reader, asking: AIOKafkaConsumer) -> None:
+    def __init__(self, reader: Reader, asking: AIOKafkaConsumer, parse: PosteriorParser) -> None:
         self._reader = reader
+        self._parse = parse
         self._asking = asking
         self._last: dict[bytes, bytes] = {}
         self._reading = asyncio.Lock()
@@ -53,8 +53,9 @@ class PartitionPosteriors:
             await self._reader.move_end(self._asking)
             async for records in self._reader.to_the_end():
                 keep_last(self._last, records)
-        posterior = readable(parse_posterior, self._last.get(task.encode()))
-        return None if posterior is None else dict(posterior)
+        value = self._last.get(task.encode())
+        is_good = value is not None and readable(self._parse, value) is not None
+        return loads(value) if value is not None and is_good else None
 
 
 # Connections to Kafka, each opened on first use, and closed together.
@@ -120,7 +121,7 @@ class ClientConnections:
                 reading(settings, topic, from_start=True)
             )
             reader.read_only([partition])
-            return PartitionPosteriors(reader, asker)
+            return PartitionPosteriors(reader, asker, posterior_parser(settings.crowd_classes))
 
         return await self._once(partition, opened)
 
@@ -200,7 +201,7 @@ class KafkaTransport:
             settings = await self._connections.settings()
             topic = Topics(settings).posteriors.name
             async with reading(settings, topic, from_start=False) as reader:
-                yield _changes(reader)
+                yield _changes(reader, posterior_parser(settings.crowd_classes))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -236,7 +237,7 @@ def checked(sending: Sending, labels: Sequence[Label], start: int) -> list[Row]:
     return good
 
 
-async def _changes(reader: Reader) -> AsyncIterator[Posterior]:
+async def _changes(reader: Reader, parse: PosteriorParser) -> AsyncIterator[Posterior]:
     async for records in reader.follow():
-        for posterior in posteriors(records):
-            yield dict(posterior)
+        for record, _ in parsed(records, parse):
+            yield loads(record.value)

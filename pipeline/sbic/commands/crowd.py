@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from orjson import dumps
 
-from sbic.classes import SIGNS, Classes
+from sbic.classes import SIGNS, SKIP, Classes
 from sbic.engine.labels import Prior
 from sbic.kafka.connect import why_unreachable
 from sbic.kafka.requests import PATIENCE_SECONDS, Asker, asking
@@ -21,7 +21,7 @@ from sbic.project.settings import Settings, command_line
 from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import Row
-from sbic.wire.posteriors import AnyPosterior
+from sbic.wire.posteriors import Posterior
 
 FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they give any class
 
@@ -48,20 +48,20 @@ class Habits:
 class Response(NamedTuple):
     """What a worker does with a task: thinks, then gives labels; without any they have left.
 
-    A label of 0 is a skip.
+    A label is the number of a class, or `SKIP`.
     """
 
     seconds: float
-    labels: tuple[int | str, ...]
+    labels: tuple[int, ...]
 
 
 class SimulatedWorker:
     """One worker with a separate random generator, independent of the other workers.
 
-    >>> truth = {"t1": 1, "t2": -1}
+    >>> truth = {"t1": 1, "t2": 0}
     >>> expert = SimulatedWorker("ann", Habits(accuracy=Prior(1e9, 1e-9)), 5, Random(0))
     >>> [expert.respond(truth[task]).labels for task in ("t1", "t2")]
-    [(1,), (-1,)]
+    [(1,), (0,)]
 
     `favourite` is the class that a worker with a habit favours. They too are right with the
     probability `accuracy` if all classes are equally frequent, but not less often than by chance.
@@ -74,17 +74,17 @@ class SimulatedWorker:
         self.name = name
         self._habits = habits
         self._rng = rng
-        self._labels = classes.labels
+        self._classes = range(len(classes))
         accuracy = rng.betavariate(habits.accuracy.alpha, habits.accuracy.beta)
         self.accuracy = 1 / len(classes) if rng.random() < habits.spammers else accuracy
         drops_out = rng.random() < habits.drop_outs
         last = rng.randrange(max(1, visits))
         self._visits_left = last if drops_out else None
-        self.favourite: int | str | None = None
+        self.favourite: int | None = None
         if habits.habitual and rng.random() < habits.habitual:
-            self.favourite = rng.choice(self._labels)
+            self.favourite = rng.choice(self._classes)
 
-    def respond(self, truth: int | str) -> Response:
+    def respond(self, truth: int) -> Response:
         """The response to a task of this truth."""
         habits, rng = self._habits, self._rng
         if self._visits_left == 0:
@@ -94,21 +94,21 @@ class SimulatedWorker:
         mean = habits.think_seconds
         seconds = rng.expovariate(1 / mean) if mean else 0.0
         if rng.random() < habits.skips:
-            return Response(seconds, (0,))
+            return Response(seconds, (SKIP,))
         times = 2 if rng.random() < habits.repeats else 1
         return Response(seconds, tuple(self.answer(truth, rng) for _ in range(times)))
 
-    def answer(self, truth: int | str, rng: Random) -> int | str:
+    def answer(self, truth: int, rng: Random) -> int:
         """The label for a task of this truth."""
         if self.favourite is None:
             if rng.random() < self.accuracy:
                 return truth
-            wrong = [label for label in self._labels if label != truth]
+            wrong = [label for label in self._classes if label != truth]
             return wrong[0] if len(wrong) == 1 else rng.choice(wrong)
-        by_chance = 1 / len(self._labels)
+        by_chance = 1 / len(self._classes)
         if rng.random() < (self.accuracy - by_chance) / (1 - by_chance):
             return truth
-        return self.favourite if rng.random() < FAVOUR else rng.choice(self._labels)
+        return self.favourite if rng.random() < FAVOUR else rng.choice(self._classes)
 
 
 class RoundRobin:
@@ -183,10 +183,10 @@ class Plan:
         """The total number of labels."""
         return self.tasks * self.labels_per_task
 
-    def draw_truth(self, name: str) -> dict[str, int | str]:
-        """The truth of each task, as it is on the wire."""
+    def draw_truth(self, name: str) -> dict[str, int]:
+        """The number of the true class of each task."""
         rng = Random(f"{self.seed}/tasks")
-        labels = self.classes.labels
+        labels = range(len(self.classes))
         if self.class_prior is None:
             truths = [rng.choice(labels) for _ in range(self.tasks)]
         else:
@@ -217,6 +217,7 @@ class CrowdClient:
     def __init__(self, topics: Topics, asker: Asker, writer: Writer) -> None:
         self.start_an_instance = command_line(topics.settings, "run")
         self._topics = topics
+        self._form_of = topics.settings.crowd_classes.label_of
         self._asker = asker
         self._writer = writer
 
@@ -234,9 +235,9 @@ class CrowdClient:
             f"running? Start one with: {self.start_an_instance}"
         )
 
-    async def answer(self, worker: str, task: str, label: int | str) -> At:
+    async def answer(self, worker: str, task: str, answer: int) -> At:
         """Send a label and return its partition and offset."""
-        row = Row(worker.encode(), encode_label(task, worker, label))
+        row = Row(worker.encode(), encode_label(task, worker, self._form_of(answer)))
         (at,) = await self._in_time(self._writer.send(self._topics.labels.name, [row]))
         return at
 
@@ -269,7 +270,7 @@ class CrowdAtWork:
     def __init__(
         self,
         plan: Plan,
-        truth: Mapping[str, int | str],
+        truth: Mapping[str, int],
         workers: Mapping[str, SimulatedWorker],
         client: CrowdClient,
         given: Callable[[Sent], None],
@@ -313,7 +314,7 @@ class CrowdAtWork:
         self.policy = assignment["policy"]
         truth = self._truth.get(task)
         # a task that was registered by someone else is skipped
-        response = Response(0.0, (0,)) if truth is None else worker.respond(truth)
+        response = Response(0.0, (SKIP,)) if truth is None else worker.respond(truth)
         if not response.labels:
             return self._leave(worker, "drop-outs")
         await asyncio.sleep(response.seconds)
@@ -324,15 +325,13 @@ class CrowdAtWork:
         self._order.leave(worker.name)
         return False
 
-    async def _answer(
-        self, worker: SimulatedWorker, task: str, labels: tuple[int | str, ...]
-    ) -> bool:
+    async def _answer(self, worker: SimulatedWorker, task: str, labels: tuple[int, ...]) -> bool:
         first, *again = labels
         at, place = monotonic(), await self._client.answer(worker.name, task, first)
         for label in again:
             await self._client.answer(worker.name, task, label)
         self._order.done(worker.name)
-        if first == 0:
+        if first == SKIP:
             self.came_to["skips"] += 1
             return False
         self.came_to["labels"] += 1
@@ -347,7 +346,7 @@ class CrowdAtWork:
 
 def rush(
     count: int,
-    truth: Mapping[str, int | str],
+    truth: Mapping[str, int],
     workers: Mapping[str, SimulatedWorker],
     answered: Set[tuple[str, str]],
     seed: int,
@@ -378,26 +377,20 @@ def rush(
 class ErrorCurve:
     """The share of wrong predictions at 1, 2, ... labels per task on average.
 
-    A missing prediction (0, or `null` if classes have names) counts as a class drawn at random.
+    A missing prediction counts as a class drawn at random.
 
-    >>> curve = ErrorCurve({"t1": 1, "t2": -1})
+    >>> curve = ErrorCurve({"t1": 1, "t2": 0})
     >>> curve.error
     0.5
-    >>> curve.learn({"task": "t1", "prediction": 1, "labels": 1})
-    >>> curve.learn({"task": "t2", "prediction": 1, "labels": 1})
-    >>> curve.learn({"task": "t2", "prediction": -1, "labels": 3})
+    >>> for task, prediction, labels in (("t1", 1, 1), ("t2", 1, 1), ("t2", 0, 3)):
+    ...     curve.learn(Posterior(task, [0.5, 0.5], prediction, labels, {}))
     >>> curve.labels, curve.points
     (4, [0.5, 0.0])
-
-    >>> pets = ErrorCurve({"t1": "cat"}, classes=4)
-    >>> pets.error
+    >>> ErrorCurve({"t1": 3}, classes=4).error
     0.75
-    >>> pets.learn({"task": "t1", "prediction": "cat", "labels": 1})
-    >>> pets.error
-    0.0
     """
 
-    def __init__(self, truth: Mapping[str, int | str], classes: int = 2) -> None:
+    def __init__(self, truth: Mapping[str, int], classes: int = 2) -> None:
         self._truth = truth
         self._classes = classes
         self._unknown = set(truth)  # without a prediction
@@ -406,19 +399,19 @@ class ErrorCurve:
         self.labels = 0
         self.points: list[float] = []
 
-    def learn(self, posterior: AnyPosterior) -> None:
+    def learn(self, posterior: Posterior) -> None:
         """Process a newer posterior of a task; tasks without a known truth are ignored."""
-        task, prediction = posterior["task"], posterior["prediction"]
+        task, prediction = posterior.task, posterior.prediction
         if task not in self._truth:
             return
         self._unknown.discard(task)
         self._wrong.discard(task)
-        if not prediction:
+        if prediction is None:
             self._unknown.add(task)
         elif prediction != self._truth[task]:
             self._wrong.add(task)
-        self.labels += posterior["labels"] - self._labels.get(task, 0)
-        self._labels[task] = posterior["labels"]
+        self.labels += posterior.labels - self._labels.get(task, 0)
+        self._labels[task] = posterior.labels
         while self.labels >= (len(self.points) + 1) * len(self._truth):
             self.points.append(self.error)
 

@@ -23,9 +23,9 @@ from sbic.wire.bad import BadRecord
 from sbic.wire.dead_letters import Origin, replayed_mark
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import Row
-from sbic.wire.roster import parse_roster
 from sbic.wire.seal import Seal
 from sbic.wire.tasks import task_parser
+from sbic.wire.workers import parse_roster
 
 if TYPE_CHECKING:
     from sbic.status.contents import Letter

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sbic.classes import SIGNS, Classes
+from sbic.classes import SIGNS
 from sbic.commands.crowd import (
     CrowdAtWork,
     CrowdClient,
@@ -22,7 +22,7 @@ from sbic.commands.crowd import (
 from sbic.commands.replay import CountedLabel, Uncounted
 from sbic.engine.labels import ClassEstimate
 from sbic.infer.registry import STREAMED
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.writer import Label, LabelSender, Sent, sending
 from sbic.local.java import free_port
 from sbic.local.processes import (
@@ -37,8 +37,7 @@ from sbic.project.opening import open_project
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.status.watch import posteriors
-from sbic.wire.posteriors import AnyPosterior
+from sbic.wire.posteriors import Posterior, posterior_parser
 
 
 class Scoreboard:
@@ -50,19 +49,17 @@ class Scoreboard:
     >>> board = Scoreboard({"t1": 1})
     >>> board.error, board.majority_error  # before any label: a tie, which counts half
     (0.5, 0.5)
-    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[Label("t1", "ann", -1)]), now=7.1)
-    >>> posterior = {"task": "t1", "prediction": -1, "labels": 1, "sources": {"0": 5}}
-    >>> board.learn(posterior, now=7.25)
+    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[Label("t1", "ann", 0)]), now=7.1)
+    >>> board.learn(Posterior("t1", [0.6, 0.4], 0, 1, {"0": 5}), now=7.25)
     >>> board.error, board.majority_error, board.counted, board.latencies
     (1.0, 1.0, 1, [0.25])
     """
 
-    def __init__(self, truth: Mapping[str, int | str], classes: Classes = SIGNS) -> None:
-        self.truth = np.array([classes.numbers[label] for label in truth.values()])
+    def __init__(self, truth: Mapping[str, int], classes: int = 2) -> None:
+        self.truth = np.array([*truth.values()])
         self.index = {task: number for number, task in enumerate(truth)}
-        self.votes = np.zeros((len(truth), len(classes)))
-        self.numbers = classes.numbers
-        self.curve = ErrorCurve(truth, len(classes))
+        self.votes = np.zeros((len(truth), classes))
+        self.curve = ErrorCurve(truth, classes)
         self.uncounted = Uncounted()
         self.counted = 0
         self.latencies: list[float] = []
@@ -71,14 +68,14 @@ class Scoreboard:
         """Add labels that were acknowledged."""
         self._count(self.uncounted.add(sent), now)
 
-    def learn(self, posterior: AnyPosterior, now: float) -> None:
+    def learn(self, posterior: Posterior, now: float) -> None:
         """Process a posterior that was read at the time `now`."""
         self.curve.learn(posterior)
         self._count(self.uncounted.learn(posterior), now)
 
     def _count(self, counted: Iterable[CountedLabel], now: float) -> None:
         for label, at in counted:
-            self.votes[self.index[label.task], self.numbers[label.label]] += 1
+            self.votes[self.index[label.task], label.answer] += 1
             self.counted += 1
             self.latencies.append(now - at)
 
@@ -106,6 +103,7 @@ class Scoreboard:
 # One of the projects of the demo: its instances, labels and posteriors.
 
 
+PARSE = posterior_parser(SIGNS)
 STALL_SECONDS = 60  # longer than a restart of an instance takes
 MIRROR_SECONDS = 0.01  # labels given meanwhile are sent together
 SETTLE_SECONDS = 30  # at most, until the posteriors are settled
@@ -165,7 +163,7 @@ class DemoProject:
         """Read the next posteriors; returns whether there were any."""
         records = await self._reader.next(seconds=0.1)
         now = monotonic()
-        for posterior in posteriors(records):
+        for _, posterior in parsed(records, PARSE):
             self.board.learn(posterior, now)
         self._moved()
         return bool(records)
@@ -228,7 +226,7 @@ class Errors(NamedTuple):
 class Scoreboards:
     """The scoreboards of the algorithms."""
 
-    def __init__(self, truth: Mapping[str, int | str]) -> None:
+    def __init__(self, truth: Mapping[str, int]) -> None:
         self.boards = {algorithm: Scoreboard(truth) for algorithm in ALGORITHMS}
 
     @property

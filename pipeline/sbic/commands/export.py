@@ -171,7 +171,7 @@ def exported(
     records = run_connected(current_records(settings, EXPORTS[what]))
     if file_format == "jsonl":
         return jsonl_parts(records)
-    table = EXPORTS[what].table(records)
+    table = EXPORTS[what].table(settings.crowd_classes, records)
     if file_format == "parquet":
         return parquet_parts(table.columns, kinds_of(*table, KINDS), table.rows)
     return excel_parts(*table, excel_cells) if excel_cells else csv_parts(*table)

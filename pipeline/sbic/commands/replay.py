@@ -11,6 +11,7 @@ import click
 import numpy as np
 from aiokafka import ConsumerRecord
 
+from sbic.classes import SKIP
 from sbic.commands.options import (
     BadInput,
     given_options,
@@ -28,7 +29,7 @@ from sbic.project.settings import Settings, command_line
 from sbic.project.topics import Topics
 from sbic.wire.bad import BadRecord
 from sbic.wire.changelogs import parse_answers
-from sbic.wire.posteriors import AnyPosterior, parse_posterior
+from sbic.wire.posteriors import Posterior, posterior_parser
 from sbic.wire.votes import REPEAT, parse_votes
 
 if TYPE_CHECKING:
@@ -50,20 +51,20 @@ class Uncounted:
     no posterior, and is left out.
 
     >>> labels = Uncounted()
-    >>> two = [Label("t1", "ann", 1), Label("t1", "bob", -1)]
+    >>> two = [Label("t1", "ann", 1), Label("t1", "bob", 0)]
     >>> labels.add(Sent(at=0.5, partition=3, first=41, labels=two)), len(labels)
     ([], 2)
-    >>> labels.learn({"task": "t1", "sources": {"3": 41}})
-    [CountedLabel(label=Label(task='t1', worker='ann', label=1), at=0.5)]
+    >>> labels.learn(Posterior("t1", [0.2, 0.8], 1, 1, {"3": 41}))
+    [CountedLabel(label=Label(task='t1', worker='ann', answer=1), at=0.5)]
     >>> len(labels)
     1
 
     A posterior may be read before Kafka's acknowledgement of the label:
 
-    >>> labels.learn({"task": "t2", "sources": {"3": 43}})
+    >>> labels.learn(Posterior("t2", [0.2, 0.8], 1, 1, {"3": 43}))
     []
     >>> labels.add(Sent(at=0.6, partition=3, first=43, labels=[Label("t2", "ann", 1)]))
-    [CountedLabel(label=Label(task='t2', worker='ann', label=1), at=0.6)]
+    [CountedLabel(label=Label(task='t2', worker='ann', answer=1), at=0.6)]
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class Uncounted:
         counted = []
         for offset, label in enumerate(sent.labels, sent.first):
             task = label.task
-            if label.label == 0:
+            if label.answer == SKIP:
                 continue
             if task in self._sources and self._sources[task].get(source, -1) >= offset:
                 counted.append(CountedLabel(label, sent.at))
@@ -91,9 +92,9 @@ class Uncounted:
             self._count += 1
         return counted
 
-    def learn(self, posterior: AnyPosterior) -> list[CountedLabel]:
+    def learn(self, posterior: Posterior) -> list[CountedLabel]:
         """Process a newer posterior of a task; returns the labels that it is the first to count."""
-        task, sources = posterior["task"], posterior["sources"]
+        task, sources = posterior.task, posterior.sources
         self._sources[task] = sources
         counted = []
         for source, upto in sources.items():
@@ -223,10 +224,11 @@ async def _wait(
     note: Callable[[str], None],
 ) -> None:
     last = noted = monotonic()
+    parse = posterior_parser(settings.crowd_classes)
     while uncounted:
         counted = 0
         records = await posteriors.next(seconds=0.2)
-        for _, posterior in parsed(records, parse_posterior):
+        for _, posterior in parsed(records, parse):
             counted += len(uncounted.learn(posterior))
         advance(counted)
         done.uncounted = len(uncounted)
@@ -344,7 +346,7 @@ def command(
         note(left_undone(done, len(labels)))
         raise click.Abort from None
     note(summary(done))
-    if skips := sum(each.label == 0 for each in labels):
+    if skips := sum(each.answer == SKIP for each in labels):
         note(f"skips: {skips:,}")
     if repeats := repeats_in(labels) if done.repeats is None else done.repeats:
         where = "within the file" if done.repeats is None else "that were given before"
@@ -352,7 +354,7 @@ def command(
 
 
 def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
-    """All labels of the file, in order, checked, with values as they are on the wire."""
+    """All labels of the file, in order, checked."""
     from sbic.files.labels import label_rows
     from sbic.files.tables import BadFile, shortened
     from sbic.kafka.writer import Label
@@ -370,9 +372,8 @@ def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
         if (size := len(name.encode())) > ID_MAX_BYTES:
             problem = f"the id '{shortened(name)}' has {size} bytes, more than {ID_MAX_BYTES}"
             raise BadFile(source.name, problem)
-    label_of: dict[int | None, int | str] = {None: 0, **dict(enumerate(classes.labels))}
-    labels = map(label_of.__getitem__, rows.answers)
-    return list(map(Label, rows.tasks, rows.workers, labels))
+    answers = (SKIP if answer is None else answer for answer in rows.answers)
+    return list(map(Label, rows.tasks, rows.workers, answers))
 
 
 def other_classes(found: tuple[str, ...], prefix: str) -> str:
@@ -400,11 +401,11 @@ def repeats_in(labels: list["Label"]) -> int:
     """How many labels repeat an earlier answer of the same worker to the same task.
 
     >>> from sbic.kafka.writer import Label
-    >>> given = ("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", 0)
+    >>> given = ("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", SKIP)
     >>> repeats_in([Label(*each) for each in given])
     1
     """
-    answers = [(each.task, each.worker) for each in labels if each.label != 0]
+    answers = [(each.task, each.worker) for each in labels if each.answer != SKIP]
     return len(answers) - len(set(answers))
 
 

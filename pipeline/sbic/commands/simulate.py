@@ -25,7 +25,7 @@ from sbic.engine import AlgorithmName
 from sbic.foreign import printable
 from sbic.infer.registry import STREAMED, default_algorithm
 from sbic.kafka.errors import ClusterError
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.requests import PATIENCE_SECONDS
 from sbic.local.java import free_port
 from sbic.local.processes import instances_of, running, until_ready
@@ -34,7 +34,7 @@ from sbic.project.opening import open_project
 from sbic.project.revision import Given
 from sbic.project.settings import BadSetting, Settings
 from sbic.project.topics import Topics
-from sbic.status.watch import posteriors
+from sbic.wire.posteriors import posterior_parser
 
 if TYPE_CHECKING:
     from sbic.commands.crowd import Plan
@@ -78,6 +78,7 @@ class Simulation:
         self._curve = ErrorCurve(self._truth, len(plan.classes))
         self._client = client
         self._posteriors = reader
+        self._parse = posterior_parser(plan.classes)
         self._moved = asyncio.Event()
         self._open = set(self._truth)  # a task that a stop rule has closed keeps its reason
         self._crowd = CrowdAtWork(
@@ -87,10 +88,10 @@ class Simulation:
     async def follow(self) -> None:
         """Read the posteriors until cancelled."""
         async for records in self._posteriors.follow():
-            for posterior in posteriors(records):
+            for _, posterior in parsed(records, self._parse):
                 self._curve.learn(posterior)
-                if posterior["status"] != "open":
-                    self._open.discard(posterior["task"])
+                if posterior.reason is not None:
+                    self._open.discard(posterior.task)
             if records:
                 self._moved.set()
 
@@ -149,9 +150,10 @@ async def simulate(settings: Settings, plan: Plan, advance: Advance) -> Simulati
 
 async def _check_that_nothing_is_open(settings: Settings, reader: Reader) -> None:
     is_open: dict[str, bool] = {}
+    parse = posterior_parser(settings.crowd_classes)
     async for records in reader.to_the_end():
-        for posterior in posteriors(records):
-            is_open[posterior["task"]] = posterior["status"] == "open"
+        for _, posterior in parsed(records, parse):
+            is_open[posterior.task] = posterior.reason is None
     if count := sum(is_open.values()):
         raise TasksOfOthers(settings.prefix, count)
 

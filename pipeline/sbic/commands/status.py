@@ -98,12 +98,13 @@ class StatusScreen:
 
     def _disputed(self, width: int) -> Iterable[Text | Table]:
         disputed = self.summary.tasks.most_disputed(DISPUTED)
+        names = self.summary.classes.names if disputed else ()
         if not disputed:
             return
         yield Text("\nmost disputed tasks", style="bold")
         table = compact(width - DISPUTED_WIDTH, "task", "says", "confidence", "labels", "status")
         for task in disputed:
-            says = "tie" if task.prediction in (0, None) else str(task.prediction)
+            says = "tie" if task.prediction is None else names[task.prediction]
             cells = f"{task.confidence:.3f}", f"{task.labels:,}", Text(printable(task.status))
             table.add_row(Text(printable(task.task)), Text(printable(says)), *cells)
         yield table

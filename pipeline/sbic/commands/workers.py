@@ -15,7 +15,7 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.bad import BadRecord
 from sbic.wire.partitions import Row, partition_of
-from sbic.wire.roster import NOTHING_SAID, Entry, encode_roster, parse_roster
+from sbic.wire.workers import NOTHING_SAID, Entry, encode_roster, parse_roster
 
 
 async def said_of(settings: Settings, workers: Iterable[str]) -> dict[str, Entry]:

@@ -31,8 +31,8 @@ from sbic.status.contents import Standing, compile_engine
 from sbic.status.reading import FlowReader, empty_summary, reading_flow, settings_in_force
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import Row
-from sbic.wire.roster import parse_roster
 from sbic.wire.tasks import task_parser
+from sbic.wire.workers import parse_roster
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> None:

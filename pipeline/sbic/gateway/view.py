@@ -11,14 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
-from orjson import dumps, loads
+from orjson import dumps
 
+from sbic.classes import SIGNS, Classes, LabelForm
 from sbic.engine.labels import Ints
 from sbic.kafka.reader import parsed, readable
-from sbic.status.contents import Standing, read_worker
+from sbic.status.contents import Standing
 from sbic.status.report import Summary
 from sbic.status.tallies import LEAST_LABELS, TaskTally, WorkerTally
-from sbic.wire.posteriors import AnyPosterior, parse_posterior
+from sbic.wire.posteriors import Posterior, on_one_line, posterior_parser
+from sbic.wire.rendering import rendering_of
+from sbic.wire.workers import read_worker
 
 SHOWN = 20
 MOST_GIVEN = 100  # labels of a worker in an answer
@@ -277,8 +280,10 @@ class TaskView:
     the most certain first (`confidence`).
     """
 
-    def __init__(self, tally: TaskTally) -> None:
+    def __init__(self, tally: TaskTally, classes: Classes = SIGNS) -> None:
         self.tally = tally
+        self._parse = posterior_parser(classes)
+        self._rendering = rendering_of(classes)
         self.changes = RecentChanges()
         self.latency = Latency()
         self._values: list[bytes | None] = []
@@ -297,25 +302,23 @@ class TaskView:
             if record.value is None:
                 self._remove(record)
                 continue
-            if posterior := readable(parse_posterior, record.value):
+            if posterior := readable(self._parse, record.value):
                 self._add(record, posterior)
 
-    def _add(self, record: ConsumerRecord, posterior: AnyPosterior) -> None:
+    def _add(self, record: ConsumerRecord, posterior: Posterior) -> None:
         i = self.tally.add(posterior)
         if i == len(self._values):
             self._values.append(None)
             self._published.append(0)
             self._updated.append(0)
-        updated_at = posterior["updated_at"]
+        updated_at = posterior.updated_at
         if updated_at > self._updated[i]:  # otherwise it was recomputed without a new label
             self.latency.add(record.timestamp, updated_at)
-        value = record.value
-        if b"\n" in value or b"\r" in value:  # a newline would end a server-sent event
-            value = dumps(posterior)
+        value = on_one_line(record.value)  # a newline would end a server-sent event
         self._values[i] = value
         self._published[i] = record.timestamp
         self._updated[i] = updated_at
-        self.changes.add(posterior["task"], value)
+        self.changes.add(posterior.task, value)
 
     def _remove(self, record: ConsumerRecord) -> None:
         i = self.tally.remove((record.key or b"").decode(errors="replace"))
@@ -327,11 +330,12 @@ class TaskView:
         i = self.tally.ids.known(task)
         return None if i is None else self._values[i]
 
-    def prediction(self, task: str) -> int | str | None:
+    def prediction(self, task: str) -> LabelForm:
         """The prediction for a task, as published; None if there is none."""
-        value = self.get(task)
-        found: int | str | None = None if value is None else loads(value).get("prediction")
-        return found
+        i = self.tally.ids.known(task)
+        if i is None or self._values[i] is None:
+            return None
+        return self._rendering.prediction(self.tally.prediction(i))
 
     def values(self, numbers: Iterable[int]) -> list[bytes]:
         """The posteriors of these numbers, without deleted tasks."""
@@ -411,7 +415,7 @@ class ProjectView:
 
     def __init__(self, summary: Summary, standing: Standing) -> None:
         self.summary = summary
-        self.tasks = TaskView(summary.tasks)
+        self.tasks = TaskView(summary.tasks, standing.classes)
         self.workers = WorkerView(summary.workers)
         self.standing = standing
         self._has_labels = False

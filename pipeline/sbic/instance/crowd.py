@@ -12,11 +12,11 @@ from sbic.engine.engine import Engine
 from sbic.engine.labels import Ints
 from sbic.engine.state import Overview
 from sbic.instance.names import NameTable, with_room
-from sbic.instance.roster import Roster
 from sbic.wire.columns import Names
 from sbic.wire.partitions import homes_of, partition_of
 from sbic.wire.posteriors import CLOSE_REASONS, CloseReason
 from sbic.wire.votes import REPEAT, ManyVotes
+from sbic.wire.workers import Roster
 
 
 class Changes:

@@ -39,7 +39,6 @@ from sbic.instance.publication import (
     WorkerUpdates,
     with_headers,
 )
-from sbic.instance.roster import RosterPartition
 from sbic.instance.survey import enough_for
 from sbic.instance.taken import Forwarded, R, Rejected
 from sbic.instance.tasks import NEVER_ENOUGH, NO_TASKS, Counted, StopRules, TaskStage
@@ -49,11 +48,11 @@ from sbic.wire.changelogs import encode_facts
 from sbic.wire.columns import COLUMNS, Names
 from sbic.wire.estimates import Findings
 from sbic.wire.partitions import Row
-from sbic.wire.roster import parse_roster
 from sbic.wire.seal import NOT_SEALED, Seal
 from sbic.wire.tasks import task_parser
 from sbic.wire.traces import traced_tasks
 from sbic.wire.votes import NOBODY
+from sbic.wire.workers import RosterPartition, parse_roster
 
 TASKS_AT_ONCE = 8_000
 

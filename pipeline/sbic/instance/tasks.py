@@ -15,7 +15,7 @@ from sbic.instance.taken import CountedOffsets
 from sbic.wire.bad import ID_MAX_BYTES
 from sbic.wire.changelogs import Fact, Facts, read_facts
 from sbic.wire.columns import NO_NAMES, Columns, Names
-from sbic.wire.posterior_json import PosteriorColumns, encode_posteriors
+from sbic.wire.posteriors import PosteriorColumns, encode_posteriors
 from sbic.wire.tasks import ParsedDescription
 from sbic.wire.votes import ManyVotes, VotesReader
 

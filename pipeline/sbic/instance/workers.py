@@ -31,7 +31,6 @@ from sbic.wire.changelogs import Answers, Piece, VotesFor, parse_answers
 from sbic.wire.columns import Columns
 from sbic.wire.dead_letters import content_mark
 from sbic.wire.labels import CodedLabel, label_parser
-from sbic.wire.posteriors import AgreesWith, Worker, encode_worker
 from sbic.wire.seal import Seal
 from sbic.wire.votes import (
     NOBODY,
@@ -42,6 +41,7 @@ from sbic.wire.votes import (
     counts_width,
     encode_votes,
 )
+from sbic.wire.workers import AgreesWith, Worker, encode_worker
 
 # A crash can have prevented the publication of workers this recent: their records are published up
 # to 10 s after the answers, and the broker may have been unavailable before that.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, ProducerClosed
 
+from sbic.classes import Classes
 from sbic.kafka.admin import partitions_of
 from sbic.kafka.connect import connected, new_producer
 from sbic.kafka.errors import ClusterError, Refused
@@ -347,11 +348,11 @@ async def paced(things: Sequence[T], rate: float | None) -> AsyncIterator[Sequen
 
 
 class Label(NamedTuple):
-    """A label to send, with its value as it is on the wire."""
+    """A label to send: `answer` is the number of a class, or `SKIP`."""
 
     task: str
     worker: str
-    label: int | str
+    answer: int
 
 
 class Sent(NamedTuple):
@@ -388,9 +389,10 @@ class _Portion(NamedTuple):
 class LabelSender:
     """Sends labels; those of a worker keep their order."""
 
-    def __init__(self, writer: Writer, topic: Topic) -> None:
+    def __init__(self, writer: Writer, topic: Topic, classes: Classes) -> None:
         self.writer = writer
         self.topic = topic.name
+        self.form_of = classes.label_of
 
     async def send_all(
         self, labels: Sequence[Label], rate: float | None = None
@@ -409,7 +411,11 @@ class LabelSender:
 
     def send(self, labels: Iterable[Label]) -> Delivery:
         """Begin to send labels."""
-        rows = [Row(label.worker.encode(), encode_label(*label)) for label in labels]
+        form_of = self.form_of
+        rows = [
+            Row(worker.encode(), encode_label(task, worker, form_of(answer)))
+            for task, worker, answer in labels
+        ]
         return self.writer.put(self.topic, rows)
 
 
@@ -418,4 +424,4 @@ async def sending(settings: Settings) -> AsyncIterator[LabelSender]:
     """A sender connected to the labels topic of the project."""
     topic = Topics(settings).labels
     async with writing(settings, topic) as writer:
-        yield LabelSender(writer, topic)
+        yield LabelSender(writer, topic, settings.crowd_classes)

@@ -11,7 +11,7 @@ from math import ceil
 from typing import NamedTuple
 
 from sbic.project.settings import Settings
-from sbic.wire import dead_letters, labels, roster, tasks
+from sbic.wire import dead_letters, labels, tasks, workers
 
 FOREVER = -1
 HOUR_MS = 3_600_000
@@ -21,7 +21,7 @@ MIB = 1 << 20
 ROOM = 64 * 1024  # for keys, headers and Kafka's own overhead
 LABELS_MAX_BYTES = labels.MAX_BYTES + ROOM  # a valid label still fits when it is forwarded
 TASKS_MAX_BYTES = tasks.MAX_BYTES + ROOM
-ROSTER_MAX_BYTES = roster.MAX_BYTES + ROOM
+ROSTER_MAX_BYTES = workers.MAX_BYTES + ROOM
 DEAD_LETTERS_MAX_BYTES = dead_letters.MAX_BYTES + ROOM
 # retention counts from when a record was written: the vote of an old label is new
 BY_TIME_OF_WRITING = {"message.timestamp.type": "LogAppendTime"}

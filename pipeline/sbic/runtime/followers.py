@@ -14,7 +14,6 @@ from mode import Service
 
 from sbic.instance.instance import Instance
 from sbic.instance.leases import Leases
-from sbic.instance.roster import RosterPartition
 from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.reader import reading
 from sbic.project.settings import Settings
@@ -23,6 +22,7 @@ from sbic.runtime.faust.recovery import NOTHING_TO_READ, RecoveryProgress, at_th
 from sbic.runtime.publisher import Rejects
 from sbic.wire.assignments import parse_assignment
 from sbic.wire.seal import NOT_SEALED, Seal
+from sbic.wire.workers import RosterPartition
 
 MOST_SECONDS = 120
 SECONDS_BETWEEN = 0.5

@@ -18,19 +18,20 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from aiokafka import ConsumerRecord
+from orjson import loads
 
 from sbic.classes import SKIP, Classes
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Ids
 from sbic.kafka.reader import keep_last, parsed, readable, reading
-from sbic.kafka.writer import Label
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
-from sbic.wire.bad import BadRecord, Reason, parser, read_id, read_number, read_object
 from sbic.wire.dead_letters import LetterHeaders, Origin, read_headers
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import partition_of
-from sbic.wire.posteriors import MOST_LABELS, parse_posterior
+from sbic.wire.posteriors import posterior_parser
+from sbic.wire.rendering import rendering_of
+from sbic.wire.workers import read_worker
 
 
 class Letter(NamedTuple):
@@ -187,7 +188,7 @@ class Standing:
             return []
         _, workers, answers = self._engine.labels_of([number])
         return [
-            Answer(self.workers.names[j], self.classes.label_of(answer))
+            Answer(self.workers.names[j], self.classes.labels[answer])
             for j, answer in zip(workers.tolist(), answers.tolist(), strict=True)
         ]
 
@@ -199,19 +200,19 @@ class Standing:
         last = list(islice(dict.fromkeys(reversed(self._given[number])), most))
         columns = (column.tolist() for column in self._engine.labels_of(last))
         return [
-            (self.tasks.names[i], self.classes.label_of(answer))
+            (self.tasks.names[i], self.classes.labels[answer])
             for i, j, answer in zip(*columns, strict=True)
             if j == number
         ]
 
-    def __iter__(self) -> Iterator[Label]:
-        """All labels that stand, tasks in the order of their first label."""
+    def __iter__(self) -> Iterator[tuple[str, str, int | str]]:
+        """All labels that stand as task, worker and label, tasks in the order of their first."""
         for first in range(0, len(self.tasks), TASKS_AT_ONCE):
             tasks = np.arange(first, min(first + TASKS_AT_ONCE, len(self.tasks)))
             columns = (column.tolist() for column in self._engine.labels_of(tasks))
             for i, j, answer in zip(*columns, strict=True):
-                label = self.classes.label_of(answer)
-                yield Label(self.tasks.names[i], self.workers.names[j], label)
+                label = self.classes.labels[answer]
+                yield self.tasks.names[i], self.workers.names[j], label
 
 
 async def standing_labels(settings: Settings) -> Standing:
@@ -250,46 +251,36 @@ class ExportTable(NamedTuple):
     rows: list[Row]
 
 
-class ByClass(NamedTuple):
-    """A field with a value for each class: a column `word:CLASS` each."""
-
-    word: str
-    field: str
-
-
-Column = str | ByClass
-
-
 class Export(NamedTuple):
-    """An export: the topic, how to parse its records, and the table of them."""
+    """An export: the topic, what checks its records, and the table of them."""
 
     topic: Callable[[Topics], Topic]
-    read: Callable[[bytes], Record]
-    table: Callable[[Records], ExportTable]
+    parser: Callable[[Classes], Callable[[bytes], object]]
+    table: Callable[[Classes, Records], ExportTable]
 
 
-def posteriors_table(posteriors: Records) -> ExportTable:
-    """Posteriors of the kind that most records have; sbic writes only one kind to a topic.
+def posteriors_table(classes: Classes, posteriors: Records) -> ExportTable:
+    """Posteriors, with a column for each class where there are more than two numbers.
 
     >>> cat = {"task": "t1", "prediction": "cat", "confidence": 0.75, "labels": 1, "status": "open"}
-    >>> table = posteriors_table([{**cat, "probabilities": {"cat": 0.75, "dog": 0.25}}])
+    >>> cat["probabilities"] = {"cat": 0.75, "dog": 0.25}
+    >>> table = posteriors_table(Classes.parse("cat,dog"), [cat])
     >>> table.columns[:7]
     ('task', 'prediction', 'confidence', 'p:cat', 'p:dog', 'labels', 'status')
     >>> table.rows[0][:7]
     ['t1', 'cat', 0.75, 0.75, 0.25, 1, 'open']
     """
-    named = [posterior for posterior in posteriors if "probabilities" in posterior]
-    if 2 * len(named) > len(posteriors):
-        return _table(named, NAMED_COLUMNS)
-    signs = [posterior for posterior in posteriors if "log_odds" in posterior]
-    return _table(signs, SIGN_COLUMNS)
+    form = rendering_of(classes)
+    fields = ("task", *form.fields, *STATE_FIELDS, "evidence", "prior", *LAST_FIELDS)
+    return _table(posteriors, fields, form.by_class)
 
 
-def workers_table(workers: Records) -> ExportTable:
+def workers_table(_classes: Classes, workers: Records) -> ExportTable:
     """Workers, with `theta` and a column `habit:CLASS` for each class if they are known.
 
     >>> ann = {"worker": "ann", "accuracy": 0.75, "interval": [0.5, 0.9], "theta": 0.5}
-    >>> table = workers_table([{**ann, "habits": {"cat": 0.3, "dog": 0.7}}])
+    >>> ann["habits"] = {"cat": 0.3, "dog": 0.7}
+    >>> table = workers_table(Classes.parse("cat,dog"), [ann])
     >>> table.columns[-4:]
     ('last_seen', 'theta', 'habit:cat', 'habit:dog')
     >>> table.rows[0][:4]
@@ -300,70 +291,38 @@ def workers_table(workers: Records) -> ExportTable:
         for worker in workers
     ]
     is_settled = any("theta" in worker for worker in workers)
-    return _table(flat, SETTLED_WORKER_COLUMNS if is_settled else WORKER_COLUMNS)
+    return _table(flat, (*WORKER_FIELDS, *(("theta", "habits") if is_settled else ())), ("habits",))
 
 
-def _table(records: Records, columns: Sequence[Column]) -> ExportTable:
+def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> ExportTable:
+    """The fields as columns; of a field with a value for each class, a column `word:CLASS` each."""
     names: list[str] = []
     paths: list[tuple[str, str | None]] = []  # the field, and the class in it
-    for column in columns:
-        if isinstance(column, str):
-            names.append(column)
-            paths.append((column, None))
+    for each in fields:
+        if each not in by_class:
+            names.append(each)
+            paths.append((each, None))
             continue
-        word, field = column
-        classes = dict.fromkeys(name for record in records for name in record.get(field, ()))
-        names += [f"{word}:{name}" for name in classes]
-        paths += [(field, name) for name in classes]
+        classes = dict.fromkeys(name for record in records for name in record.get(each, ()))
+        names += [f"{WORDS.get(each, each)}:{name}" for name in classes]
+        paths += [(each, name) for name in classes]
     rows: list[Row] = [
         [
-            record.get(field) if name is None else record.get(field, {}).get(name)
-            for field, name in paths
+            record.get(each) if name is None else record.get(each, {}).get(name)
+            for each, name in paths
         ]
         for record in records
     ]
     return ExportTable(tuple(names), rows)
 
 
-@parser
-def read_worker(value: bytes) -> dict[str, Any]:
-    """Parse a worker's record; raises `BadRecord`."""
-    worker = read_object(value)
-    read_id(worker, "worker")
-    read_number(worker, "accuracy", float)
-    if not 0 <= read_number(worker, "labels", int) <= MOST_LABELS:
-        raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
-    read_number(worker, "correct", float)
-    interval = worker.get("interval")
-    if type(interval) is not list or list(map(type, interval)) != [float, float]:
-        raise BadRecord(Reason.BAD_FIELD, "'interval' must be two numbers")
-    if "theta" in worker or "habits" in worker:
-        read_number(worker, "theta", float)
-        habits = worker.get("habits")
-        if type(habits) is not dict or set(map(type, habits.values())) != {float}:
-            raise BadRecord(Reason.BAD_FIELD, "'habits' must be an object of numbers")
-    return worker
-
-
-STATE_COLUMNS = ("labels", "status", "reason", "reopened", "gold")
-LAST_COLUMNS = ("sources", "updated_at")
-SIGN_COLUMNS = (
-    *("task", "log_odds", "probability", "prediction"),
-    *STATE_COLUMNS,
-    *("evidence", "prior"),
-    *LAST_COLUMNS,
-)
-NAMED_COLUMNS = (
-    *("task", "prediction", "confidence", ByClass("p", "probabilities")),
-    *STATE_COLUMNS,
-    *(ByClass("evidence", "evidence"), ByClass("prior", "prior")),
-    *LAST_COLUMNS,
-)
-WORKER_COLUMNS = (
+STATE_FIELDS = ("labels", "status", "reason", "reopened", "gold")
+LAST_FIELDS = ("sources", "updated_at")
+WORKER_FIELDS = (
     *("worker", "accuracy", "interval_low", "interval_high", "labels", "correct"),
     *("gold", "gold_right", "last_seen"),
 )
-SETTLED_WORKER_COLUMNS = (*WORKER_COLUMNS, "theta", ByClass("habit", "habits"))
+WORDS = {"probabilities": "p", "habits": "habit"}
 
 # the types of columns that may be empty
 KINDS: dict[str, type[bool] | type[int] | type[float]] = {
@@ -375,17 +334,16 @@ KINDS: dict[str, type[bool] | type[int] | type[float]] = {
 }
 
 EXPORTS = {
-    "posteriors": Export(lambda topics: topics.posteriors, parse_posterior, posteriors_table),
-    "workers": Export(lambda topics: topics.workers, read_worker, workers_table),
+    "posteriors": Export(lambda topics: topics.posteriors, posterior_parser, posteriors_table),
+    "workers": Export(lambda topics: topics.workers, lambda _: read_worker, workers_table),
 }
 
 
 async def current_records(settings: Settings, export: Export) -> list[Record]:
     """The last record of every key in the topic now, sorted by key."""
-    topic = export.topic(Topics(settings)).name
+    topic, parse = export.topic(Topics(settings)).name, export.parser(settings.crowd_classes)
     last: dict[bytes, bytes] = {}
     async with reading(settings, topic, from_start=True) as reader:
         async for records in reader.to_the_end("Reading"):
             keep_last(last, records)
-    found = (readable(export.read, last[key]) for key in sorted(last))
-    return [record for record in found if record is not None]
+    return [loads(last[key]) for key in sorted(last) if readable(parse, last[key]) is not None]

@@ -18,7 +18,6 @@ from sbic.project.opening import log_consumer, read_on
 from sbic.project.revision import Revision
 from sbic.project.settings import SHOWN_SETTINGS, Settings
 from sbic.project.topics import Topic, Topics
-from sbic.status.contents import read_worker
 from sbic.status.report import (
     RATE_SECONDS,
     Activity,
@@ -31,7 +30,8 @@ from sbic.status.report import (
     settledness,
 )
 from sbic.wire.estimates import Findings, Rest, parse_report
-from sbic.wire.posteriors import parse_posterior
+from sbic.wire.posteriors import posterior_parser
+from sbic.wire.workers import read_worker
 
 TAIL = 100  # records of a partition of estimates: more than instances publish in two seconds
 
@@ -204,6 +204,7 @@ class StatusReader:
         self.asking = asking
         self.flow = flow
         self.summary = empty_summary(settings)
+        self.parse = posterior_parser(settings.crowd_classes)
 
     async def update(self) -> Summary:
         """Read what is new, and return the summary."""
@@ -211,7 +212,9 @@ class StatusReader:
         place = TopicPartition(topics.project.name, 0)
         self.revision = await read_on(self.log, place, self.revision)
         if self.revision is not None:
-            self.summary.follow(settings_in_force(self.revision.apply_to(self.settings)))
+            settings = self.revision.apply_to(self.settings)
+            self.summary.follow(settings_in_force(settings))
+            self.parse = posterior_parser(settings.crowd_classes)
         group = await self.flow.group()
         await self._read(topics.posteriors.name, self._take_posteriors, "Reading posteriors")
         await self._read(topics.workers.name, self._take_workers, "Reading workers")
@@ -231,7 +234,7 @@ class StatusReader:
         for record in records:
             if record.value is None:
                 self.summary.tasks.remove((record.key or b"").decode(errors="replace"))
-            elif posterior := readable(parse_posterior, record.value):
+            elif posterior := readable(self.parse, record.value):
                 self.summary.tasks.add(posterior)
 
     def _take_workers(self, records: Iterable[ConsumerRecord]) -> None:

@@ -14,6 +14,7 @@ from sbic.status.contents import Letter, letter_of
 from sbic.status.tallies import Honesty, TaskTally, WorkerTally
 from sbic.wire.dead_letters import Origin
 from sbic.wire.estimates import Findings
+from sbic.wire.rendering import rendering_of
 
 
 class LetterCounts:
@@ -237,13 +238,29 @@ class Summary:
         return found
 
     @property
+    def classes(self) -> Classes:
+        """The classes of the project."""
+        text = self.settings.get("classes")
+        return SIGNS if text is None else Classes.parse(text)
+
+    @property
+    def disputed(self) -> list[dict[str, Any]]:
+        """The tasks that are predicted least certainly, as in JSON."""
+        found = self.tasks.most_disputed(DISPUTED)
+        form = rendering_of(self.classes) if found else None
+        return [
+            {**task._asdict(), "prediction": form.prediction(task.prediction)}
+            for task in found
+            if form
+        ]
+
+    @property
     def prevalence(self) -> dict[str, Share] | None:
         """The share of each class, corrected by gold; None while no instance reports it."""
         found = self.activity.findings
         if found is None or not found.shares.tasks:
             return None
-        classes = self.settings.get("classes")
-        names = SIGNS.names if classes is None else Classes.parse(classes).names
+        names = self.classes.names
         if found.shares.every.shape[1] != len(names):
             return None  # of an instance before the project changed its classes
         if found.shares.golds < 2:
@@ -305,7 +322,7 @@ class Summary:
                 "tasks_due": activity.settled.due,
             },
             "budget": self._budget(),
-            "disputed": [task._asdict() for task in tasks.most_disputed(DISPUTED)],
+            "disputed": self.disputed,
             "workers": {
                 "known": len(workers),
                 "best": [rated._asdict() for rated in workers.best(RATED)],

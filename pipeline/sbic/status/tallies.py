@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Mapping
-from math import exp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from sbic.engine.labels import Ids
 from sbic.engine.outside import Moments, prediction_powered
-from sbic.wire.posteriors import CLOSE_REASONS, AnyPosterior
+from sbic.wire.posteriors import CLOSE_REASONS, Posterior, doubt_of
 
 OPEN, GONE = 0, -1
 LEAST_LABELS = 2  # of a task that can be disputed
@@ -21,7 +20,7 @@ class Disputed(NamedTuple):
     """A task with an uncertain prediction in spite of its labels."""
 
     task: str
-    prediction: int | str | None
+    prediction: int | None
     confidence: float
     labels: int
     status: str
@@ -73,12 +72,9 @@ class TaskTally:
     Counts are kept incrementally, so that reading them does not depend on the number of tasks.
 
     >>> tally = TaskTally()
-    >>> usual = {"status": "open", "sources": {}, "updated_at": 0}
-    >>> for p, prediction, labels in ((0.5, 0, 0), (0.731, 1, 2), (0.475, -1, 3)):
-    ...     found = {"log_odds": 0.0, "probability": p, "prediction": prediction}
-    ...     number = tally.add({"task": f"t{labels}", **found, "labels": labels, **usual})
-    >>> closed = {"status": "closed", "reason": "labels", "labels": 3, "probability": 0.881}
-    >>> tally.add({"task": "t2", "log_odds": 2.0, "prediction": 1, **usual, **closed})
+    >>> for p, prediction, labels in ((0.5, None, 0), (0.731, 1, 2), (0.475, 0, 3)):
+    ...     number = tally.add(Posterior(f"t{labels}", [1 - p, p], prediction, labels, {}))
+    >>> tally.add(Posterior("t2", [0.119, 0.881], 1, 3, {}, reason="labels"))
     1
     >>> tally.labels, len(tally), tally.open, tally.closed["labels"], tally.without_labels
     (6, 3, 2, 1, 1)
@@ -101,7 +97,6 @@ class TaskTally:
         self.bins = [0] * BINS
         """A histogram of confidence from 0 to 1, of tasks with labels except gold."""
         self._in_state = [0] * (1 + len(CLOSE_REASONS))
-        self._predictions = Ids[int | str | None]()
         self._labels = array("q")
         self._doubts = array("d")  # the probability that the prediction is wrong
         self._states = array("b")  # open, closed and why, or gone
@@ -111,28 +106,24 @@ class TaskTally:
         self._gold_doubts = array("d")  # of gold: as if its truth were not known
         self._gold_wrong = array("b")
 
-    def add(self, posterior: AnyPosterior) -> int:
+    def add(self, posterior: Posterior) -> int:
         """Add the newest posterior of a task; returns the number of the task."""
-        i = self.ids.number(posterior["task"])
+        i = self.ids.number(posterior.task)
         if i == len(self._labels):
             for column in self._columns():
                 column.append(0)
             self._states[i] = GONE
         self._count(i, -1)
-        self._labels[i] = posterior["labels"]
-        if "probabilities" in posterior:
-            self._doubts[i] = 1 - posterior["confidence"]  # type: ignore[typeddict-item]
-        else:
-            probability = posterior["probability"]
-            self._doubts[i] = min(probability, 1 - probability)
-        is_open = posterior.get("status") == "open"
-        reason = posterior.get("reason", "request")
-        self._states[i] = OPEN if is_open else 1 + CLOSE_REASONS.index(reason)
-        self._golds[i] = "gold" in posterior
-        self._predicted[i] = self._predictions.number(posterior["prediction"])
-        self._votes[i] = posterior.get("effective_votes", 0.0)
-        if self._golds[i]:
-            self._gold_doubts[i], self._gold_wrong[i] = _without_gold(posterior)
+        self._labels[i] = posterior.labels
+        self._doubts[i] = posterior.doubt
+        reason, evidence, truth = posterior.reason, posterior.evidence, posterior.prediction
+        self._states[i] = OPEN if reason is None else 1 + CLOSE_REASONS.index(reason)
+        self._golds[i] = evidence is not None
+        self._predicted[i] = -1 if truth is None else truth
+        self._votes[i] = posterior.effective_votes
+        if evidence is not None and truth is not None:
+            self._gold_doubts[i] = doubt_of(evidence)
+            self._gold_wrong[i] = evidence[truth] < max(evidence)
         self._count(i, 1)
         return i
 
@@ -213,6 +204,10 @@ class TaskTally:
         order = np.lexsort((-labels[places], -doubts[places]))[:most]
         return [self._disputed(i) for i in places[order].tolist()]
 
+    def prediction(self, i: int) -> int | None:
+        """The class that is predicted for a task, if one is."""
+        return None if self._predicted[i] < 0 else self._predicted[i]
+
     def doubt(self, i: int) -> float:
         """How probable it is that the prediction for a task is wrong."""
         return self._doubts[i]
@@ -233,21 +228,11 @@ class TaskTally:
         state = self._states[i]
         return Disputed(
             self.ids.names[i],
-            self._predictions.names[self._predicted[i]],
+            self.prediction(i),
             1 - self._doubts[i],
             self._labels[i],
             "open" if state == OPEN else CLOSE_REASONS[state - 1],
         )
-
-
-def _without_gold(posterior: AnyPosterior) -> tuple[float, bool]:
-    """How probable a wrong prediction would be if the truth were not known; whether it is one."""
-    evidence, truth = posterior.get("evidence"), posterior["prediction"]
-    if isinstance(evidence, dict):
-        first = max(evidence, key=evidence.__getitem__)
-        return 1 - evidence[first], first != truth
-    log_odds = float(evidence or 0.0)
-    return 1 / (1 + exp(min(abs(log_odds), 700.0))), log_odds * int(truth or 0) < 0
 
 
 # Aggregates of all workers' records: the best and the worst workers.

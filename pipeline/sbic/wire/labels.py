@@ -10,7 +10,7 @@ from typing import Any
 
 from orjson import dumps, loads
 
-from sbic.classes import RETRACT, SKIP, Classes
+from sbic.classes import Classes, LabelForm
 from sbic.foreign import shown
 from sbic.wire.bad import (
     ID_SURELY_SHORT,
@@ -22,8 +22,11 @@ from sbic.wire.bad import (
     read_id,
     read_object,
 )
+from sbic.wire.rendering import rendering_of
 
 MAX_BYTES = 1 << 20  # of a value: the default limit of Kafka clients
+
+LABEL_TYPES = frozenset((int, str, type(None)))  # 1.0 and true are not 1
 
 CodedLabel = tuple[str, str, int]
 """Task, worker, and the number of the class, `SKIP` or `RETRACT`; a plain tuple, because creating
@@ -36,6 +39,7 @@ def label_parser(classes: Classes) -> Callable[[Value], CodedLabel]:
     >>> parse = label_parser(Classes.parse("cat,dog,bird"))
     >>> parse(b'{"task": "t1", "worker": "w1", "label": "bird"}')
     ('t1', 'w1', 2)
+    >>> from sbic.classes import SKIP
     >>> parse(b'{"task": "t1", "worker": "w1", "label": 0}')[2] == SKIP
     True
     >>> parse(b'{"task": "t1", "worker": "w1", "label": "fish"}')
@@ -43,10 +47,7 @@ def label_parser(classes: Classes) -> Callable[[Value], CodedLabel]:
     sbic.wire.bad.BadRecord: 'label' must be one of 'cat', 'dog', 'bird', 0 or null, \
 not 'fish'
     """
-    kind = int if classes.is_signs else str
-    codes: dict[int | str | None, int] = {0: SKIP, None: RETRACT}
-    codes.update(classes.numbers.items())
-    needs = "1, -1" if classes.is_signs else f"one of {classes.listed()}"
+    codes = classes.numbers
 
     def parse(value: Value) -> CodedLabel:
         try:
@@ -60,7 +61,7 @@ not 'fish'
                 and type(worker) is str
                 and 0 < len(task) <= ID_SURELY_SHORT
                 and 0 < len(worker) <= ID_SURELY_SHORT
-                and (type(label) is kind or label is None or type(label) is int)
+                and type(label) in LABEL_TYPES
                 and len(value) <= MAX_BYTES  # type: ignore[arg-type]
             ):
                 return task, worker, codes[label]
@@ -72,10 +73,10 @@ not 'fish'
     def parse_carefully(value: Value) -> CodedLabel:
         """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
         task, worker, label = _read_fields(value)
-        if (label is None or type(label) in (kind, int)) and label in codes:
+        if type(label) in LABEL_TYPES and label in codes:
             return task, worker, codes[label]
-        problem = f"'label' must be {needs}, 0 or null, not {shown(label)}"
-        raise BadRecord(Reason.BAD_LABEL, problem)
+        needs = rendering_of(classes).needs_label
+        raise BadRecord(Reason.BAD_LABEL, f"'label' must be {needs}, not {shown(label)}")
 
     return parse
 
@@ -85,7 +86,7 @@ def _read_fields(value: Value) -> tuple[str, str, Any]:
     return read_id(record, "task"), read_id(record, "worker"), read_field(record, "label")
 
 
-def encode_label(task: str, worker: str, label: int | str | None) -> bytes:
+def encode_label(task: str, worker: str, label: LabelForm) -> bytes:
     """The value of a label's record; `label` is in its wire form.
 
     >>> encode_label("t1", "w1", 1), encode_label("t1", "w1", "cat")

@@ -1,15 +1,17 @@
-"""The outputs: a posterior for each task, with signs or names, and a record for each worker."""
+"""Posteriors, an output: the probability of each task's classes, and the labels counted in it."""
 
 from collections.abc import Callable
-from math import fsum
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, NamedTuple
 
-from orjson import JSONDecodeError, dumps, loads
+import numpy as np
+from numpy.typing import NDArray
+from orjson import dumps, loads
 
-from sbic.classes import SUM_TOLERANCE
+from sbic.classes import Classes
+from sbic.engine.compiled import kernel
+from sbic.engine.labels import Floats, Ints
 from sbic.foreign import shown
 from sbic.wire.bad import (
-    ID_SURELY_SHORT,
     BadRecord,
     Reason,
     parser,
@@ -18,13 +20,7 @@ from sbic.wire.bad import (
     read_number,
     read_object,
 )
-
-# Posteriors, the output: the probability of each task's classes, and the labels counted in it.
-#
-# First those of projects with the classes -1 and 1, then those of other classes.
-
-
-CERTAIN = 1000.0  # log-odds whose probability is exactly 1 in a double
+from sbic.wire.rendering import Rendering, Shares, rendering_of, texts_of
 
 TASKS = "tasks"  # key of the tasks topic in `sources`
 
@@ -38,277 +34,335 @@ CLOSE_REASONS: tuple[CloseReason, ...] = (
 )
 
 
-class Posterior(TypedDict):
-    """The posterior of one task.
+class Posterior(NamedTuple):
+    """The posterior of one task, as far as sbic itself reads it; the record has further fields.
 
-    `probability` is that of +1; `prediction` is 1, -1, or 0 while `log_odds` is exactly 0.
-    `sources` maps a partition of the labels topic to the offset of the last label counted from it,
-    and `"tasks"` to the offset of the last record applied from the tasks topic. `updated_at` is the
-    timestamp of the newest of all these records, in milliseconds.
+    `beliefs` are probabilities, and `prediction` the number of a class, or None while none is
+    predicted. `sources` maps a partition of the labels topic to the offset of the last label
+    counted from it, and `"tasks"` to the offset of the last record applied from the tasks topic.
+    `updated_at` is the timestamp of the newest of all these records, in milliseconds.
 
-    Optional fields are present only when they apply: the `reason` of a closed task; of a gold one
-    `gold` and `evidence`, the log-odds that it would have otherwise; a `prior` of its own;
-    `reopened` where stop rules no longer apply; under settled `effective_votes`, how many
-    independent votes the labels are worth, given how often workers err together.
+    A closed task has a `reason`. A gold one has `evidence`: what would be believed without gold.
+    Under settled `effective_votes` is how many independent votes the labels are worth, given how
+    often workers err together. `log_odds` are those of 1, where the classes are -1 and 1.
     """
 
     task: str
-    log_odds: float
-    probability: float
-    prediction: Literal[1, -1, 0]
+    beliefs: Shares
+    prediction: int | None
     labels: int
-    status: Literal["open", "closed"]
     sources: dict[str, int]
-    updated_at: int
-    reason: NotRequired[CloseReason]
-    gold: NotRequired[Literal[True]]
-    evidence: NotRequired[float]
-    prior: NotRequired[float]
-    reopened: NotRequired[Literal[True]]
-    effective_votes: NotRequired[float]
+    updated_at: int = 0
+    reason: CloseReason | None = None
+    evidence: Shares | None = None
+    effective_votes: float = 0.0
+    log_odds: float | None = None
+
+    @property
+    def doubt(self) -> float:
+        """How probable it is that the prediction is wrong."""
+        return doubt_of(self.beliefs)
 
 
-def _parse_signs(value: bytes | None) -> Posterior:
-    try:
-        posterior = loads(value)  # type: ignore[arg-type]  # None is not JSON either
-        task = posterior["task"]
-        if (
-            type(task) is str
-            and 0 < len(task) <= ID_SURELY_SHORT
-            and type(posterior["log_odds"]) is float
-            and type(posterior["probability"]) is float
-            and 0 <= posterior["probability"] <= 1
-            and type(posterior["prediction"]) is int
-            and posterior["prediction"] in PREDICTIONS
-            and type(posterior["labels"]) is int
-            and 0 <= posterior["labels"] <= MOST_LABELS
-            and type(posterior["sources"]) is dict
-            and set(map(type, posterior["sources"].values())) <= OFFSETS
-            and type(posterior["updated_at"]) is int
-            and posterior["updated_at"] < LATEST
-            and (
-                len(posterior) == USUAL_FIELDS
-                or (
-                    len(posterior) == USUAL_FIELDS + 1
-                    and type(posterior.get("effective_votes")) is float
-                )
-            )
-            and posterior["status"] == "open"
-        ):
-            return cast(Posterior, posterior)
-    except (JSONDecodeError, TypeError, KeyError):
-        pass
-    return check_posterior(read_object(value))
+def doubt_of(shares: Shares) -> float:
+    """How probable it is that the most probable class is wrong.
+
+    >>> doubt_of([1.0, 1e-30]), doubt_of([0.5, 0.25, 0.25])
+    (1e-30, 0.5)
+    """
+    return min(shares) if len(shares) == 2 else 1 - max(shares)
 
 
-def check_posterior(posterior: dict[str, Any]) -> Posterior:
-    """The record as a posterior, or `BadRecord`."""
-    check_common(posterior)
-    read_number(posterior, "log_odds", float)
-    if not 0 <= read_number(posterior, "probability", float) <= 1:
-        raise BadRecord(Reason.BAD_FIELD, "'probability' must be from 0 to 1")
-    if read_number(posterior, "prediction", int) not in PREDICTIONS:
-        raise BadRecord(Reason.BAD_FIELD, "'prediction' must be 1, -1 or 0")
-    check_optional(posterior, OPTIONAL)
-    if "gold" in posterior:
-        read_number(posterior, "evidence", float)
-        if posterior.get("prediction") not in (1, -1):
-            raise BadRecord(Reason.BAD_FIELD, "the prediction of gold must be 1 or -1")
-    return cast(Posterior, posterior)
+PosteriorParser = Callable[[bytes | None], Posterior]
 
 
-def check_common(posterior: dict[str, Any]) -> None:
-    """Check the fields that posteriors with signs and with names share."""
-    read_id(posterior, "task")
-    if not 0 <= read_number(posterior, "labels", int) <= MOST_LABELS:
-        raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
-    if read_number(posterior, "updated_at", int) >= LATEST:
-        raise BadRecord(Reason.BAD_FIELD, "'updated_at' must be a time in milliseconds")
-    sources = read_field(posterior, "sources")
-    if type(sources) is not dict or not set(map(type, sources.values())) <= OFFSETS:
-        raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object of offsets")
+def posterior_parser(classes: Classes) -> PosteriorParser:
+    """A parser for the posteriors of a project with these classes.
+
+    >>> parse = posterior_parser(Classes.parse("-1,1"))
+    >>> parse(b'{"task": "t1", "log_odds": -2.5, "probability": 0.08, "prediction": -1, '
+    ...     b'"labels": 1, "status": "open", "sources": {"3": 42}, "updated_at": 0}')[:3]
+    ('t1', [0.92, 0.08], 0)
+    """
+    rendering = rendering_of(classes)
+
+    @parser
+    def parse(value: bytes | None) -> Posterior:
+        record = read_object(value)
+        task = read_id(record, "task")
+        labels = read_number(record, "labels", int)
+        if not 0 <= labels <= MOST_LABELS:
+            raise BadRecord(Reason.BAD_FIELD, "'labels' must be a number of labels")
+        updated_at = read_number(record, "updated_at", int)
+        if updated_at >= LATEST:
+            raise BadRecord(Reason.BAD_FIELD, "'updated_at' must be a time in milliseconds")
+        sources = read_field(record, "sources")
+        if type(sources) is not dict or not set(map(type, sources.values())) <= OFFSETS:
+            raise BadRecord(Reason.BAD_FIELD, "'sources' must be an object of offsets")
+        shares, prediction, log_odds = rendering.read_belief(record)
+        is_open = read_field(record, "status") == "open"
+        found = Posterior(task, shares, prediction, labels, sources, updated_at, log_odds=log_odds)
+        if is_open and len(record) == USUAL_FIELDS:
+            return found
+        return _read_more(found, record, rendering)
+
+    return parse
 
 
-def check_optional(posterior: dict[str, Any], fields: dict[str, Callable[[Any], bool]]) -> None:
-    """Check the optional fields that are present."""
-    for name, is_good in fields.items():
-        if name in posterior and not is_good(posterior[name]):
-            raise BadRecord(Reason.BAD_FIELD, f"'{name}' cannot be {shown(posterior[name])}")
+def _read_more(found: Posterior, record: dict[str, Any], rendering: Rendering) -> Posterior:
+    """Check the optional fields, and add those that are read."""
+    for name, is_good in OPTIONAL.items():
+        if name in record and not is_good(record[name]):
+            raise _bad(record, name)
+    evidence = None
+    if "evidence" in record or "gold" in record:
+        evidence = rendering.read_evidence(read_field(record, "evidence"))
+        if evidence is None:
+            raise _bad(record, "evidence")
+    if "prior" in record and not all(rendering.read_shares(record["prior"]) or [0.0]):
+        raise _bad(record, "prior")
+    if "gold" in record and found.prediction is None:
+        raise BadRecord(Reason.BAD_FIELD, "the prediction of gold must be one of the classes")
+    return found._replace(
+        reason=None if record["status"] == "open" else record.get("reason", "request"),
+        evidence=evidence if "gold" in record else None,
+        effective_votes=record.get("effective_votes", 0.0),
+    )
 
 
-USUAL_FIELDS = 8
+def _bad(record: dict[str, Any], name: str) -> BadRecord:
+    return BadRecord(Reason.BAD_FIELD, f"'{name}' cannot be {shown(record[name])}")
+
+
+USUAL_FIELDS = 8  # a task, three of its belief, and labels, status, sources and updated_at
 MOST_LABELS = 1 << 53  # exact in every JSON parser
 LATEST = 1 << 62  # limit of times
-PREDICTIONS = (1, -1, 0)
 OFFSETS = {int}
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "status": lambda value: value in ("open", "closed"),
     "reason": lambda value: value in CLOSE_REASONS,
     "gold": lambda value: value is True,
-    "evidence": lambda value: type(value) is float,
-    "prior": lambda value: type(value) is float and 0 < value < 1,
     "reopened": lambda value: value is True,
     "effective_votes": lambda value: type(value) is float and value >= 0,
 }
 
 
-# Posteriors of projects whose classes have names: a probability for each class.
+def on_one_line(value: bytes) -> bytes:
+    """A record's value in JSON, which others may have written on several lines.
+
+    >>> on_one_line(b'{"task":\\n"t1"}')
+    b'{"task":"t1"}'
+    """
+    return dumps(loads(value)) if b"\n" in value or b"\r" in value else value
 
 
-class NamedPosterior(TypedDict):
-    """The posterior of one task.
+# Encoding the posteriors of many tasks at once, from columns to JSON.
+#
+# Most of a label's time is spent here, so numbers are formatted a column at a time, and
+# dictionaries are made only for tasks that have optional fields.
 
-    `probabilities` has every class. `prediction` is the most probable one, or `null` before any
-    label and while two are equally probable. `confidence` is the largest probability. `evidence`
-    and `prior` are objects of probabilities too; the other fields are as in `Posterior`.
+
+class PosteriorColumns(NamedTuple):
+    """The posteriors of tasks, a row for each.
+
+    `evidence`: the scores without gold.
+    `effective_votes`: how many independent votes the labels are worth, under settled.
+    `sources`: for each labels partition, the offset after the last label counted.
+    `described`: the offset of the last record of the tasks topic, or -1.
+    `golds`: a class, or -1.
+    `priors`: the task's own prior, if it has one.
     """
 
-    task: str
-    prediction: str | None
-    confidence: float
-    probabilities: dict[str, float]
-    labels: int
-    status: Literal["open", "closed"]
-    sources: dict[str, int]
-    updated_at: int
-    reason: NotRequired[CloseReason]
-    gold: NotRequired[Literal[True]]
-    evidence: NotRequired[dict[str, float]]
-    prior: NotRequired[dict[str, float]]
-    reopened: NotRequired[Literal[True]]
-    effective_votes: NotRequired[float]
+    tasks: list[str]
+    beliefs: Floats
+    evidence: Floats
+    labels: Ints
+    updated_at: Ints
+    sources: Ints
+    described: Ints
+    reasons: list[CloseReason | None]
+    reopened: NDArray[np.bool_]
+    golds: Ints
+    priors: list[list[float] | None]
+    effective_votes: Floats | None = None
 
 
-AnyPosterior = Posterior | NamedPosterior
+def encode_posteriors(classes: Classes, columns: PosteriorColumns) -> list[bytes]:
+    """The value of each task's record.
 
-
-@parser
-def parse_posterior(value: bytes | None) -> AnyPosterior:
-    """The posterior in a record's value, with signs or names, or `BadRecord`.
-
-    >>> parse_posterior(b'{"task": "t1", "log_odds": -2.5, "probability": 0.08, "prediction": -1, '
-    ...     b'"labels": 1, "status": "open", "sources": {"3": 42}, "updated_at": 0}')["prediction"]
-    -1
+    >>> from sbic.classes import SIGNS
+    >>> numbers = [np.array([[0.4, 0.6]]), np.array([[0.0, 0.5]]), np.array([2]), np.array([7])]
+    >>> sources = np.array([[0, 43]]), np.array([-1])
+    >>> more = [None], np.array([False]), np.array([-1]), [None]
+    >>> encode_posteriors(SIGNS, PosteriorColumns(["t1"], *numbers, *sources, *more))[0][:50]
+    b'{"task":"t1","log_odds":0.5,"probability":0.6,"pre'
     """
-    if value is not None and b'"probabilities"' in value:
-        posterior = read_object(value)
-        if "probabilities" in posterior:
-            return check_named(posterior)
-    return _parse_signs(value)
-
-
-def check_named(posterior: dict[str, Any]) -> NamedPosterior:
-    """The record as a posterior with names, or `BadRecord`."""
-    check_common(posterior)
-    read_field(posterior, "status")
-    probabilities = read_field(posterior, "probabilities")
-    if not _are_probabilities(probabilities):
-        problem = "'probabilities' must be an object of probabilities that add up to 1"
-        raise BadRecord(Reason.BAD_FIELD, problem)
-    confidence = read_number(posterior, "confidence", float)
-    if confidence != max(probabilities.values()):
-        problem = f"'confidence' must be the largest probability, not {shown(confidence)}"
-        raise BadRecord(Reason.BAD_FIELD, problem)
-    prediction = read_field(posterior, "prediction")
-    if prediction is not None and not (
-        type(prediction) is str and probabilities.get(prediction) == confidence
-    ):
-        problem = f"'prediction' must be the most probable class, or null, not {shown(prediction)}"
-        raise BadRecord(Reason.BAD_FIELD, problem)
-    check_optional(posterior, OPTIONAL_NAMED)
-    for name in ("evidence", "prior"):
-        if name in posterior and posterior[name].keys() != probabilities.keys():
-            problem = f"'{name}' and 'probabilities' must have the same classes"
-            raise BadRecord(Reason.BAD_FIELD, problem)
-    if "gold" in posterior:
-        read_field(posterior, "evidence")
-        if prediction is None:
-            raise BadRecord(Reason.BAD_FIELD, "the prediction of gold must be one of the classes")
-    return cast(NamedPosterior, posterior)
-
-
-def _are_probabilities(value: Any) -> bool:
-    return (
-        type(value) is dict
-        and len(value) >= 2
-        and set(map(type, value.values())) == {float}
-        and all(0 <= probability <= 1 for probability in value.values())
-        and abs(fsum(value.values()) - 1) <= SUM_TOLERANCE
+    rendering = rendering_of(classes)
+    beliefs = rendering.beliefs(columns.beliefs, columns.evidence, columns.labels, columns.golds)
+    heads = [
+        b'{"task":%b,%b' % (dumps(task), belief)
+        for task, belief in zip(columns.tasks, beliefs, strict=True)
+    ]
+    if columns.effective_votes is not None:
+        votes = texts_of(columns.effective_votes.round(3))
+        heads = [b'%b,"effective_votes":%b' % both for both in zip(heads, votes, strict=True)]
+    records = list(
+        map(
+            bytes.__add__,
+            heads,
+            tails(columns.labels, columns.updated_at, columns.sources, columns.described),
+        )
     )
+    for row in _unusual(columns):
+        records[row] = _with_more(rendering, columns, row, heads[row])
+    return records
 
 
-def _is_prior(value: Any) -> bool:
-    return _are_probabilities(value) and all(value.values())
+def _unusual(columns: PosteriorColumns) -> list[int]:
+    """The rows of tasks with optional fields."""
+    is_unusual = columns.reopened | (columns.golds >= 0)
+    is_unusual |= np.array([reason is not None for reason in columns.reasons], np.bool_)
+    is_unusual |= np.array([prior is not None for prior in columns.priors], np.bool_)
+    found: list[int] = np.flatnonzero(is_unusual).tolist()
+    return found
 
 
-OPTIONAL_NAMED = {**OPTIONAL, "evidence": _are_probabilities, "prior": _is_prior}
+def _with_more(rendering: Rendering, columns: PosteriorColumns, row: int, head: bytes) -> bytes:
+    reason = columns.reasons[row]
+    more: dict[str, Any] = {
+        "labels": int(columns.labels[row]),
+        "status": "open" if reason is None else "closed",
+        "sources": _sources(columns, row),
+        "updated_at": int(columns.updated_at[row]),
+    }
+    if reason is not None:
+        more["reason"] = reason
+    if columns.golds[row] >= 0:
+        more["gold"] = True
+        more["evidence"] = rendering.evidence(columns.evidence[row])
+    prior = columns.priors[row]
+    if prior is not None:
+        more["prior"] = rendering.shares(prior)
+    if columns.reopened[row]:
+        more["reopened"] = True
+    return b"%b,%b" % (head, dumps(more)[1:])
 
 
-# Workers, the other output: the estimate of each worker.
+def _sources(columns: PosteriorColumns, row: int) -> dict[str, int]:
+    """The offset of the last label counted from each labels partition that has any."""
+    offsets = enumerate(columns.sources[row].tolist())
+    sources = {str(partition): offset - 1 for partition, offset in offsets if offset}
+    if columns.described[row] >= 0:
+        sources[TASKS] = int(columns.described[row])
+    return sources
 
 
-class AgreesWith(TypedDict):
-    """Another worker with whom one has `tasks` in common whose labels differ.
+# The second half of the posteriors of open tasks, written as JSON by compiled code.
+#
+# Most posteriors have the same fields there, and formatting them in Python would take longer than
+# computing them.
 
-    They agree on a share `agreement` of them; of those on which one of them is wrong, as far as is
-    known, both give the same wrong answer on a share `errors_alike`. `shared` is the vote that they
-    share: 1 if each has only half of it, 0 if they count as independent.
+
+Bytes = NDArray[np.uint8]
+DIGITS = 20  # of a number at most
+SOURCE_BYTES = 2 * DIGITS + 4
+TAIL_BYTES = 3 * DIGITS + 100
+TEXT_BYTES = 1 << 22
+
+
+def _bytes(word: bytes) -> Bytes:
+    return np.frombuffer(word, np.uint8)
+
+
+LABELS = _bytes(b',"labels":')
+SOURCES = _bytes(b',"status":"open","sources":{')
+DESCRIBED = _bytes(b'"%b":' % TASKS.encode())
+UPDATED = _bytes(b'},"updated_at":')
+
+
+def tails(labels: Ints, updated_at: Ints, sources: Ints, described: Ints) -> list[bytes]:
+    """The part of each record after the belief.
+
+    >>> tails(np.array([2]), np.array([7]), np.array([[0, 43]]), np.array([5]))
+    [b',"labels":2,"status":"open","sources":{"1":42,"tasks":5},"updated_at":7}']
     """
-
-    worker: str
-    tasks: int
-    agreement: float
-    errors_alike: float
-    shared: float
-
-
-class Worker(TypedDict):
-    """The estimate of one worker.
-
-    `accuracy` is the probability that their next answer is right, and `interval` its central 95 %
-    (of the Beta posterior). `labels` is the number of their labels that count, `correct` the
-    expected number of right ones, `gold` the number on gold tasks, and `gold_right` the number of
-    right ones among these. `last_seen` is the timestamp of their newest label or skip, in
-    milliseconds.
-
-    Present under settled only: a worker knows the answer with probability `theta` (negative if they
-    are right less often than by chance), and otherwise answers each class with the frequency in
-    `habits`, by the name of the class ("-1" and "1" for the default classes). With more labels
-    `confusion` grows out of both: by true class, the probability of each answer.
-
-    `gold_interval` is the 95 % interval of the accuracy on gold alone (Wilson), once there is any.
-    `contradicted` is present if the accuracy on gold lies outside `interval` by more than chance:
-    by more than three standard errors.
-
-    `agrees_with` has the workers who share a vote, and whose errors go together most. `drifting` is
-    since when the worker answers otherwise than before: a timestamp in milliseconds. `blocked` and
-    `name` are what the roster says of the worker.
-    """
-
-    worker: str
-    accuracy: float
-    interval: list[float]
-    labels: int
-    correct: float
-    gold: int
-    gold_right: int
-    last_seen: int
-    theta: NotRequired[float]
-    habits: NotRequired[dict[str, float]]
-    confusion: NotRequired[dict[str, dict[str, float]]]
-    gold_interval: NotRequired[list[float]]
-    contradicted: NotRequired[Literal[True]]
-    agrees_with: NotRequired[list[AgreesWith]]
-    drifting: NotRequired[int]
-    blocked: NotRequired[bool]
-    name: NotRequired[str]
+    found: list[bytes] = []
+    row_bytes = sources.shape[1] * SOURCE_BYTES + TAIL_BYTES
+    at_once = max(1, TEXT_BYTES // row_bytes)
+    for first in range(0, len(labels), at_once):
+        some = slice(first, first + at_once)
+        rows = len(labels[some])
+        text, ends = np.empty(rows * row_bytes, np.uint8), np.empty(rows, np.int64)
+        columns = labels[some], updated_at[some], sources[some], described[some]
+        write_tails(*columns, LABELS, SOURCES, DESCRIBED, UPDATED, text, ends)
+        whole, start = text[: ends[-1]].tobytes(), 0
+        for end in ends.tolist():
+            found.append(whole[start:end])
+            start = end
+    return found
 
 
-def encode_worker(worker: Worker) -> bytes:
-    """The value of a worker's record.
+@kernel
+def write_tails(
+    labels: Ints,
+    updated_at: Ints,
+    sources: Ints,
+    described: Ints,
+    labels_word: Bytes,
+    sources_word: Bytes,
+    tasks_word: Bytes,
+    updated_word: Bytes,
+    text: Bytes,
+    ends: Ints,
+) -> None:
+    """Write the tail of each row to `text`, and its end to `ends`."""
+    at = 0
+    for row in range(len(labels)):
+        at = write_word(text, at, labels_word)
+        at = write_number(text, at, labels[row])
+        at = write_word(text, at, sources_word)
+        is_first = True
+        for partition in range(sources.shape[1]):
+            if sources[row, partition] > 0:
+                if not is_first:
+                    text[at] = 44  # ,
+                    at += 1
+                is_first = False
+                text[at] = 34  # "
+                at = write_number(text, at + 1, partition)
+                text[at] = 34
+                text[at + 1] = 58  # :
+                at = write_number(text, at + 2, sources[row, partition] - 1)
+        if described[row] >= 0:
+            if not is_first:
+                text[at] = 44
+                at += 1
+            at = write_word(text, at, tasks_word)
+            at = write_number(text, at, described[row])
+        at = write_word(text, at, updated_word)
+        at = write_number(text, at, updated_at[row])
+        text[at] = 125  # }
+        at += 1
+        ends[row] = at
 
-    >>> counts = {"labels": 1, "correct": 1.0, "gold": 1, "gold_right": 1, "last_seen": 0}
-    >>> encode_worker({"worker": "w1", "accuracy": 0.75, "interval": [0.29, 0.99], **counts})[:39]
-    b'{"worker":"w1","accuracy":0.75,"interva'
-    """
-    return dumps(worker)
+
+@kernel
+def write_word(text: Bytes, at: int, word: Bytes) -> int:
+    """Write a word at this position; return the position after it."""
+    for k in range(len(word)):
+        text[at + k] = word[k]
+    return at + len(word)
+
+
+@kernel
+def write_number(text: Bytes, at: int, number: int) -> int:
+    """Write a whole number, 0 or more, at this position; return the position after it."""
+    digits = 1
+    rest = number // 10
+    while rest > 0:
+        digits += 1
+        rest //= 10
+    for k in range(digits):
+        text[at + digits - 1 - k] = 48 + number % 10
+        number //= 10
+    return at + digits

@@ -7,14 +7,15 @@ ignored.
 """
 
 from collections.abc import Callable
-from math import fsum
+from functools import partial
 from typing import Any, Literal, TypedDict, cast
 
 from orjson import dumps
 
-from sbic.classes import SUM_TOLERANCE, Classes
+from sbic.classes import Classes
 from sbic.foreign import shown
 from sbic.wire.bad import BadRecord, Reason, Value, id_of_key, parser, read_id, read_object
+from sbic.wire.rendering import Rendering, rendering_of
 
 MAX_BYTES = 1 << 20  # of a value, as for labels
 
@@ -58,9 +59,10 @@ def task_parser(classes: Classes) -> TaskParser:
     Traceback (most recent call last):
     sbic.wire.bad.BadRecord: 'prior' has no probability of 'dog'
     """
-    readers: dict[str, Callable[[Any, Classes], Any]] = {
-        "prior": _read_prior_of_plus if classes.is_signs else _read_priors,
-        "gold": _read_gold,
+    rendering = rendering_of(classes)
+    readers: dict[str, Callable[[Any], Any]] = {
+        "prior": rendering.read_prior,
+        "gold": partial(_read_gold, rendering),
         "status": _read_status,
     }
 
@@ -73,59 +75,25 @@ def task_parser(classes: Classes) -> TaskParser:
         for name, read in readers.items():
             if name in record:
                 field = record[name]
-                found[name] = None if field is None else read(field, classes)
+                found[name] = None if field is None else read(field)
         return cast(ParsedDescription, found)
 
     return parse
 
 
-def _read_prior_of_plus(value: Any, _classes: Classes) -> list[float]:
-    """The prior of -1 and 1, from that of 1."""
-    if not _is_prior(value):
-        problem = f"'prior' must be a number between 0 and 1, or null, not {shown(value)}"
-        raise BadRecord(Reason.BAD_PRIOR, problem)
-    return [1 - value, value]
-
-
-def _read_priors(value: Any, classes: Classes) -> list[float]:
-    """The prior of each class, from an object by name, normalised to sum to 1."""
-    if type(value) is not dict:
-        needs = "an object with a probability of each class, or null"
-        raise BadRecord(Reason.BAD_PRIOR, f"'prior' must be {needs}, not {shown(value)}")
-    for name in value:
-        if classes.number_of(name) is None:
-            problem = f"'prior' has {shown(name)}, and the classes are {classes.listed()}"
-            raise BadRecord(Reason.BAD_PRIOR, problem)
-    for name in classes.names:
-        if name not in value:
-            raise BadRecord(Reason.BAD_PRIOR, f"'prior' has no probability of {shown(name)}")
-        if not _is_prior(value[name]):
-            needs = "a number between 0 and 1"
-            problem = f"the 'prior' of {shown(name)} must be {needs}, not {shown(value[name])}"
-            raise BadRecord(Reason.BAD_PRIOR, problem)
-    total = fsum(value.values())
-    if abs(total - 1) > SUM_TOLERANCE:
-        raise BadRecord(Reason.BAD_PRIOR, f"'prior' must add up to 1, not to {total:.9g}")
-    return [value[name] / total for name in classes.names]
-
-
-def _read_gold(value: Any, classes: Classes) -> int:
-    number = classes.number_of(value)
+def _read_gold(rendering: Rendering, value: Any) -> int:
+    number = rendering.classes.number_of(value)
     if number is None:
-        needs = "1 or -1" if classes.is_signs else f"one of {classes.listed()}"
-        raise BadRecord(Reason.BAD_GOLD, f"'gold' must be {needs}, or null, not {shown(value)}")
+        problem = f"'gold' must be {rendering.needs_class}, or null, not {shown(value)}"
+        raise BadRecord(Reason.BAD_GOLD, problem)
     return number
 
 
-def _read_status(value: Any, _classes: Classes) -> Literal["open", "closed"]:
+def _read_status(value: Any) -> Literal["open", "closed"]:
     if not _is_status(value):
         problem = f"'status' must be 'open' or 'closed', or null, not {shown(value)}"
         raise BadRecord(Reason.BAD_STATUS, problem)
     return cast(Literal["open", "closed"], value)
-
-
-def _is_prior(value: object) -> bool:
-    return type(value) is float and 0 < value < 1
 
 
 def _is_status(value: object) -> bool:

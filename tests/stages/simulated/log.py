@@ -10,8 +10,8 @@ from orjson import loads
 from sbic.wire.dead_letters import Header
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.roster import Entry, encode_roster
 from sbic.wire.tasks import Description, encode_task
+from sbic.wire.workers import Entry, encode_roster
 
 
 @dataclass

@@ -7,11 +7,11 @@ from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
 from sbic.instance.instance import Instance
 from sbic.instance.publication import Outbox
-from sbic.instance.roster import RosterPartition
 from sbic.instance.survey import Survey, Surveyor
 from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.wire.estimates import Findings
+from sbic.wire.workers import RosterPartition
 from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, Record, Write
 from tests.stages.simulated.project import SEAL, Project
 

@@ -7,8 +7,8 @@ from orjson import loads
 
 from sbic.instance.taken import Taken
 from sbic.instance.workers import encode_workers
-from sbic.wire.roster import Entry
 from sbic.wire.tasks import Description
+from sbic.wire.workers import Entry
 from tests.stages.simulated.log import Log, Record
 from tests.stages.simulated.member import Member
 from tests.stages.simulated.project import Project
