@@ -47,12 +47,13 @@ long: compiled .venv/tools ## the tests that take long: three brokers, the paper
 compiled: $(READY)
 	@$(BIN)/python -m sbic.commands.warm_up
 
-# Some tests need kcat, Prometheus, Chromium and Kafka's console tools; where they cannot be had,
+# Some tests need kcat, Prometheus, Chromium, PostgreSQL and Kafka's console tools; where they cannot be had,
 # these tests say so and are skipped.
 .venv/tools: $(READY) Makefile tests/agents/kafka_tools.py
-	@{ command -v kcat && command -v promtool && command -v chromedriver || { \
+	@{ command -v kcat && command -v promtool && command -v chromedriver && \
+	  ls /usr/lib/postgresql/*/bin/initdb || { \
 	  test -e /etc/debian_version && test "$$(id -u)" = 0 && apt-get update && \
-	  for package in kafkacat prometheus chromium chromium-driver; do \
+	  for package in kafkacat prometheus chromium chromium-driver postgresql; do \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$package; \
 	  done; \
 	}; } >/dev/null 2>&1 || true

@@ -8,7 +8,11 @@ from sbic.commands.main import misspelt
 from sbic.infer.registry import ALGORITHMS
 from tests.docs.documents import DOCUMENTS, ROOT, Document, document
 from tests.docs.generate.metrics import families
-from tests.docs.generate.registries import gateway_registries, instance_registries
+from tests.docs.generate.registries import (
+    gateway_registries,
+    instance_registries,
+    sink_registries,
+)
 
 by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=repr)
 SOURCES = ROOT / "pipeline"
@@ -18,7 +22,8 @@ FOLDERS = "pipeline|tests|docs|deploy|schemas"
 @pytest.fixture(scope="module")
 def series() -> set[str]:
     """The names of all metrics and of their series."""
-    found = [*families(instance_registries()), *families(gateway_registries())]
+    registries = (instance_registries(), gateway_registries(), sink_registries())
+    found = [family for some in registries for family in families(some)]
     return {family.name for family in found} | {name for each in found for name in each.series}
 
 

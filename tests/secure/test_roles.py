@@ -48,6 +48,7 @@ def test_the_whole_path_runs_with_the_rights_of_the_roles(
             ("reader", "export", "posteriors"),
             ("reader", "export", "workers"),
             ("reader", "export", "labels"),
+            ("reader", "sink", f"sqlite:{tmp_path}/crowd.db", "--once"),
             ("operator", "tasks", "close", "t1"),
             ("operator", "workers", "set", "ann", "--unblocked"),
             ("operator", "project", "set", "policy=uniform", "lease_seconds=90000"),
@@ -118,9 +119,16 @@ def test_each_right_that_is_taken_away_is_named(crew: Crew, labels: str, tmp_pat
         for right in rights_of(role):
             if role == "gateway" and (right in ROLES["reader"] or right.name == "roster"):
                 continue  # the reader's, by the same commands; or that of POST /workers alone
-            exports = right == Right(Operation.READ, "topic", "labels")
+            special = {
+                Right(Operation.READ, "topic", "labels"): ("export", "labels"),
+                Right(Operation.READ, "topic", "assignments"): (
+                    "sink",
+                    "sqlite::memory:",
+                    "--once",
+                ),
+            }
             with crew.without(role, right):
-                assert_named(crew, role, right, ("export", "labels") if exports else arguments)
+                assert_named(crew, role, right, special.get(right, arguments))
 
 
 def assert_named(crew: Crew, role: str, right: Right, arguments: tuple[str, ...]) -> None:

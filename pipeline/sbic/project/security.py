@@ -158,7 +158,7 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
         """Read the environment; raises `BadSecurity`."""
         given = {name: environ[name] for name in VARIABLES if environ.get(name)}
-        secrets = {name: _secret(name, given) for name in SECRETS}
+        secrets = {name: read_secret(name, given) for name in SECRETS}
         _check(given, {**given, **{name: "" for name, found in secrets.items() if found}})
         security = cls(
             protocol=cast(Protocol, given.get(PROTOCOL, "PLAINTEXT")),
@@ -200,7 +200,8 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
         return {name: self.given.get(name, "") for name in VARIABLES}
 
 
-def _secret(name: str, given: Mapping[str, str]) -> Secret | None:
+def read_secret(name: str, given: Mapping[str, str]) -> Secret | None:
+    """A secret in a variable, or in the file that the variable NAME_FILE names."""
     path = given.get(f"{name}_FILE")
     if path is None:
         return Secret(given[name]) if name in given else None

@@ -145,7 +145,7 @@ class Topics:
         config = _kept(DAY_HOURS) | BY_TIME_OF_WRITING
         two_leases = ceil(2000 * self.settings.lease_seconds)
         config["retention.ms"] = str(max(DAY_HOURS * HOUR_MS, two_leases))
-        access = _by(read="pipeline gateway", write="pipeline")
+        access = _by(read="pipeline reader gateway", write="pipeline")
         return self._topic("assignments", "worker", config, access=access, schema="assignment")
 
     @cached_property

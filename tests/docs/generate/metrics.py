@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md, from the registries of an instance and of a gateway."""
+"""docs/reference/metrics.md, from the registries of an instance, a gateway and a sink."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -7,10 +7,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from tests.docs.generate.markdown import code, page, table
-from tests.docs.generate.registries import gateway_registries, instance_registries
+from tests.docs.generate.registries import (
+    gateway_registries,
+    instance_registries,
+    sink_registries,
+)
 
 INTRODUCTION = """\
-`GET /metrics` of an instance (port 6066, `SBIC_WEB_PORT`) and of a gateway (port 8080). Units are
+`GET /metrics` of an instance (port 6066, `SBIC_WEB_PORT`), of a gateway (port 8080) and of a sink
+(`--metrics-port`). Units are
 base units, no task or worker id is ever a label value, and there are no `_created` series. Besides
 these there are the usual `process_*` and `python_*` metrics. A histogram has `_bucket`, `_sum` and
 `_count` series.
@@ -50,6 +55,8 @@ def metrics_page() -> str:
         _table(families(instance_registries())),
         "## Gateway\n",
         _table(families(gateway_registries())),
+        "## Sink\n",
+        _table(families(sink_registries())),
     )
 
 
