@@ -1,6 +1,7 @@
 """Values that others wrote, in messages for people."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -40,6 +41,19 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def local_time(milliseconds: int) -> str:
+    """The time of a record, which its producer chose; as a number where no calendar has it.
+
+    >>> local_time(1 << 62)
+    '4611686018427387904 ms'
+    """
+    try:
+        found = datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
+    return f"{found:%Y-%m-%d %H:%M:%S}"
 
 
 class _Written(str):

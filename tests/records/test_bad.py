@@ -119,7 +119,7 @@ FAULTS: list[tuple[Callable[..., object], bytes, str]] = [
     ),
     (parse_assignment, b"{}", "bad.loads"),
     (posterior_parser(SIGNS), b"{}", "posteriors.read_id"),
-    (posterior_parser(PETS), b"{}", "posteriors.read_object"),
+    (posterior_parser(PETS), b"{}", "posteriors.read_shallow"),
     (read_worker, b"{}", "bad.loads"),
     (parse_answers, b"{}", "columns.loads"),
     (with_classes(parse_votes), b"{}", "columns.loads"),

@@ -11,7 +11,7 @@ from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
 
 from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options
-from sbic.foreign import printable, shown
+from sbic.foreign import local_time, printable, shown
 from sbic.kafka.writer import Delivery, Writer, writing
 from sbic.project.opening import existing_project, read_seal
 from sbic.project.revision import Given
@@ -243,17 +243,14 @@ def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
 
 def lines(letter: "Letter", is_replayed: bool) -> list[str]:
     """A letter as lines of text."""
-    from datetime import datetime
-
     headers = letter.headers
-    at = datetime.fromtimestamp(letter.at / 1000).astimezone()
     state = "  replayed" * is_replayed + "  truncated" * headers.is_truncated
     text = "(no value)"
     if letter.value is not None:
         text = letter.value[:VALUE_SHOWN].decode(errors="backslashreplace")
         text += "..." if letter.value[VALUE_SHOWN:] else ""
     written = [
-        f"{at:%Y-%m-%d %H:%M:%S}  {headers.reason}  {headers.origin}{state}",
+        f"{local_time(letter.at)}  {headers.reason}  {headers.origin}{state}",
         f"  {headers.message}",
         f"  {text}",
     ]

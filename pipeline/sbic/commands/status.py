@@ -1,7 +1,6 @@
 """`sbic status`: how the project is doing, on one screen."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 import click
 from rich import box
@@ -10,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sbic.commands.options import given_options
-from sbic.foreign import printable
+from sbic.foreign import local_time, printable
 from sbic.project.revision import Given
 from sbic.status.report import DISPUTED, RATED, Share, Summary
 from sbic.status.tallies import Honesty, Rated
@@ -30,7 +29,9 @@ class StatusScreen:
         self.summary = summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(f"{self.summary.project} at {clock(self.summary.activity.at)}", style="bold")
+        yield Text(
+            f"{self.summary.project} at {local_time(self.summary.activity.at)}", style="bold"
+        )
         facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         facts.add_column(style="dim", no_wrap=True)
         facts.add_column(overflow="fold")
@@ -253,11 +254,6 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
     return f"{seconds:,.0f} seconds"
-
-
-def clock(milliseconds: int) -> str:
-    """A local time of day."""
-    return f"{datetime.fromtimestamp(milliseconds / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 # `sbic status`: how the project is doing, on one screen.

@@ -5,13 +5,14 @@ from enum import StrEnum
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from orjson import JSONDecodeError, loads
+from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 ID_MAX_BYTES = 256
 ID_SURELY_SHORT = ID_MAX_BYTES // 4  # characters: none takes more than 4 bytes in UTF-8
+SURELY_SHALLOW = 200  # brackets: orjson writes what is nested up to 254 deep
 
 
 class Reason(StrEnum):
@@ -89,6 +90,22 @@ def read_object(value: Value, max_bytes: int | None = None) -> dict[str, Any]:
         raise BadRecord(Reason.NOT_JSON, f"the value is not JSON: {error}") from None
     if type(record) is not dict:
         raise BadRecord(Reason.NOT_OBJECT, f"the value must be a JSON object, not {_kind(record)}")
+    return record
+
+
+def read_shallow(value: bytes | None) -> dict[str, Any]:
+    """The same, of a record that tools write again: orjson reads deeper values than it writes.
+
+    >>> read_shallow(b'{"note": %s}' % (b"[" * 300 + b"]" * 300))
+    Traceback (most recent call last):
+    sbic.wire.bad.BadRecord: its values are nested too deep
+    """
+    record = read_object(value)
+    if (value or b"").count(b"[") + (value or b"").count(b"{") > SURELY_SHALLOW:
+        try:
+            dumps(record)
+        except JSONEncodeError:
+            raise BadRecord(Reason.BAD_FIELD, "its values are nested too deep") from None
     return record
 
 

@@ -18,7 +18,7 @@ from sbic.wire.bad import (
     read_field,
     read_id,
     read_number,
-    read_object,
+    read_shallow,
 )
 from sbic.wire.rendering import Rendering, Shares, rendering_of, texts_of
 
@@ -88,7 +88,7 @@ def posterior_parser(classes: Classes) -> PosteriorParser:
 
     @parser
     def parse(value: bytes | None) -> Posterior:
-        record = read_object(value)
+        record = read_shallow(value)
         task = read_id(record, "task")
         labels = read_number(record, "labels", int)
         if not 0 <= labels <= MOST_LABELS:

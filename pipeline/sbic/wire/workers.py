@@ -22,6 +22,7 @@ from sbic.wire.bad import (
     read_id,
     read_number,
     read_object,
+    read_shallow,
 )
 from sbic.wire.posteriors import MOST_LABELS
 
@@ -96,7 +97,7 @@ def encode_worker(worker: Worker) -> bytes:
 @parser
 def read_worker(value: bytes) -> dict[str, Any]:
     """Parse a worker's record; raises `BadRecord`."""
-    worker = read_object(value)
+    worker = read_shallow(value)
     read_id(worker, "worker")
     read_number(worker, "accuracy", float)
     if not 0 <= read_number(worker, "labels", int) <= MOST_LABELS:
