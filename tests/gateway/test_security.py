@@ -110,6 +110,41 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (f"Content-Length: {10**15}", b"HTTP/1.1 413 "),
+        ("Content-Length: 1\r\nOrigin: http://evil.example", b"HTTP/1.1 403 "),
+        ("Content-Length: 1\r\nContent-Encoding: gzip", b"HTTP/1.1 415 "),
+    ],
+)
+async def test_nobody_is_invited_to_send_a_body_that_is_refused(
+    gateway: Client, headers: str, expected: bytes
+) -> None:
+    address = urlsplit(gateway.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    head = "POST /labels HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Expect: 100-continue\r\n{headers}\r\n\r\n".encode())
+    async with asyncio.timeout(30):
+        answer = await reader.readline()
+    writer.close()
+    assert answer.startswith(expected)
+
+
+async def test_who_waits_before_sending_a_body_is_invited(gateway: Client) -> None:
+    address = urlsplit(gateway.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    body = b'{"task": "t1", "worker": "ann", "label": 1}'
+    head = "POST /labels HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+    async with asyncio.timeout(60):
+        assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
+        assert await reader.readline() == b"\r\n"
+        writer.write(body)
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    writer.close()
+
+
 async def test_a_page_of_an_origin_that_is_named_may(open_one: Client) -> None:
     asked = {"Origin": PARTNER, "Access-Control-Request-Method": "POST"}
     answer = await open_one.ask("OPTIONS", "/labels", None, asked)

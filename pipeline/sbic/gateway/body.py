@@ -49,11 +49,19 @@ def cursor_of(request: web.Request) -> Cursor | None:
 
 JSON, LINES = "application/json", "application/x-ndjson"
 BODY_SECONDS = 30
+CONTINUE = "100-continue"  # what a client expects that waits before it sends a body
 MOST_RECORDS = 40_000  # more valid records than fit into 1 MB
 MOST_PROBLEMS = 100  # in an answer
 TOO_DEEP = b"["  # stands for a value too deep to encode: it is rejected as invalid JSON
 
 Parsed = TypeVar("Parsed")
+
+
+async def no_invitation(_request: web.Request) -> None:
+    """Leave `Expect: 100-continue` to `read_body`.
+
+    aiohttp answers it before it asks anybody whether the client may send a body of that size.
+    """
 
 
 async def read_body(request: web.Request, *kinds: str) -> bytes:
@@ -66,6 +74,9 @@ async def read_body(request: web.Request, *kinds: str) -> bytes:
         raise HttpProblem(415, f"Content-Type must be {' or '.join(kinds)}")
     if "Content-Encoding" in request.headers:
         raise HttpProblem(415, "the body must not be compressed")
+    if request.headers.get("Expect", "").lower() == CONTINUE:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # of the answer, which follows
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()

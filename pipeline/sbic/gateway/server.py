@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from sbic.gateway.access import AccessRules, GatewayMetrics, Middleware, Routes
+from sbic.gateway.body import no_invitation
 from sbic.gateway.config import ConnectionLimit, GatewayCannotStart, GatewayConfig
 from sbic.gateway.openapi import DescriptionRoutes
 from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
@@ -182,7 +183,7 @@ def gateway_app(
     app = web.Application(middlewares=[middleware.handle], client_max_size=MAX_BODY_BYTES)
     app.on_response_prepare.append(middleware.add_headers)
     for route in every:
-        app.router.add_route(route.method, route.path, route.handler)
+        app.router.add_route(route.method, route.path, route.handler, expect_handler=no_invitation)
     return app
 
 
