@@ -148,3 +148,20 @@ async def test_a_full_group_makes_the_agent_wait_until_the_next_one() -> None:
     assert not waiting.done()
     await step(groups, kafka)
     assert (await waiting) is groups.filling
+
+
+async def test_nothing_is_kept_until_the_last_of_those_who_wait_has_been_served() -> None:
+    """A rebalance may wait when a stop begins to wait too, and may be given up."""
+    kafka, finished = SlowKafka(), Finished()
+    groups = publisher_to(kafka)
+    rebalance = asyncio.create_task(groups.wait_idle())
+    stop = asyncio.create_task(groups.wait_idle())
+    await asyncio.sleep(0)
+    rebalance.cancel()
+    await asyncio.gather(rebalance, return_exceptions=True)
+    assert groups.is_flushing
+    await load(groups, "a", finished)
+    await step(groups, kafka)
+    await step(groups, kafka)
+    await stop
+    assert not groups.is_flushing

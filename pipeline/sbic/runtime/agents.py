@@ -422,7 +422,9 @@ class Settler(Service):
 
     @property
     def _may_refresh(self) -> bool:
-        return self.instance.tasks.is_restored and not self.should_stop
+        """Not while a rebalance or a stop waits until all is published: there would be more."""
+        is_flushing = self.publisher.groups.is_flushing
+        return self.instance.tasks.is_restored and not (is_flushing or self.should_stop)
 
     @property
     def _is_busy(self) -> bool:

@@ -92,7 +92,7 @@ class GroupPublisher(Service, Generic[G]):
         self.batches: list[Batch] = []
         self.begun: float | None = None  # when the first record of the group was taken
         self.unfinished: UnfinishedGroup | None = None
-        self.is_flushing = False  # nothing may be kept for a later group
+        self.flushes = 0  # under way: a rebalance and a stop may both wait
         self.turn_ends = 0.0
         self.notified = asyncio.Event()
         self.emptied = asyncio.Event()
@@ -126,14 +126,21 @@ class GroupPublisher(Service, Generic[G]):
         self.idle.clear()
         self.notified.set()
 
+    @property
+    def is_flushing(self) -> bool:
+        """Whether somebody waits until all is published: nothing may be kept for a later group."""
+        return self.flushes > 0
+
     async def wait_idle(self) -> None:
         """Flush: publish all results, and wait until they are acknowledged."""
         if self.should_stop:
             return  # it was idle when it stopped
-        self.is_flushing = True
-        self.notify()
-        await self.idle.wait()
-        self.is_flushing = False
+        self.flushes += 1
+        try:
+            self.notify()
+            await self.idle.wait()
+        finally:
+            self.flushes -= 1
 
     @Service.task
     async def _run(self) -> None:
