@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sbic.local.broker import EmbeddedBroker
 from tests.agents.kafka import Project, project
+from tests.gateway.client import running_gateway
 from tests.instances import Instance, instance
 from tests.projects import sbic
 from tests.stages.test_campaign import JSON, STRUCTURES, mutations
@@ -43,32 +44,32 @@ def topics_of(here: Project) -> list[tuple[str, int]]:
 
 
 async def genuine(here: Project) -> list[ConsumerRecord]:
-    """Records of the topics between instances."""
+    """Records of the topics that instances write, the last two of each."""
     topics = here.topics
-    names = (topics.answers, topics.votes, topics.evidence)
-    return [record for topic in names for record in await here.read(topic.name)]
+    names = (topics.answers, topics.votes, topics.evidence, topics.estimates, topics.assignments)
+    found = [await here.read(topic.name) for topic in (*names, topics.posteriors, topics.workers)]
+    return [record for records in found for record in records[-2:]]
 
 
-def cannot_be_ours(here: Project, records: Iterable[ConsumerRecord]) -> list[Poison]:
-    """Any bytes, any JSON, and parts of genuine records."""
+def cannot_be_ours(here: Project, records: Iterable[ConsumerRecord]) -> dict[str, list[Poison]]:
+    """Any bytes, any JSON, and parts of genuine records, by topic."""
     parts = st.sampled_from([record.value for record in records]).flatmap(
         lambda value: st.integers(1, len(value) - 1).map(lambda size: value[:size])
     )
     values = drawn(st.none() | st.binary(max_size=60)) + drawn(parts)
     values += drawn(JSON.map(lambda value: json.dumps(value).encode()))
     values += drawn(STRUCTURES)
-    return [
-        (name, number % partitions, value)
+    return {
+        name: [(name, number % partitions, value) for number, value in enumerate(values)]
         for name, partitions in topics_of(here)
-        for number, value in enumerate(values)
-    ]
+    }
 
 
 def could_be_ours(records: Iterable[ConsumerRecord]) -> list[Poison]:
     """Genuine records with something changed, where they were."""
     return [
         (record.topic, record.partition, value)
-        for record in list(records)[-6:]
+        for record in records
         for value in drawn(mutations(record.value))
     ]
 
@@ -106,7 +107,45 @@ def is_well(running: Instance) -> bool:
     return running.process.poll() is None and running.get("/readyz")[0] == 200
 
 
+READING = [
+    ("status",),
+    ("status", "--json"),
+    *(("export", what) for what in ("labels", "posteriors", "workers")),
+    *(("export", what, "--format", "jsonl") for what in ("posteriors", "workers")),
+    ("export", "workers", "--excel"),
+    ("dead-letters", "show", "--limit", "100000"),
+    ("dead-letters", "show", "--limit", "100000", "--json"),
+    ("project", "show"),
+]
+PAGES = [
+    *("/status", "/history", "/confidence", "/rules", "/tasks/before0", "/workers/ann"),
+    *(f"/tasks?order={order}&limit=100" for order in ("disputed", "recent", "confidence")),
+    *(f"/workers?order={order}&limit=100" for order in ("best", "worst", "labels")),
+]
+
+
+async def all_can_be_read(here: Project) -> None:
+    """Every command that reads says what it finds, and so does a gateway."""
+    for arguments in READING:
+        ended = await asyncio.to_thread(sbic, here.settings, *arguments)
+        assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    async with running_gateway([here.settings]) as gateway:
+        await gateway.until_ready()
+        for page in PAGES:
+            assert (await gateway.get(page)).status == 200, page
+
+
+async def ask_for_tasks(here: Project) -> None:
+    """Let there be assignments, too."""
+    async with here.producer() as producer:
+        for worker in WORKERS:
+            value = json.dumps({"worker": f"new {worker}"}).encode()
+            await producer.send_and_wait(here.topics.requests.name, value, key=b"new")
+    await here.until_read(here.topics.assignments.name, lambda found: len(found) >= len(WORKERS))
+
+
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 async def test_whatever_anybody_writes_nothing_stops_and_a_recount_mends_the_rest(
     broker: EmbeddedBroker,
 ) -> None:
@@ -116,23 +155,30 @@ async def test_whatever_anybody_writes_nothing_stops_and_a_recount_mends_the_res
         running.wait_ready()
         await send(here, "before")
         await until_all_count(here, "before")
+        await ask_for_tasks(here)
         records = await genuine(here)
-        await write(here, cannot_be_ours(here, records))
-        await send(here, "between")
-        await until_all_count(here, "before", "between")
-        assert is_well(running), running.log()
         running.kill()
+    parts = ["before"]
+    for number, (topic, poison) in enumerate(cannot_be_ours(here, records).items()):
+        with instance(broker.url, here.settings.prefix, **env) as running:
+            running.wait_ready()  # after the poison of the topic before it
+            await write(here, poison)
+            await send(here, f"after {number} ")
+            parts.append(f"after {number} ")
+            await until_all_count(here, *parts)
+            assert is_well(running), f"{topic}: {running.log()}"
+            running.kill()
+    await all_can_be_read(here)
     with instance(broker.url, here.settings.prefix, **env) as running:
         running.wait_ready()
-        await send(here, "after")
-        await until_all_count(here, "before", "between", "after")
         await write(here, could_be_ours(records))
         await send(here, "last")
         assert is_well(running), running.log()
+        await all_can_be_read(here)
         running.kill()
     with instance(broker.url, here.settings.prefix, **env) as running:
         running.wait_ready()
         ended = await asyncio.to_thread(sbic, here.settings, "project", "recount")
         assert ended.returncode == 0, ended.stderr
         running.wait_ready()
-        await until_all_count(here, "before", "between", "after", "last")
+        await until_all_count(here, *parts, "last")

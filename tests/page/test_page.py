@@ -16,6 +16,7 @@ ROWS = 10  # that the page asks for at a time
 
 NAMES = "return [...document.querySelectorAll(`${arguments[0]} bdi.id`)].map((each) => each.title)"
 BELIEVED = "return import('./glance.js').then(({ believed }) => believed(arguments[0]))"
+WARN = "return import('./glance.js').then(({ showWarnings }) => showWarnings(arguments[0]))"
 CHOOSE = """
 [...document.querySelectorAll(`${arguments[0]} button`)]
   .find((each) => each.dataset.key === arguments[1]).click()"""
@@ -119,6 +120,15 @@ def test_it_says_how_far_the_expected_errors_can_be_believed(page: Browser, show
         "20.0 % to 50.0 %, calibrated by 30 gold; 90 more would halve that. "
         "Gold contradicts labels: they expected 3.0 of 30 wrong, not 12"
     )
+
+
+def test_labels_that_expire_are_warned_of_above_all_figures(page: Browser, show: Show) -> None:
+    page.wait(lambda: number(page.text("#labels")) == len(show.pets.labels))
+    assert not page.find("#warnings").is_displayed()
+    expired = "20 labels have expired from pets.labels", "3 of them before they were counted"
+    page.run(WARN, expired)
+    assert page.text("#warnings") == "; ".join(expired)
+    page.wait(lambda: not page.find("#warnings").is_displayed())  # the status of now has none
 
 
 def test_labels_that_come_in_are_seen_without_a_reload(page: Browser, show: Show) -> None:

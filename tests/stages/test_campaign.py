@@ -33,11 +33,11 @@ STRUCTURES = st.one_of(
 
 @st.composite
 def mutations(draw: st.DrawFn, value: bytes) -> bytes:
-    """A genuine record with a field of its first line changed, and some bytes after it."""
+    """A genuine record with a field of its first line changed or added, and some bytes after it."""
     line, newline, rest = value.partition(b"\n")
     fields = json.loads(line)
-    name = draw(st.sampled_from(sorted(fields)))
-    field = fields[name]
+    name = draw(st.sampled_from([*sorted(fields), "added"]))
+    field = fields.get(name)
     if isinstance(field, list) and field and draw(st.booleans()):
         field[draw(st.integers(0, len(field) - 1))] = draw(JSON)
     else:

@@ -117,23 +117,24 @@ async def topic_overrides(admin: AIOKafkaAdminClient, name: str) -> dict[str, st
 
 
 def check_found(
-    topics: Iterable[Topic], found: Mapping[str, Found], *, may_have_more: bool = False
+    topics: Iterable[Topic], found: Mapping[str, Found], *, is_made: bool = False
 ) -> None:
     """Raise `WrongTopics` if any topic that exists is not as the project needs it.
 
-    Those of a project `may_have_more` partitions, which `sbic.project.added` looks into.
+    Those of a project that `is_made` may have more partitions, which `sbic.project.added` looks
+    into, and other values of the configuration that instances watch.
     """
     wrong = [
         mismatch
         for topic in topics
         if topic.name in found
-        for mismatch in mismatches(topic, found[topic.name], may_have_more=may_have_more)
+        for mismatch in mismatches(topic, found[topic.name], is_made=is_made)
     ]
     if wrong:
         raise WrongTopics(wrong)
 
 
-def mismatches(topic: Topic, found: Found, *, may_have_more: bool = False) -> list[Mismatch]:
+def mismatches(topic: Topic, found: Found, *, is_made: bool = False) -> list[Mismatch]:
     """How a topic differs from what is needed; extra replicas are fine.
 
     >>> from sbic.project.settings import Settings
@@ -144,7 +145,7 @@ def mismatches(topic: Topic, found: Found, *, may_have_more: bool = False) -> li
     """
     wrong = []
     has_more = found.partitions > topic.partitions
-    if found.partitions != topic.partitions and not (has_more and may_have_more):
+    if found.partitions != topic.partitions and not (has_more and is_made):
         has = _count(found.partitions, "partition")
         wrong.append(Mismatch(topic.name, has, str(topic.partitions)))
     if found.replication < topic.replication:
@@ -152,7 +153,7 @@ def mismatches(topic: Topic, found: Found, *, may_have_more: bool = False) -> li
         wrong.append(Mismatch(topic.name, has, str(topic.replication)))
     for name, needed in topic.config.items():
         value = found.config.get(name)
-        if value != needed:
+        if value != needed and not (is_made and name in topic.watched):
             wrong.append(Mismatch(topic.name, f"{name}={value}", needed))
     return wrong
 
@@ -177,7 +178,7 @@ POLL_SECONDS = 0.05
 NOT_AUTHORIZED = (TopicAuthorizationFailedError.errno, ClusterAuthorizationFailedError.errno)
 
 
-async def ensure_topics(settings: Settings, *, may_have_more: bool = False) -> list[Topic]:
+async def ensure_topics(settings: Settings, *, is_made: bool = False) -> list[Topic]:
     """Create the missing topics and return them; if an existing one is wrong, change nothing.
 
     Raises `KafkaUnreachable`, `WrongTopics` or `Refused`.
@@ -186,7 +187,7 @@ async def ensure_topics(settings: Settings, *, may_have_more: bool = False) -> l
     await _check_rights(settings, topics, Operation.DESCRIBE_CONFIGS)
     async with connected_admin(settings) as admin:
         found = await find_topics(admin, topics)
-        check_found(topics, found, may_have_more=may_have_more)
+        check_found(topics, found, is_made=is_made)
         missing = [topic for topic in topics if topic.name not in found]
         # another process may create the same topics at the same time
         just_made = await _create(admin, settings, missing, validate_only=True)
@@ -203,7 +204,7 @@ async def check_topics(settings: Settings, without: Collection[Topic] = ()) -> l
     await _check_rights(settings, topics, Operation.DESCRIBE_CONFIGS)
     async with connected_admin(settings) as admin:
         found = await find_topics(admin, topics)
-    check_found(topics, found, may_have_more=True)
+    check_found(topics, found, is_made=True)
     return [topic for topic in topics if topic.name not in found]
 
 
@@ -428,10 +429,9 @@ async def wrong_labels_config(settings: Settings) -> list[Mismatch]:
     topic = Topics(settings).labels
     async with connected_admin(settings) as admin:
         found = await find_topics(admin, [topic])
-    kept = ("cleanup.policy", "retention.ms", "retention.bytes")
     return [
         Mismatch(topic.name, f"{name}={config[name]}", topic.config[name])
         for config in (each.config for each in found.values())
-        for name in kept
+        for name in sorted(topic.watched)
         if config.get(name, topic.config[name]) != topic.config[name]
     ]

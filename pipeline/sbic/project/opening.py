@@ -217,7 +217,7 @@ async def open_project(given: Given) -> Opened:
     if revision.state == "ready":
         await check_topic_ids(settings, revision)
         await check_partitions(settings)
-        created += await ensure_topics(settings, may_have_more=True)
+        created += await ensure_topics(settings, is_made=True)
     return Opened(settings, revision, created, differences(revision, given))
 
 

@@ -107,7 +107,7 @@ async def recreate_topics(
         await delete_records(settings, await keep_closed(settings, begun, begun))
         recreated.remove(topics.evidence)
     await delete_topics(settings, [topic.name for topic in recreated])
-    await ensure_topics(settings, may_have_more=True)
+    await ensure_topics(settings, is_made=True)
     ids = await topic_ids(settings)
     kept = {name for name, found in ids.items() if begun.topics.get(name) == found}
     inputs = {topics.labels.name, topics.tasks.name, topics.roster.name}

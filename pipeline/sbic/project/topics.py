@@ -59,6 +59,8 @@ class Topic:
     public: bool
     derived: bool
     schema: str | None
+    watched: frozenset[str] = frozenset()
+    """Configuration of which an instance warns if somebody has changed it; other makes it end."""
 
     @property
     def kept(self) -> str:
@@ -105,7 +107,11 @@ class Topics:
         config = _kept(self.settings.labels_retention_hours)
         config["max.message.bytes"] = str(LABELS_MAX_BYTES)
         access = _by(read="pipeline reader gateway", write="pipeline producer gateway operator")
-        return self._topic("labels", "worker", config, access=access, schema="label")
+        # an instance that ended would let labels expire that are not counted
+        watched = frozenset(_kept(0))
+        return self._topic(
+            "labels", "worker", config, access=access, schema="label", watched=watched
+        )
 
     @cached_property
     def tasks(self) -> Topic:
@@ -248,6 +254,7 @@ class Topics:
         schema: str | None = None,
         tuning: Mapping[str, str] | None = None,
         partitions: int | None = None,
+        watched: frozenset[str] = frozenset(),
     ) -> Topic:
         replication = self.settings.replication
         # Kafka unpacks what producers send: aiokafka lacks most codecs, a megabyte may hold many
@@ -266,6 +273,7 @@ class Topics:
             replication=replication,
             config=config,
             tuning=tuning or {},
+            watched=watched,
         )
 
 

@@ -25,6 +25,13 @@ export function showGlance(status) {
   say(byId("votes"), worth(status.honesty));
   showShares(status.prevalence);
   showBudget(status);
+  showWarnings(status.warnings);
+}
+
+/** What threatens labels: that they have expired, for example. */
+export function showWarnings(warnings) {
+  show(byId("warnings"), warnings.length > 0);
+  say(byId("warnings"), warnings.join("; "));
 }
 
 export function showLatency(latency) {
