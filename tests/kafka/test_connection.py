@@ -4,14 +4,15 @@ import asyncio
 import gc
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from sbic.kafka import connect as connection
-from sbic.kafka.connect import client_options, connected
+from sbic.kafka.connect import client_options, connected, new_consumer
 from sbic.kafka.errors import ClusterError, KafkaUnreachable, MissingRights, Refused
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 
 
 class Client:
@@ -85,3 +86,27 @@ async def test_a_client_that_is_cancelled_while_it_connects_leaves_no_connection
         with pytest.raises(asyncio.CancelledError):
             await connecting
         gc.collect()  # a connection that is left open warns, and so fails the test
+
+
+async def test_a_task_that_is_cancelled_while_its_client_stops_is_cancelled(
+    broker: EmbeddedBroker, project: Settings
+) -> None:
+    topic = TopicPartition(Topics(project).labels.name, 0)
+
+    async def connect(stopping: asyncio.Event) -> None:
+        async with connected(new_consumer(project), project) as consumer:
+            consumer.assign([topic])
+            await consumer.getmany(timeout_ms=50)
+            stopping.set()
+        await asyncio.Event().wait()
+
+    for steps in range(20):
+        stopping = asyncio.Event()
+        connecting = asyncio.create_task(connect(stopping))
+        await stopping.wait()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        connecting.cancel()
+        done, _ = await asyncio.wait([connecting], timeout=10)
+        assert done, f"lost the cancellation after {steps} steps"
+        assert connecting.cancelled()

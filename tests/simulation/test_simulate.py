@@ -15,6 +15,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from orjson import loads
 
+from sbic.classes import SIGNS
 from sbic.commands import crowd, simulate
 from sbic.commands.crowd import Habits, NoAnswer, Plan
 from sbic.commands.simulate import project_of
@@ -94,8 +95,9 @@ async def check_errors(settings: Settings, folder: Path, table: str) -> None:
     name = next(iter(posteriors)).rpartition("-task-")[0]
     truth = Plan(tasks=40, seed=3).draw_truth(name)
     assert posteriors.keys() == truth.keys()
+    predictions = {task: posteriors[task]["prediction"] for task in truth}
     halves = sum(
-        1 if posteriors[task]["prediction"] == 0 else 2 * (posteriors[task]["prediction"] != right)
+        1 if predictions[task] == 0 else 2 * (predictions[task] != SIGNS.label_of(right))
         for task, right in truth.items()
     )
     assert errors[-1] == halves / 80

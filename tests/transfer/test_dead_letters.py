@@ -1,5 +1,7 @@
 """`sbic dead-letters`: newest first, each once; what is replayed counts, and is not sent again."""
 
+from time import time
+
 from aiokafka import AIOKafkaProducer
 from orjson import loads
 
@@ -14,16 +16,17 @@ from tests.projects import records_of, sbic
 async def write_letters(
     settings: Settings, *letters: tuple[str, int, int, bytes | None, Reason]
 ) -> None:
-    """Dead letters of records that came from there, in order."""
+    """Dead letters of records that came from there, in order, each a millisecond later."""
+    now = int(time() * 1000)
     topic = Topics(settings).dead_letters.name
     servers = settings.bootstrap_servers
     async with AIOKafkaProducer(bootstrap_servers=servers, max_request_size=4 << 20) as producer:
-        for origin, partition, offset, value, reason in letters:
+        for at, (origin, partition, offset, value, reason) in enumerate(letters, now):
             bad = BadRecord(reason, f"it is {reason}")
             place = Origin(f"{settings.prefix}.{origin}", partition, offset)
             letter = dead_letter(place, b"ann", value, bad)
             await producer.send_and_wait(
-                topic, letter.value, key=letter.key, partition=partition, headers=letter.headers
+                topic, letter.value, letter.key, partition, at, letter.headers
             )
 
 

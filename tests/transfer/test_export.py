@@ -27,7 +27,7 @@ from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.workers import encode_worker
 from tests.instances import instance
-from tests.projects import PARTITIONS, environment, new_project, sbic, write
+from tests.projects import PARTITIONS, environment, made, new_project, sbic, write
 from tests.records.made import encode_posterior, named_posterior_of, posterior_of
 
 HEADER = (
@@ -99,11 +99,12 @@ def named(task: str, classes: str, probabilities: list[float], labels: int) -> t
     return task.encode(), encode_posterior(record)
 
 
-async def test_named_classes_have_a_column_each_in_their_order(project: Settings) -> None:
+async def test_named_classes_have_a_column_each_in_their_order(broker: EmbeddedBroker) -> None:
+    project = await asyncio.to_thread(made, new_project(broker, classes="dog,cat,a bird"))
     records = [
         named("t1", "dog,cat,a bird", [0.25, 0.5, 0.25], 3),
         named("t2", "dog,cat,a bird", [0.4, 0.4, 0.2], 2),
-        named("old", "dog,cat", [0.25, 0.75], 1),  # of before a class was added
+        named("of another crowd", "dog,cat", [0.25, 0.75], 1),
         posterior("of another kind", 3.0, 2),
         (b"t3", b'{"task": "t3", "probabilities": {"dog": 2.0, "cat": -1.0}}'),
     ]
@@ -112,7 +113,6 @@ async def test_named_classes_have_a_column_each_in_their_order(project: Settings
     assert ended.stdout == (
         "task,prediction,confidence,p:dog,p:cat,p:a bird,labels,status,reason,reopened,gold,"
         "sources,updated_at\n"
-        'old,cat,0.75,0.25,0.75,,1,open,,,,"{""0"":1}",17\n'
         't1,cat,0.5,0.25,0.5,0.25,3,open,,,,"{""0"":3}",17\n'
         't2,,0.4,0.4,0.4,0.2,2,open,,,,"{""0"":2}",17\n'
     )

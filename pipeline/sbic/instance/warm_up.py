@@ -30,6 +30,7 @@ def warm_up_engine() -> None:
         pass
     engine.prevalence()
     engine.moved()
+    engine.tell([0])
     engine.moved_workers()
     engine.put([0], [1], [1], [0.0])
     engine.has_answered(1, 0)

@@ -127,6 +127,10 @@ class Feed:
         self._metrics = metrics
         self._up_to_date_at = monotonic()
 
+    async def remaining(self) -> int:
+        """How many records are still to be read."""
+        return await self._reader.remaining()
+
     async def run(self) -> None:
         """Write what comes, until cancelled."""
         async for records in self._reader.follow():
@@ -270,8 +274,8 @@ class Session:
     async def run_to_the_end(self) -> None:
         """Write what the topics had at the start; raises `Refused` if they were recreated."""
         for feed in self._feeds:
-            remaining = await feed._reader.remaining()
-            with progress(f"Writing {feed.table.name}", total=remaining) as advance:
+            title = f"Writing {feed.table.name}"
+            with progress(title, total=await feed.remaining()) as advance:
                 await feed.run_to_the_end(advance)
         if await self._topic_ids.find(self._ids) != self._ids:
             raise Refused("topics were recreated meanwhile: run the command again")

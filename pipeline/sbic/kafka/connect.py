@@ -428,20 +428,18 @@ async def explained(error: KafkaError, settings: Settings, operation: Operation)
 async def stop(client: Startable) -> None:
     """Stop a client, even when Kafka is gone.
 
-    In that case aiokafka 0.14's producer waits forever to flush, and its consumer raises the
-    cancellation of one of its own tasks as if the caller had been cancelled. Only a new request is
-    one of the caller: Python 3.11 leaves that of a task group which failed.
+    In that case aiokafka 0.14's producer waits forever to flush. Its consumer raises the
+    cancellation of one of its own tasks as if the caller had been cancelled, and swallows that of
+    the caller. Only a new request is one of the caller: Python 3.11 leaves that of a task group
+    which failed.
     """
     task = asyncio.current_task()
     requests = task.cancelling() if task else 0
-    try:
+    with suppress(TimeoutError, asyncio.CancelledError):
         async with asyncio.timeout(STOP_SECONDS):
             await client.stop()
-    except TimeoutError:
-        return
-    except asyncio.CancelledError:
-        if task is None or task.cancelling() > requests:
-            raise
+    if task and task.cancelling() > requests:
+        raise asyncio.CancelledError
 
 
 async def start(client: Startable, settings: Settings) -> None:
