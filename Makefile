@@ -1,7 +1,11 @@
-# Every target sets up what it needs: a virtual environment in .venv with the pinned dependencies.
+# Every target sets up what it needs: a virtual environment in .venv with the pinned dependencies of
+# what users run, and for tests with those of development.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+DEV := .venv/dev
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes
 
 # Compiled modules are kept: otherwise every process of the tests compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,12 +23,17 @@ $(READY): pyproject.toml requirements.lock
 	  echo "sbic needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3 ..."; exit 1; }
 	@echo "Setting up .venv (once) ..."
 	@$(PYTHON) -m venv --clear .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
-	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true # as pip would, but on all cores
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >.venv/uv.lock
+	@$(PIP) -r .venv/uv.lock
+	@$(UV) -r requirements.lock || $(PIP) -r requirements.lock # pip has settings that uv does not read
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-lint: $(READY) ## formatting, lint and types
+$(DEV): $(READY) requirements-dev.lock
+	@$(UV) -r requirements-dev.lock || $(PIP) -r requirements-dev.lock
+	@touch $@
+
+lint: $(DEV) ## formatting, lint and types
 	@$(BIN)/ruff format --check --quiet . || { echo "formatting: run .venv/bin/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -32,24 +41,24 @@ lint: $(READY) ## formatting, lint and types
 check: compiled ## lint, types and the tests without Kafka, on fewer examples: a minute
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint pure
 
-pure: $(READY)
+pure: $(DEV)
 	@$(BIN)/pytest --quiet --numprocesses 2 --dist worksteal -m "not broker and not figures and not long"
 
 # Three processes keep two cores busy: much of the time a test waits for Kafka.
-test: $(READY) ## lint, types and all tests but those that take long
+test: $(DEV) ## lint, types and all tests but those that take long
 	@$(MAKE) --no-print-directory --jobs 3 compiled lint .venv/tools
 	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not long"
 
-long: compiled .venv/tools ## the tests that take long: three brokers, the paper's figures, each right
+long: compiled $(DEV) .venv/tools ## the tests that take long: three brokers, the paper's figures, each right
 	@$(BIN)/pytest --numprocesses 2 --dist worksteal -m long
 
-# Compiles ahead what every process of the tests, or of the demo, would otherwise compile for itself.
+# Compiles ahead what every process of the tests would otherwise compile for itself.
 compiled: $(READY)
 	@$(BIN)/python -m sbic.commands.warm_up
 
 # Some tests need kcat, Prometheus, Chromium, PostgreSQL and Kafka's console tools; where they cannot be had,
 # these tests say so and are skipped.
-.venv/tools: $(READY) Makefile tests/agents/kafka_tools.py
+.venv/tools: $(DEV) Makefile tests/agents/kafka_tools.py
 	@{ command -v kcat && command -v promtool && command -v chromedriver && \
 	  ls /usr/lib/postgresql/*/bin/initdb || { \
 	  test -e /etc/debian_version && test "$$(id -u)" = 0 && apt-get update && \
@@ -60,22 +69,22 @@ compiled: $(READY)
 	@$(BIN)/python -m tests.agents.kafka_tools >/dev/null 2>&1 || true
 	@touch $@
 
-demo: compiled ## the whole pipeline on an embedded Kafka, with a simulated crowd
+demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crowd
 	@$(BIN)/sbic demo
 
-docs: $(READY) ## write docs/reference from the code
+docs: $(DEV) ## write docs/reference from the code
 	@$(BIN)/python -m tests.docs.generate
 
-bench: $(READY) ## measure speed, as ratios within one run
+bench: $(DEV) ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.benchmarks
 
-scale: $(READY) ## measure 1,000,000 and 10,000,000 labels, recovery and four instances; takes long
+scale: $(DEV) ## measure 1,000,000 and 10,000,000 labels, recovery and four instances; takes long
 	@$(BIN)/python -m tests.benchmarks.scale
 
-soak: $(READY) ## kill, stall and restart at random for SOAK_MINUTES (10), then count again
+soak: $(DEV) ## kill, stall and restart at random for SOAK_MINUTES (10), then count again
 	@$(BIN)/python -m tests.soak
 
-label-studio: compiled .venv-label-studio/ready ## the tests against a real Label Studio, which takes minutes to install and start
+label-studio: compiled $(DEV) .venv-label-studio/ready ## the tests against a real Label Studio, which takes minutes to install and start
 	@LABEL_STUDIO=$(CURDIR)/.venv-label-studio/bin/label-studio $(BIN)/pytest tests/label_studio/test_real.py
 
 .venv-label-studio/ready: $(READY) Makefile
@@ -90,20 +99,24 @@ integrations: compiled .venv-integrations/ready ## the tests side by side with c
 .venv-integrations/ready: $(READY) Makefile
 	@echo "Installing crowd-kit, scikit-learn, polars and pyarrow in .venv-integrations (once) ..."
 	@$(PYTHON) -m venv --clear .venv-integrations
-	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --require-hashes -r requirements.lock
-	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --constraint requirements.lock \
+	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --require-hashes -r requirements-dev.lock
+	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --constraint requirements-dev.lock \
 	  crowd-kit==1.4.2 scikit-learn==1.9.1 polars==2.1.0 pyarrow==26.0.1
 	@touch $@
 
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+
 lock: $(READY) ## pin the newest allowed dependencies, with hashes
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	  --all-extras --group dev --output-file requirements.lock pyproject.toml
-	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-header --no-annotate --constraint requirements.lock \
+	@$(COMPILE) --all-extras --group setup --output-file requirements.lock pyproject.toml
+	@$(COMPILE) --all-extras --group setup --group dev --constraint requirements.lock \
+	  $$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.lock) \
+	  --output-file requirements-dev.lock pyproject.toml
+	@sed -i -e '1i -r requirements.lock' -e '/^# The following/,$$d' requirements-dev.lock
+	@echo hatchling | $(COMPILE) --no-annotate --constraint requirements.lock \
 	  --output-file deploy/requirements.lock pyproject.toml -
 
 audit: $(READY) ## look for known weaknesses in what is pinned; asks pypi.org and osv.dev
-	@$(BIN)/uv tool run --quiet pip-audit@2.10.1 --strict --require-hashes --disable-pip --requirement requirements.lock
+	@$(BIN)/uv tool run --quiet pip-audit@2.10.1 --strict --require-hashes --disable-pip --requirement requirements-dev.lock
 
 sbom: $(READY) ## what the image has in it, as CycloneDX: sbom.json
 	@$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements deploy/requirements.lock --output-file sbom.json

@@ -225,6 +225,7 @@ def command(
     from sbic.commands.crowd import Habits, Plan
     from sbic.commands.demo_run import Demo, DemoFailed
     from sbic.commands.options import run_connected
+    from sbic.commands.warm_up import compiling
     from sbic.local.java import KAFKA_VERSION
     from sbic.local.processes import page_at
     from sbic.project.settings import Settings
@@ -236,7 +237,7 @@ def command(
     console.print(f"Starting Apache Kafka {KAFKA_VERSION} on this machine ...")
     start = monotonic()
     try:
-        with own_broker() as broker:
+        with compiling() as until_compiled, own_broker() as broker:
             console.print(f"Kafka is ready after {monotonic() - start:.1f} s at {broker.url}")
             accuracy = habits.accuracy
             settings = Settings(broker=broker.url, alpha=accuracy.alpha, beta=accuracy.beta)
@@ -249,6 +250,7 @@ def command(
             console.print(
                 f"Watch them in a browser meanwhile: {page_at(page_port)}", soft_wrap=True
             )
+            until_compiled()
             screen = Screen(console, labels)
             demo = Demo(
                 settings, plan, instances, labels - plan.labels, screen, page_port, is_opened

@@ -77,6 +77,7 @@ def command(
       sbic up --port 19092 --prefix birds --web-port 7000
     """
     from sbic.commands.options import run_connected
+    from sbic.commands.warm_up import compiling
     from sbic.local.processes import gateway_of, instances_of, opening, page_at, until_stopped
     from sbic.project.opening import open_project
     from sbic.project.settings import command_line
@@ -86,7 +87,11 @@ def command(
     ports = web_ports(given.values.get("web_port", SPECS["web_port"].default), instances)
     if "partitions" in given.values:  # otherwise the project has it
         check_share(instances, given.values["partitions"])
-    with suppress(KeyboardInterrupt), own_broker(port, folder) as broker:
+    with (
+        suppress(KeyboardInterrupt),
+        compiling() as until_compiled,
+        own_broker(port, folder) as broker,
+    ):
         given = given.with_values(broker=broker.url)
         project = run_connected(open_project(given))
         check_share(instances, project.settings.partitions)
@@ -98,6 +103,7 @@ def command(
         gateway = gateway_of(given, [project.settings.prefix], page_port)
         commands = [*instances_of(given, ports), gateway]
         beside = opening(page_port, loudly) if is_opened else None
+        until_compiled()
         run_connected(until_stopped(broker, commands, log=say, report=loudly, beside=beside))
 
 
