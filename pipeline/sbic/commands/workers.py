@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sbic.commands.options import BadInput, given_options
+from sbic.commands.options import BadInput, given_options, in_project, run_connected
 from sbic.foreign import printable
 from sbic.kafka.reader import reading
 from sbic.kafka.writer import writing
@@ -79,8 +79,6 @@ def set_workers(
       sbic workers set bob carl --unblocked
       sbic workers set ann --by-rule --name "Ann Smith"
     """
-    from sbic.commands.options import in_project, run_connected
-
     if blocked is None and name is None:
         raise BadInput("nothing to change: give --blocked, --unblocked, --by-rule or --name")
     if name is not None and len(workers) > 1:

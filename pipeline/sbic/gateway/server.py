@@ -187,9 +187,6 @@ def gateway_app(
     return app
 
 
-# Runs a gateway: listens, follows its projects, and shuts down gracefully.
-
-
 DRAIN_SECONDS = 8  # supervisors commonly kill after 10
 IDLE_SECONDS = 30  # between two requests of a connection, and before the first
 

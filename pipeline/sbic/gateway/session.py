@@ -137,9 +137,6 @@ async def _catch_up(follower: AnnotationsFollower) -> None:
         raise Refused(f"Kafka does not answer: {str(error) or 'no records come'}") from None
 
 
-# A session with a project: connected and read in the background until its settings change.
-
-
 LOOK_SECONDS = 1.0
 ASSIGNMENT_SECONDS = 10.0  # that a request waits for its assignments
 

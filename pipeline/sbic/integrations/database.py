@@ -31,9 +31,6 @@ class DatabaseTrouble(Exception):
     """The database does not do what is asked, now; the message is one line."""
 
 
-# The tables.
-
-
 class Column(NamedTuple):
     """A column: its name, what kind of values it has, and what they are."""
 
@@ -212,9 +209,6 @@ SELECT task, prediction AS truth, confidence, gold, labels,
        (status = 'closed') AS closed, updated_at
 FROM {posteriors} WHERE prediction IS NOT NULL"""
 """The view for those who only want the answers: a row for each task that has one."""
-
-
-# The databases.
 
 
 def opened(target: str, prefix: str, schema: str | None = None, *, shown: bool) -> "Database":

@@ -102,9 +102,6 @@ class SinkMetrics:
         self._connected.set(is_connected)
 
 
-# One topic.
-
-
 class Feed:
     """Writes the records of one topic to its table."""
 
@@ -209,9 +206,6 @@ class Worker:
     def stop(self) -> None:
         """Wait for what is running."""
         self._pool.shutdown()
-
-
-# All topics of a project, as they are in one revision.
 
 
 @dataclass(frozen=True)
@@ -329,9 +323,6 @@ async def session(
                 reader.consumer.seek(tp, offsets[tp.partition])
             feeds.append(Feed(table, ids[topic.name], reader, offsets, do, database, metrics))
         yield Session(settings, revision, ids, feeds, asking, log, topic_ids)
-
-
-# Runs a sink.
 
 
 async def fill(given: Given, database: Database) -> None:

@@ -207,9 +207,6 @@ def class_prior_of(text: str) -> GivenClassPrior:
     return numbers
 
 
-# The configuration: one field per `SBIC_*` environment variable, checked before anything runs.
-
-
 of_project = partial(setting, scope="project")
 
 

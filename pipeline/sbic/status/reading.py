@@ -168,9 +168,6 @@ class FlowReader:
         return Reports(rests, findings, moved_at)
 
 
-# Reads the status of a project from Kafka alone: its topics and its consumer group.
-
-
 Take = Callable[[Iterable[ConsumerRecord]], None]
 
 
