@@ -102,7 +102,6 @@ M_DUE = 7
 S_DUE = 8
 DEPENDENCE = 9  # ρ and a in force: what is published depends on them
 SCALE = 10
-SEEN = 11  # the dependence that labels show
 # The sums over the crowd: this engine's part, followed by that of all others.
 SUMS = 12
 ALL_GIVEN = 12  # N

@@ -28,7 +28,6 @@ class Entry:
     `any_classes`: whether it takes any number of classes; the others need -1 and 1.
     `settles`: whether it refreshes all tasks until no probability moves. Where an algorithm
     settles, the class prior takes the place of the probability of +1.
-    `module`: the module of the algorithm, a function of the same name.
     `module`: the module with the algorithm, a function of the same name.
     `online`: the module with its online form, if it has one.
     `moves_one_task`: whether a label changes only its own task's score online, not that of all.
@@ -82,7 +81,6 @@ class Entry:
 BASELINES = "sbic.research.baselines"
 ONLINE_FORMS = "sbic.research.online"
 PARTICLE_FILTER = "sbic.research.particle_filter"
-SORTED = "sbic.research.sorted_sbic"
 SORTED_ONLINE = "sbic.research.sorted_online"
 
 ALGORITHMS: dict[str, Entry] = {

@@ -128,12 +128,12 @@ class ManyVotes(NamedTuple):
         return self.only(records), which[self.by_vote(records)]
 
 
-MOST_CLASSES = 8  # whose counts go with votes: of more they would be larger than the rest
+MOST_WITH_COUNTS = 8  # whose counts go with votes: of more they would be larger than the rest
 
 
 def counts_width(classes: int) -> int:
     """How many numbers the counts of a worker are in a record of votes; 0 if they are left out."""
-    return classes * classes if classes <= MOST_CLASSES else 0
+    return classes * classes if classes <= MOST_WITH_COUNTS else 0
 
 
 class VotesReader:
