@@ -12,7 +12,7 @@ from sbic.files.tables import (
     MAX_SIZE,
     BadFile,
     Field,
-    Source,
+    TextFile,
     listed,
     read_source,
     read_table,
@@ -76,7 +76,7 @@ class Reading:
             return (self.negative, self.positive)
         return self.classes
 
-    def source(self, path: str) -> Source:
+    def source(self, path: str) -> TextFile:
         """The text of a file; `-` is standard input."""
         return read_source(path, self.max_size, self.encoding)
 
@@ -252,10 +252,10 @@ def read_labels(path: str, reading: Reading = DEFAULT) -> Labels:
     return Labels.of_answers(zip(rows.tasks, rows.workers, rows.answers, strict=True), rows.classes)
 
 
-def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
+def label_rows(source: TextFile, reading: Reading = DEFAULT) -> LabelRows:
     """All rows, and the classes of their labels, known once all rows are read.
 
-    >>> label_rows(Source("x.csv", "task,worker,label\\nt1,ann,dog\\nt1,bob,cat\\n"))
+    >>> label_rows(TextFile("x.csv", "task,worker,label\\nt1,ann,dog\\nt1,bob,cat\\n"))
     LabelRows(tasks=['t1', 't1'], workers=['ann', 'bob'], answers=[1, 0], classes=('cat', 'dog'))
     """
     fields = [Field(name, reading.columns.get(name)) for name in FIELDS]

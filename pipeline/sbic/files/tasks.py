@@ -10,7 +10,7 @@ from sbic.files.tables import (
     BadFile,
     Field,
     NumberedFields,
-    Source,
+    TextFile,
     listed,
     read_table,
     shortened,
@@ -37,20 +37,20 @@ class TaskTable(NamedTuple):
 
 
 def task_table(
-    source: Source, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS
+    source: TextFile, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS
 ) -> TaskTable:
     """The tasks of a file; no task may appear twice.
 
-    >>> table = task_table(Source("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
+    >>> table = task_table(TextFile("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
     >>> [row for _, row in table.rows], list(table.unread)
     ([TaskRow(task='t1', prior=None, gold=None), TaskRow(task='t2', prior=None, gold=-1)], ['note'])
 
     If classes have names, the prior of each has a column; in JSON Lines it may be an object.
 
-    >>> source = Source("tasks.csv", "task,gold,p:cat,p:dog\\nt1,dog,0.2,0.8\\n")
+    >>> source = TextFile("tasks.csv", "task,gold,p:cat,p:dog\\nt1,dog,0.2,0.8\\n")
     >>> [row for _, row in task_table(source, classes=("cat", "dog")).rows]
     [TaskRow(task='t1', prior={'cat': 0.2, 'dog': 0.8}, gold='dog')]
-    >>> source = Source("-", '{"task": "t1", "prior": {"cat": 0.2, "dog": 0.8}}')
+    >>> source = TextFile("-", '{"task": "t1", "prior": {"cat": 0.2, "dog": 0.8}}')
     >>> [row for _, row in task_table(source, classes=("cat", "dog")).rows]
     [TaskRow(task='t1', prior={'cat': 0.2, 'dog': 0.8}, gold=None)]
     """

@@ -52,10 +52,10 @@ class GuardedSite(web.BaseSite):
 
     def _connection(self) -> asyncio.Protocol:
         assert self._runner.server is not None
-        return _Connection(self._runner.server(), self.connections)
+        return _CountedConnection(self._runner.server(), self.connections)
 
 
-class _Connection(asyncio.Protocol):
+class _CountedConnection(asyncio.Protocol):
     """aiohttp's protocol, with a timeout for clients that do not read their answers."""
 
     def __init__(self, inner: asyncio.Protocol, places: ConnectionLimit) -> None:

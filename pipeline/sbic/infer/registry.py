@@ -18,7 +18,7 @@ STREAMED: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 
 
 @dataclass(frozen=True)
-class Entry:
+class AlgorithmEntry:
     """An algorithm and its properties.
 
     `title`: its name in tables and figures.
@@ -83,11 +83,11 @@ ONLINE_FORMS = "sbic.research.online"
 PARTICLE_FILTER = "sbic.research.particle_filter"
 SORTED_ONLINE = "sbic.research.sorted_online"
 
-ALGORITHMS: dict[str, Entry] = {
+ALGORITHMS: dict[str, AlgorithmEntry] = {
     entry.name: entry
     for entry in (
         # In the order of the paper's Table 2.
-        Entry(
+        AlgorithmEntry(
             "majority",
             "MAJ",
             "sbic.infer.dawid_skene",
@@ -96,10 +96,10 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry("em", "EM", BASELINES, in_paper=True, online=ONLINE_FORMS),
-        Entry("amf", "AMF", BASELINES, in_paper=True, online=ONLINE_FORMS),
-        Entry("kos", "KOS", BASELINES, in_paper=True, online=ONLINE_FORMS),
-        Entry(
+        AlgorithmEntry("em", "EM", BASELINES, in_paper=True, online=ONLINE_FORMS),
+        AlgorithmEntry("amf", "AMF", BASELINES, in_paper=True, online=ONLINE_FORMS),
+        AlgorithmEntry("kos", "KOS", BASELINES, in_paper=True, online=ONLINE_FORMS),
+        AlgorithmEntry(
             "mc",
             "MC",
             BASELINES,
@@ -107,7 +107,7 @@ ALGORITHMS: dict[str, Entry] = {
             is_random=True,
             online=PARTICLE_FILTER,
         ),
-        Entry(
+        AlgorithmEntry(
             "fast-sbic",
             "Fast SBIC",
             "sbic.infer.fast_sbic",
@@ -116,7 +116,7 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry(
+        AlgorithmEntry(
             "sorted-sbic",
             "Sorted SBIC",
             "sbic.research.sorted_sbic",
@@ -124,9 +124,9 @@ ALGORITHMS: dict[str, Entry] = {
             is_random=True,
             online=SORTED_ONLINE,
         ),
-        Entry("te", "TE", "sbic.research.triangular", in_paper=True),
+        AlgorithmEntry("te", "TE", "sbic.research.triangular", in_paper=True),
         # Not in the paper.
-        Entry(
+        AlgorithmEntry(
             "settled",
             "Settled",
             "sbic.infer.settled",
@@ -135,7 +135,7 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry(
+        AlgorithmEntry(
             "settled-live",
             "Settled, live",
             "sbic.infer.settled",
@@ -144,7 +144,7 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry("dawid-skene", "Dawid-Skene", "sbic.infer.dawid_skene", any_classes=True),
+        AlgorithmEntry("dawid-skene", "Dawid-Skene", "sbic.infer.dawid_skene", any_classes=True),
     )
 }
 
