@@ -2,7 +2,7 @@
 
 import pytest
 
-from sbic.engine.labels import SIGNS
+from sbic.engine import SIGN_NAMES
 from sbic.files.labels import DEFAULT, Reading
 from sbic.files.tables import BadFile, TextFile
 from sbic.files.tasks import TaskRow, task_table
@@ -10,7 +10,9 @@ from sbic.files.tasks import TaskRow, task_table
 PETS = ("cat", "dog", "bird")
 
 
-def rows(text: str, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS) -> list[TaskRow]:
+def rows(
+    text: str, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGN_NAMES
+) -> list[TaskRow]:
     return [row for _, row in task_table(TextFile("tasks.csv", text), reading, classes).rows]
 
 
