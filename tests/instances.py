@@ -25,7 +25,7 @@ RUN = ("-m", "sbic", "run")
 CHANGED_RUN = "from sbic.commands.main import main\n{change}\nmain()"
 
 
-class Instance:
+class RunningInstance:
     """A running `sbic run`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", url: str, log_path: str) -> None:
@@ -92,7 +92,9 @@ class Instance:
 
 
 @contextmanager
-def instance(broker_address: str, prefix: str, change: str = "", **env: str) -> Iterator[Instance]:
+def instance(
+    broker_address: str, prefix: str, change: str = "", **env: str
+) -> Iterator[RunningInstance]:
     """Start `sbic run` without waiting until it is ready, and kill it at the end.
 
     `change` is Python that runs before the instance starts: a test makes it slow with this. `env`
@@ -118,7 +120,7 @@ def instance(broker_address: str, prefix: str, change: str = "", **env: str) -> 
             stderr=log,
         )
         try:
-            yield Instance(process, f"http://127.0.0.1:{port}", log.name)
+            yield RunningInstance(process, f"http://127.0.0.1:{port}", log.name)
         finally:
             process.kill()
             process.wait()

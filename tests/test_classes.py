@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbic.classes import MOST_CLASSES, RETRACT, SIGNS, SKIP, Classes
-from sbic.engine.labels import SIGNS as SIGNS_OF_THE_ENGINE
+from sbic.engine import SIGN_NAMES
 
 PETS = Classes(("cat", "dog", "bird"))
 
@@ -100,7 +100,7 @@ def test_nothing_but_the_names_is_one_of_the_names(label: object) -> None:
 
 
 def test_the_numbers_are_those_of_the_engine() -> None:
-    assert SIGNS.names == SIGNS_OF_THE_ENGINE
+    assert SIGNS.names == SIGN_NAMES
     assert SKIP < RETRACT < 0
 
 

@@ -1,7 +1,9 @@
-"""The packages form a one-way graph: inner code never imports outer code, not even indirectly."""
+"""The packages form a one-way graph, and no class name stands for two things."""
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -12,3 +14,11 @@ LINT = "import sys; from importlinter import cli; sys.exit(cli.lint_imports(no_c
 def test_inner_code_never_imports_outer_code() -> None:
     run = subprocess.run([sys.executable, "-c", LINT], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    files = [path for folder in ("pipeline", "tests") for path in (ROOT / folder).rglob("*.py")]
+    names = [re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE) for path in files]
+    found = Counter(name for some in names for name in some)
+    assert len(found) > 500
+    assert [name for name, times in found.items() if times > 1] == []

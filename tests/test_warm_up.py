@@ -13,11 +13,11 @@ import sys
 from numba.core.dispatcher import Dispatcher
 from sbic.instance.warm_up import warm_up_instance
 from tests.stages.assigning import AssigningInstance
-from tests.stages.simulated.cluster import Cluster
-from tests.stages.simulated.member import Member
+from tests.stages.simulated.cluster import SimulatedCluster
+from tests.stages.simulated.member import SimulatedMember
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.project import SimulatedProject
 from sbic.instance.requests import Rules
 
 def loaded():
@@ -27,7 +27,7 @@ def loaded():
 
 warm_up_instance()
 before = loaded()
-project = Project(algorithm=sys.argv[1])
+project = SimulatedProject(algorithm=sys.argv[1])
 instance = OneInstance(Log(partitions=2), project)
 for task, worker, label in ("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1):
     instance.label(task, worker, label)
@@ -38,8 +38,8 @@ instance.publish_all()
 assert instance.results()["t1"]["labels"] == 1
 
 log = Log(partitions=4)
-cluster = Cluster(log, project)
-first, second, third = (Member(log, project) for _ in range(3))
+cluster = SimulatedCluster(log, project)
+first, second, third = (SimulatedMember(log, project) for _ in range(3))
 for members, owners in ([first], [0]), ([first, second], [0, 1]), ([second, third], [1, 0]):
     cluster.rebalance(members, owners * (4 // len(owners)))
     for number in range(60):

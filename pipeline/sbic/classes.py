@@ -5,9 +5,9 @@ from functools import cached_property
 from typing import Self
 
 from sbic.engine import RETRACT as RETRACT  # in place of a class number, as SKIP is
+from sbic.engine import SIGN_NAMES
 from sbic.foreign import shown
 
-SIGN_NAMES = ("-1", "1")
 MOST_CLASSES = 1000
 NAME_MAX_BYTES = 64
 SUM_TOLERANCE = 1e-6  # tolerated difference of a sum of probabilities from 1

@@ -9,7 +9,7 @@ from sbic.engine.labels import Prior
 from sbic.infer.fast_sbic import FastSBIC
 from sbic.instance.taken import labels_in
 from sbic.wire.changelogs import parse_answers
-from tests.agents.kafka import Project, Triple
+from tests.agents.kafka import ProjectOnBroker, Triple
 
 
 def crowd(labels: int, tasks: int, workers: int, seed: int) -> list[Triple]:
@@ -27,7 +27,7 @@ def crowd(labels: int, tasks: int, workers: int, seed: int) -> list[Triple]:
     ]
 
 
-async def as_taken(project: Project) -> list[Triple]:
+async def as_taken(project: ProjectOnBroker) -> list[Triple]:
     """The labels in the order in which one instance took them, by its answers topic."""
     labels = {
         (record.partition, record.offset): loads(record.value)

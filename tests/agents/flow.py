@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaProducer
 
 from sbic.wire.labels import encode_label
-from tests.agents.kafka import Project, Triple, until
+from tests.agents.kafka import ProjectOnBroker, Triple, until
 
 PATIENCE_MS = 120_000  # longer than any broker is away
 
 
-class Flow:
+class LabelFlow:
     """The labels sent so far; all of them are acknowledged at the end."""
 
-    def __init__(self, here: Project, triples: Sequence[Triple], per_second: float) -> None:
+    def __init__(self, here: ProjectOnBroker, triples: Sequence[Triple], per_second: float) -> None:
         self.here = here
         self.triples = triples
         self.gap = 1 / per_second
@@ -44,10 +44,10 @@ class Flow:
 
 @asynccontextmanager
 async def flowing(
-    here: Project, triples: Sequence[Triple], per_second: float = 200
-) -> AsyncIterator[Flow]:
+    here: ProjectOnBroker, triples: Sequence[Triple], per_second: float = 200
+) -> AsyncIterator[LabelFlow]:
     """Send labels as a careful client does; at the end all that were sent are acknowledged."""
-    flow = Flow(here, triples, per_second)
+    flow = LabelFlow(here, triples, per_second)
     producer = AIOKafkaProducer(
         bootstrap_servers=here.settings.bootstrap_servers,
         enable_idempotence=True,

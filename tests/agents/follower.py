@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from sbic.project.settings import Settings
 
 
-class Follower:
+class WholeTopic:
     """All partitions of a topic, from the beginning."""
 
     def __init__(self, consumer: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
@@ -27,7 +27,7 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(settings: Settings, topic: str) -> AsyncIterator[Follower]:
+async def following(settings: Settings, topic: str) -> AsyncIterator[WholeTopic]:
     """Follow a topic of a project."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap_servers,
@@ -37,4 +37,4 @@ async def following(settings: Settings, topic: str) -> AsyncIterator[Follower]:
     async with consumer:
         partitions = [TopicPartition(topic, number) for number in range(settings.partitions)]
         consumer.assign(partitions)
-        yield Follower(consumer, partitions)
+        yield WholeTopic(consumer, partitions)

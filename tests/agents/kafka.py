@@ -24,7 +24,7 @@ Label = int | str
 AnyTriple = tuple[str, str, Label | None]
 
 
-class Project:
+class ProjectOnBroker:
     """The topics of one prefix on the test broker."""
 
     def __init__(self, settings: Settings) -> None:
@@ -137,11 +137,11 @@ def labels_in(posteriors: dict[str, Posterior]) -> int:
     return sum(posterior["labels"] for posterior in posteriors.values())
 
 
-async def project(broker: EmbeddedBroker, **settings: object) -> Project:
+async def project(broker: EmbeddedBroker, **settings: object) -> ProjectOnBroker:
     """Create a new project: its topics, with no records."""
     made = Settings(broker=broker.url, prefix=f"test-{uuid4().hex[:8]}", **settings)  # type: ignore[arg-type]
     await ensure_topics(made)
-    return Project(made)
+    return ProjectOnBroker(made)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], deadline: float = 60) -> None:

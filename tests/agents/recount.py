@@ -8,10 +8,10 @@ import pytest
 from sbic.classes import RETRACT
 from sbic.wire.columns import Columns
 from sbic.wire.votes import REPEAT, parse_votes
-from tests.agents.kafka import Project, Triple
+from tests.agents.kafka import ProjectOnBroker, Triple
 
 
-async def recount(here: Project) -> dict[str, tuple[int, float]]:
+async def recount(here: ProjectOnBroker) -> dict[str, tuple[int, float]]:
     """Labels and log-odds of each task, from all votes, counted or not, each once."""
     cast: dict[tuple[int, int], tuple[str, str, int, float]] = {}  # by partition and offset
     for topic in (here.topics.evidence, here.topics.votes):
@@ -35,7 +35,7 @@ async def recount(here: Project) -> dict[str, tuple[int, float]]:
     return {task: (len(labels), sum(labels.values())) for task, labels in standing.items()}
 
 
-async def agree_with_a_recount(here: Project, triples: Iterable[Triple]) -> None:
+async def agree_with_a_recount(here: ProjectOnBroker, triples: Iterable[Triple]) -> None:
     """Check that each label counts once, and that posteriors are the sums of the votes."""
     posteriors = await here.posteriors()
     labels = Counter(task for task, _, _ in triples)

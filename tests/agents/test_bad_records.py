@@ -15,7 +15,7 @@ from sbic.wire.columns import FORMAT, Names
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.votes import Votes, encode_votes
-from tests.agents.kafka import Project, labels_in, project
+from tests.agents.kafka import ProjectOnBroker, labels_in, project
 from tests.instances import instance
 
 PARTITIONS = 4
@@ -156,7 +156,7 @@ CHANGELOGS = "answers", "evidence"
 
 
 @dataclass
-class Aftermath:
+class BadRecordsAftermath:
     """What the topics and metrics have when all is dealt with."""
 
     bad: dict[str, Place]
@@ -167,7 +167,7 @@ class Aftermath:
     after_a_restart: dict[str, Posterior]
 
 
-async def send_among_labels(here: Project, producer: AIOKafkaProducer) -> dict[str, Place]:
+async def send_among_labels(here: ProjectOnBroker, producer: AIOKafkaProducer) -> dict[str, Place]:
     """Send each bad record with a good label before and after it; where the bad ones are."""
     places = {}
     for number, (name, (value, _)) in enumerate(REJECTED.items()):
@@ -188,7 +188,7 @@ def posteriors_in(records: list[ConsumerRecord]) -> dict[str, Posterior]:
 
 
 def by_origin(
-    here: Project, records: list[ConsumerRecord]
+    here: ProjectOnBroker, records: list[ConsumerRecord]
 ) -> dict[tuple[str, int, int], ConsumerRecord]:
     """Dead letters by the bad record's topic without its prefix, partition and offset."""
     letters = {}
@@ -202,7 +202,7 @@ def by_origin(
     return letters
 
 
-async def until_counted(here: Project, labels: int) -> dict[str, Posterior]:
+async def until_counted(here: ProjectOnBroker, labels: int) -> dict[str, Posterior]:
     def are_counted(records: list[ConsumerRecord]) -> bool:
         return labels_in(posteriors_in(records)) >= labels
 
@@ -210,7 +210,7 @@ async def until_counted(here: Project, labels: int) -> dict[str, Posterior]:
 
 
 @pytest.fixture(scope="module")
-async def aftermath(broker: EmbeddedBroker) -> Aftermath:
+async def aftermath(broker: EmbeddedBroker) -> BadRecordsAftermath:
     here = await project(broker, partitions=PARTITIONS)
     # once put out of the group, an instance reads the changelogs and counts what is bad there
     env = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_SESSION_SECONDS": "60"}
@@ -249,7 +249,7 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
         after_a_restart = await until_counted(here, expected + 1)
         assert running.terminate() == 0
     dead = by_origin(here, await here.read(here.topics.dead_letters.name))
-    return Aftermath(bad, strange_votes, dead, posteriors, metrics, after_a_restart)
+    return BadRecordsAftermath(bad, strange_votes, dead, posteriors, metrics, after_a_restart)
 
 
 def reason_of(letter: ConsumerRecord) -> str:
@@ -258,7 +258,9 @@ def reason_of(letter: ConsumerRecord) -> str:
 
 
 @pytest.mark.parametrize("name", REJECTED)
-def test_a_bad_record_goes_to_the_dead_letters_as_it_came(aftermath: Aftermath, name: str) -> None:
+def test_a_bad_record_goes_to_the_dead_letters_as_it_came(
+    aftermath: BadRecordsAftermath, name: str
+) -> None:
     value, reason = REJECTED[name]
     letter = aftermath.dead["labels", *aftermath.bad[name]]
     assert letter.value == value
@@ -268,24 +270,26 @@ def test_a_bad_record_goes_to_the_dead_letters_as_it_came(aftermath: Aftermath, 
 
 
 @pytest.mark.parametrize("name", REJECTED)
-def test_the_labels_before_and_after_it_are_counted(aftermath: Aftermath, name: str) -> None:
+def test_the_labels_before_and_after_it_are_counted(
+    aftermath: BadRecordsAftermath, name: str
+) -> None:
     assert aftermath.posteriors[f"before {name}"]["labels"] == 1
     assert aftermath.posteriors[f"after {name}"]["labels"] == 1
 
 
 @pytest.mark.parametrize("task", ODD)
-def test_an_odd_label_counts_all_the_same(aftermath: Aftermath, task: str) -> None:
+def test_an_odd_label_counts_all_the_same(aftermath: BadRecordsAftermath, task: str) -> None:
     assert aftermath.posteriors[task]["labels"] == 1
     assert aftermath.posteriors[task]["sources"].keys() == {str(ANN)}
 
 
-def test_strange_votes_go_to_the_dead_letters(aftermath: Aftermath) -> None:
+def test_strange_votes_go_to_the_dead_letters(aftermath: BadRecordsAftermath) -> None:
     letters = [aftermath.dead["votes", *place].value for place in aftermath.strange_votes]
     assert letters == STRANGE_VOTES
 
 
 def test_strange_votes_posteriors_and_answers_change_nothing_even_after_a_restart(
-    aftermath: Aftermath,
+    aftermath: BadRecordsAftermath,
 ) -> None:
     around = {f"{when} {name}" for when in ("before", "after") for name in REJECTED}
     assert aftermath.posteriors.keys() == around | ODD.keys()
@@ -295,7 +299,7 @@ def test_strange_votes_posteriors_and_answers_change_nothing_even_after_a_restar
 
 
 def test_strange_records_of_changelogs_are_dead_letters_once_they_are_read(
-    aftermath: Aftermath,
+    aftermath: BadRecordsAftermath,
 ) -> None:
     found = Counter(topic for topic, _, _ in aftermath.dead)
     assert found["answers"] == found["evidence"] == found["estimates"] == IN_EACH_OTHER
@@ -303,11 +307,11 @@ def test_strange_records_of_changelogs_are_dead_letters_once_they_are_read(
     assert {reason_of(letter) for letter in strange} == {"not-ours"}
 
 
-def test_nothing_else_is_among_the_dead_letters(aftermath: Aftermath) -> None:
+def test_nothing_else_is_among_the_dead_letters(aftermath: BadRecordsAftermath) -> None:
     assert len(aftermath.dead) == len(REJECTED) + len(STRANGE_VOTES) + 3 * IN_EACH_OTHER
 
 
-def test_the_metrics_tell_it_by_outcome_and_reason(aftermath: Aftermath) -> None:
+def test_the_metrics_tell_it_by_outcome_and_reason(aftermath: BadRecordsAftermath) -> None:
     metrics = aftermath.metrics
     assert metrics['sbic_labels_total{outcome="counted"}'] == 2 * len(REJECTED) + len(ODD)
     assert metrics['sbic_labels_total{outcome="rejected"}'] == len(REJECTED)

@@ -16,9 +16,9 @@ from sbic.project.settings import Settings
 from sbic.wire.labels import encode_label
 from tests import brokers
 from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, Triple, project, until
+from tests.agents.kafka import ProjectOnBroker, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 
 
 def refusal(broker: str, prefix: str, **env: str) -> tuple[int, str]:
@@ -63,7 +63,7 @@ async def test_on_an_empty_broker_the_topics_are_created(broker: EmbeddedBroker)
     with instance(broker.url, settings.prefix) as running:
         running.wait_ready()
         assert await check_topics(settings) == []
-        here = Project(settings)
+        here = ProjectOnBroker(settings)
         await here.send([("t1", "ann", 1)])
         assert (await here.until_counted(1))["t1"]["labels"] == 1
         assert running.terminate() == 0
@@ -85,7 +85,7 @@ async def kill(broker: EmbeddedBroker) -> None:
 
 
 @asynccontextmanager
-async def labels_flowing(here: Project, triples: Sequence[Triple]) -> AsyncIterator[None]:
+async def labels_flowing(here: ProjectOnBroker, triples: Sequence[Triple]) -> AsyncIterator[None]:
     """Send labels steadily, whatever the broker does; at the end all are acknowledged."""
     producer = AIOKafkaProducer(
         bootstrap_servers=here.settings.bootstrap_servers,
@@ -112,7 +112,7 @@ LOST = "does not answer; trying again until it does"
 FOUND = "Kafka answers again"
 
 
-async def until_it_says(running: Instance, text: str, times: int) -> None:
+async def until_it_says(running: RunningInstance, text: str, times: int) -> None:
     async def said() -> bool:
         assert running.process.poll() is None, running.log()
         return running.log().count(text) == times

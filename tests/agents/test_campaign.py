@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbic.local.broker import EmbeddedBroker
-from tests.agents.kafka import Project, project
+from tests.agents.kafka import ProjectOnBroker, project
 from tests.gateway.client import running_gateway
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 from tests.projects import sbic
 from tests.stages.test_campaign import JSON, STRUCTURES, mutations
 
@@ -39,11 +39,11 @@ def drawn(strategy: st.SearchStrategy[bytes | None]) -> list[bytes | None]:
     return found
 
 
-def topics_of(here: Project) -> list[tuple[str, int]]:
+def topics_of(here: ProjectOnBroker) -> list[tuple[str, int]]:
     return [(topic.name, topic.partitions) for topic in here.topics]
 
 
-async def genuine(here: Project) -> list[ConsumerRecord]:
+async def genuine(here: ProjectOnBroker) -> list[ConsumerRecord]:
     """Records of the topics that instances write, the last two of each."""
     topics = here.topics
     names = (topics.answers, topics.votes, topics.evidence, topics.estimates, topics.assignments)
@@ -51,7 +51,9 @@ async def genuine(here: Project) -> list[ConsumerRecord]:
     return [record for records in found for record in records[-2:]]
 
 
-def cannot_be_ours(here: Project, records: Iterable[ConsumerRecord]) -> dict[str, list[Poison]]:
+def cannot_be_ours(
+    here: ProjectOnBroker, records: Iterable[ConsumerRecord]
+) -> dict[str, list[Poison]]:
     """Any bytes, any JSON, and parts of genuine records, by topic."""
     parts = st.sampled_from([record.value for record in records]).flatmap(
         lambda value: st.integers(1, len(value) - 1).map(lambda size: value[:size])
@@ -74,7 +76,7 @@ def could_be_ours(records: Iterable[ConsumerRecord]) -> list[Poison]:
     ]
 
 
-async def write(here: Project, poison: Iterable[Poison]) -> None:
+async def write(here: ProjectOnBroker, poison: Iterable[Poison]) -> None:
     async with here.producer() as producer:
         sent = [
             await producer.send(topic, value, key=b"forged", partition=partition)
@@ -84,12 +86,12 @@ async def write(here: Project, poison: Iterable[Poison]) -> None:
         await asyncio.gather(*sent)
 
 
-async def send(here: Project, part: str) -> None:
+async def send(here: ProjectOnBroker, part: str) -> None:
     tasks = [f"{part}{number}" for number in range(TASKS)]
     await here.send([(task, worker, 1) for task in tasks for worker in WORKERS])
 
 
-async def until_all_count(here: Project, *parts: str) -> None:
+async def until_all_count(here: ProjectOnBroker, *parts: str) -> None:
     """Wait until every label of these parts counts, once."""
     tasks = [f"{part}{number}" for part in parts for number in range(TASKS)]
 
@@ -103,7 +105,7 @@ async def until_all_count(here: Project, *parts: str) -> None:
     await here.until_read(here.topics.posteriors.name, all_count)
 
 
-def is_well(running: Instance) -> bool:
+def is_well(running: RunningInstance) -> bool:
     return running.process.poll() is None and running.get("/readyz")[0] == 200
 
 
@@ -124,7 +126,7 @@ PAGES = [
 ]
 
 
-async def all_can_be_read(here: Project) -> None:
+async def all_can_be_read(here: ProjectOnBroker) -> None:
     """Every command that reads says what it finds, and so does a gateway."""
     for arguments in READING:
         ended = await asyncio.to_thread(sbic, here.settings, *arguments)
@@ -135,7 +137,7 @@ async def all_can_be_read(here: Project) -> None:
             assert (await gateway.get(page)).status == 200, page
 
 
-async def ask_for_tasks(here: Project) -> None:
+async def ask_for_tasks(here: ProjectOnBroker) -> None:
     """Let there be assignments, too."""
     async with here.producer() as producer:
         for worker in WORKERS:

@@ -4,13 +4,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, project
-from tests.instances import Instance, instance
+from tests.agents.kafka import ProjectOnBroker, project
+from tests.instances import RunningInstance, instance
 
 BEFORE = b'{"taken":[[1,9]],"votes":{"0":[["t1","w1",1,0.5,1,9,0]]}}'
 
 
-async def commit(here: Project, offsets: dict[int, int]) -> None:
+async def commit(here: ProjectOnBroker, offsets: dict[int, int]) -> None:
     """Let the group have committed labels up to these offsets."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=here.settings.bootstrap_servers,
@@ -24,7 +24,7 @@ async def commit(here: Project, offsets: dict[int, int]) -> None:
         await consumer.commit(places)
 
 
-def refusal(running: Instance) -> str:
+def refusal(running: RunningInstance) -> str:
     """What an instance says that ends with status 1."""
     assert running.process.wait(60) == 1
     [said] = [line for line in running.log().splitlines() if line.startswith("sbic: ")]

@@ -10,15 +10,15 @@ from sbic.client import Posterior
 from sbic.engine.labels import Prior
 from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import algorithm_1, as_taken, crowd
-from tests.agents.kafka import Project, Triple, project, until
+from tests.agents.kafka import ProjectOnBroker, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 
 
-class Stream:
+class SteadyLabels:
     """Labels sent at a steady rate, with a bad record after every hundred."""
 
-    def __init__(self, here: Project, triples: Sequence[Triple]) -> None:
+    def __init__(self, here: ProjectOnBroker, triples: Sequence[Triple]) -> None:
         self.here = here
         self.triples = triples
         self.sent = 0
@@ -48,7 +48,7 @@ async def test_one_of_two_is_killed_and_later_a_third_joins(broker: EmbeddedBrok
     triples = crowd(labels=40_000, tasks=2_000, workers=300, seed=3)
     here = await project(broker)
     prefix = here.settings.prefix
-    stream = Stream(here, triples)
+    stream = SteadyLabels(here, triples)
     with instance(broker.url, prefix) as first, instance(broker.url, prefix) as second:
         first.wait_ready()
         second.wait_ready()
@@ -75,7 +75,7 @@ async def test_one_of_two_is_killed_and_later_a_third_joins(broker: EmbeddedBrok
     assert {record.value for record in dead} == set(stream.bad)
 
 
-async def until_it_owns(running: Instance, partitions: int) -> None:
+async def until_it_owns(running: RunningInstance, partitions: int) -> None:
     """Wait until all partitions of the labels are one instance's."""
 
     async def owns() -> bool:

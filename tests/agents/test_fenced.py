@@ -12,11 +12,11 @@ from sbic.instance.taken import labels_in
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.changelogs import parse_answers
 from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, project, until
+from tests.agents.kafka import ProjectOnBroker, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.agents.test_shutdown import Group
+from tests.agents.test_shutdown import KafkaGroup
 from tests.agents.workforce import register, workforce
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 
 # Stops itself, once, when the first record for a topic has reached the client: nothing is written.
 STOPS_ITSELF = """
@@ -38,13 +38,13 @@ AIOKafkaClient.send = stop_and_send
 """
 
 
-def is_stopped(running: Instance) -> bool:
+def is_stopped(running: RunningInstance) -> bool:
     """Whether the kernel has stopped it."""
     status = Path(f"/proc/{running.process.pid}/status").read_text()
     return "State:\tT" in status
 
 
-async def until_stopped(running: Instance) -> None:
+async def until_stopped(running: RunningInstance) -> None:
     """Wait until it has stopped itself."""
 
     async def has_stopped() -> bool:
@@ -53,7 +53,7 @@ async def until_stopped(running: Instance) -> None:
     await until(has_stopped)
 
 
-async def ids(here: Project) -> Counter[str]:
+async def ids(here: ProjectOnBroker) -> Counter[str]:
     """How many assignments have each id."""
     records = await here.read(here.topics.assignments.name)
     assignments = [loads(record.value) for record in records]
@@ -64,7 +64,7 @@ async def test_each_request_is_answered_once_though_its_first_owner_stalled_whil
     broker: EmbeddedBroker,
 ) -> None:
     here = await project(broker)
-    group = Group(here)
+    group = KafkaGroup(here)
     workers = [f"w{number}" for number in range(40)]
     with (
         instance(
@@ -95,7 +95,7 @@ async def test_each_request_is_answered_once_though_its_first_owner_stalled_whil
     assert set(answered.values()) == {1}
 
 
-async def times_taken(here: Project) -> Counter[tuple[int, int]]:
+async def times_taken(here: ProjectOnBroker) -> Counter[tuple[int, int]]:
     """How many records of answers have each label, by its place."""
     return Counter(
         (record.partition, label.offset)
@@ -119,13 +119,13 @@ async def test_each_label_is_taken_once_and_no_posterior_is_late_though_an_owner
     ):
         stalled.wait_ready()
         successor.wait_ready()
-        await Group(here).until_members(4, 4)
+        await KafkaGroup(here).until_members(4, 4)
         await here.send(triples[:1000])
         await until_stopped(stalled)
         await here.send(triples[1000:])
         await here.until_counted(len(triples))
         stalled.process.send_signal(signal.SIGCONT)
-        await Group(here).until_members(4, 4)
+        await KafkaGroup(here).until_members(4, 4)
         await asyncio.to_thread(stalled.wait_ready)
         assert "removed from the group" in stalled.log()
         for running in stalled, successor:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.partitions import partition_of
 from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, Triple, project
+from tests.agents.kafka import ProjectOnBroker, Triple, project
 from tests.agents.kcat import KCAT, needs_kcat
 from tests.instances import instance
 
@@ -24,7 +24,9 @@ def line(triple: Triple) -> str:
     return json.dumps({"task": task, "worker": worker, "label": label})
 
 
-def produce_with_confluent(here: Project, triples: Sequence[Triple], **options: str) -> None:
+def produce_with_confluent(
+    here: ProjectOnBroker, triples: Sequence[Triple], **options: str
+) -> None:
     """Send labels, keyed by their worker."""
     producer = Producer({"bootstrap.servers": here.settings.bootstrap_servers[0], **options})
     for triple in triples:
@@ -32,7 +34,7 @@ def produce_with_confluent(here: Project, triples: Sequence[Triple], **options: 
     assert producer.flush(30) == 0
 
 
-def consume_with_confluent(here: Project, labels: int) -> dict[str, int]:
+def consume_with_confluent(here: ProjectOnBroker, labels: int) -> dict[str, int]:
     """Labels of each task by its last posterior, once they add up."""
     consumer = Consumer(
         {

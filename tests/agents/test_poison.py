@@ -28,8 +28,8 @@ from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.tasks import encode_task
 from sbic.wire.votes import Votes, encode_votes
-from tests.agents.kafka import Project, labels_in, last_posteriors, project
-from tests.instances import Instance, instance
+from tests.agents.kafka import ProjectOnBroker, labels_in, last_posteriors, project
+from tests.instances import RunningInstance, instance
 
 PARTITIONS = 2
 WORKERS = ["ann", "bob", "eve", "fay"]
@@ -125,7 +125,7 @@ NONSENSE = [
 
 
 @dataclass
-class Aftermath:
+class PoisonAftermath:
     """What was sent to topics between instances, by topic, and what is there in the end."""
 
     sent: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -141,7 +141,9 @@ class Aftermath:
 class Poisoner:
     """Somebody who can write to all topics."""
 
-    def __init__(self, here: Project, producer: AIOKafkaProducer, found: Aftermath) -> None:
+    def __init__(
+        self, here: ProjectOnBroker, producer: AIOKafkaProducer, found: PoisonAftermath
+    ) -> None:
         self.here = here
         self.producer = producer
         self.found = found
@@ -231,7 +233,7 @@ class Poisoner:
 
 
 @asynccontextmanager
-async def poisoner(here: Project, found: Aftermath) -> AsyncIterator[Poisoner]:
+async def poisoner(here: ProjectOnBroker, found: PoisonAftermath) -> AsyncIterator[Poisoner]:
     async with AIOKafkaProducer(
         bootstrap_servers=here.settings.bootstrap_servers,
         compression_type="gzip",
@@ -246,7 +248,9 @@ def posteriors_in(records: list[ConsumerRecord]) -> dict[str, Posterior]:
     return last_posteriors(record for record in records if record.key != b"forged")
 
 
-async def until_all_count(here: Project, found: Aftermath, running: Instance) -> None:
+async def until_all_count(
+    here: ProjectOnBroker, found: PoisonAftermath, running: RunningInstance
+) -> None:
     def all_count(records: list[ConsumerRecord]) -> bool:
         assert running.process.poll() is None, running.log()
         return labels_in(posteriors_in(records)) >= found.labels
@@ -254,7 +258,9 @@ async def until_all_count(here: Project, found: Aftermath, running: Instance) ->
     await here.until_read(here.topics.posteriors.name, all_count)
 
 
-def reasons_in(here: Project, letters: list[ConsumerRecord]) -> dict[tuple[str, int, int], str]:
+def reasons_in(
+    here: ProjectOnBroker, letters: list[ConsumerRecord]
+) -> dict[tuple[str, int, int], str]:
     """The reasons of dead letters, by the bad record's topic, partition and offset."""
     dead = {}
     for letter in letters:
@@ -265,7 +271,9 @@ def reasons_in(here: Project, letters: list[ConsumerRecord]) -> dict[tuple[str, 
     return dead
 
 
-async def until_told(here: Project, found: Aftermath, topics: set[str], running: Instance) -> None:
+async def until_told(
+    here: ProjectOnBroker, found: PoisonAftermath, topics: set[str], running: RunningInstance
+) -> None:
     """Wait until what was sent to these topics is among the dead letters, and is counted."""
     sent = {place for place in found.sent if place[0] in topics}
 
@@ -277,10 +285,10 @@ async def until_told(here: Project, found: Aftermath, topics: set[str], running:
 
 
 @pytest.fixture(scope="module")
-async def aftermath(broker: EmbeddedBroker) -> Aftermath:
+async def aftermath(broker: EmbeddedBroker) -> PoisonAftermath:
     here = await project(broker, partitions=PARTITIONS)
     env = {"SBIC_PARTITIONS": str(PARTITIONS)}
-    found = Aftermath()
+    found = PoisonAftermath()
     asking = {f"worker {name}" for name in ["a key of 500 kB", *HEADERS]} | {"zoe"}
     async with poisoner(here, found) as stranger:
         await stranger.labels("before", BEFORE)
@@ -320,14 +328,14 @@ async def aftermath(broker: EmbeddedBroker) -> Aftermath:
     return found
 
 
-async def check_tools(here: Project) -> None:
+async def check_tools(here: ProjectOnBroker) -> None:
     """What users run goes on."""
     for export in EXPORTS.values():
         records = await current_records(here.settings, export)
         assert len(export.table(here.settings.crowd_classes, records).rows) >= len(WORKERS)
 
 
-def test_all_labels_before_and_after_count_once(aftermath: Aftermath) -> None:
+def test_all_labels_before_and_after_count_once(aftermath: PoisonAftermath) -> None:
     for task, posterior in aftermath.posteriors.items():
         if task.startswith(("before", "after")):
             assert posterior["labels"] == len(WORKERS), task
@@ -336,35 +344,35 @@ def test_all_labels_before_and_after_count_once(aftermath: Aftermath) -> None:
     assert before | after <= aftermath.posteriors.keys()
 
 
-def test_nothing_forged_is_believed(aftermath: Aftermath) -> None:
+def test_nothing_forged_is_believed(aftermath: PoisonAftermath) -> None:
     assert not [task for task in aftermath.again if task.startswith(("forged", "ttt"))]
 
 
-def test_one_more_restart_changes_nothing(aftermath: Aftermath) -> None:
+def test_one_more_restart_changes_nothing(aftermath: PoisonAftermath) -> None:
     new = aftermath.again.pop("at last 0")
     assert new["labels"] == len(WORKERS)
     assert aftermath.again == aftermath.posteriors
 
 
-def test_every_poison_is_among_the_dead_letters(aftermath: Aftermath) -> None:
+def test_every_poison_is_among_the_dead_letters(aftermath: PoisonAftermath) -> None:
     reasons = {
         f"{place[0]}: {name}": aftermath.dead.get(place) for place, name in aftermath.sent.items()
     }
     assert {name: reason for name, reason in reasons.items() if reason != "not-ours"} == {}
 
 
-def test_nothing_else_is_among_the_dead_letters(aftermath: Aftermath) -> None:
+def test_nothing_else_is_among_the_dead_letters(aftermath: PoisonAftermath) -> None:
     assert aftermath.dead.keys() == aftermath.sent.keys()
 
 
-def test_a_counter_tells(aftermath: Aftermath) -> None:
+def test_a_counter_tells(aftermath: PoisonAftermath) -> None:
     counts = [found['sbic_dead_letters_total{reason="not-ours"}'] for found in aftermath.metrics]
     assert sum(counts) >= len(aftermath.sent)
 
 
 @pytest.mark.parametrize("name", ["a key of 500 kB", *HEADERS])
 def test_what_has_to_be_forwarded_counts_whatever_it_carries(
-    aftermath: Aftermath, name: str
+    aftermath: PoisonAftermath, name: str
 ) -> None:
     assert aftermath.posteriors[name]["labels"] == 1
     assert f"worker {name}" in aftermath.answered
@@ -373,7 +381,9 @@ def test_what_has_to_be_forwarded_counts_whatever_it_carries(
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_headers_that_fit_are_forwarded_with_the_origin(aftermath: Aftermath, name: str) -> None:
+def test_headers_that_fit_are_forwarded_with_the_origin(
+    aftermath: PoisonAftermath, name: str
+) -> None:
     *kept, (last, origin) = aftermath.forwarded[name]
     assert kept == HEADERS[name][: len(kept)]
     assert kept

@@ -73,7 +73,7 @@ STOP_LABELS = 5
 LEASE_SECONDS = 4.0
 
 
-class Worker:
+class AskingClient:
     """A client that asks, answers and asks again until there is no open task, or drops out."""
 
     def __init__(self, name: str, crowd: Workforce, seed: int, drops_out: bool) -> None:
@@ -126,7 +126,7 @@ async def test_three_hundred_workers_some_drop_out_and_an_instance_is_killed(
         second.wait_ready()
         await register(here, names)
         async with workforce(here) as crowd:
-            workers = [Worker(f"w{n}", crowd, n, drops_out=n % 4 == 0) for n in range(300)]
+            workers = [AskingClient(f"w{n}", crowd, n, drops_out=n % 4 == 0) for n in range(300)]
             working = [asyncio.create_task(worker.work()) for worker in workers]
             await here.until_counted(len(names))
             second.kill()

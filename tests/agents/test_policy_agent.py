@@ -17,7 +17,7 @@ from sbic.runtime.metrics import Metrics
 from sbic.runtime.publisher import MeteredRedirector
 from sbic.wire.assignments import AssignmentId, encode_lease, encode_request, parse_assignment
 from tests.stages.assigning import AssigningInstance
-from tests.stages.simulated.log import Record
+from tests.stages.simulated.log import SimulatedRecord
 from tests.stages.simulated.project import SEAL
 
 SETTINGS = Settings(partitions=1)
@@ -43,14 +43,15 @@ class Stalled:
     def answer(self) -> Outbox:
         """What it makes of the requests."""
         group = RequestGroup()
-        requests: Any = [Record(offset, 0, encode_request("ann")) for offset in (7, 8)]
+        requests: Any = [SimulatedRecord(offset, 0, encode_request("ann")) for offset in (7, 8)]
         self.assigning.stage.answer(0, requests, 0, group)
         return self.agent.pack(group).changelog
 
     async def read(self, *values: bytes | None) -> None:
         """Read this on the assignments topic."""
         records: Any = [
-            Record(0, 0, value, None, [SEAL.header(TOPIC, 0, value)], TOPIC) for value in values
+            SimulatedRecord(0, 0, value, None, [SEAL.header(TOPIC, 0, value)], TOPIC)
+            for value in values
         ]
         await self.follower.learn(0, records)
 

@@ -14,10 +14,10 @@ from aiokafka import AIOKafkaProducer
 
 from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, project, until
+from tests.agents.kafka import ProjectOnBroker, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.agents.test_shutdown import Group, stopped
-from tests.instances import Instance, instance
+from tests.agents.test_shutdown import KafkaGroup, stopped
+from tests.instances import RunningInstance, instance
 
 SESSION = 6.0  # seconds: the shortest that Kafka allows; an instance has 10
 LONG = 3 * SESSION
@@ -56,7 +56,7 @@ def busy_loop() -> Iterator[None]:
             spinning.kill()
 
 
-async def project_with_labels(broker: EmbeddedBroker, labels: int, seed: int) -> Project:
+async def project_with_labels(broker: EmbeddedBroker, labels: int, seed: int) -> ProjectOnBroker:
     """A project whose labels are counted, and that has no instance any more."""
     here = await project(broker)
     triples = crowd(labels=labels, tasks=100, workers=50, seed=seed)
@@ -66,13 +66,13 @@ async def project_with_labels(broker: EmbeddedBroker, labels: int, seed: int) ->
     return here
 
 
-async def changelogs(here: Project) -> Counter[int]:
+async def changelogs(here: ProjectOnBroker) -> Counter[int]:
     """How many records there are to restore, by partition."""
     topics = here.topics.answers.name, here.topics.evidence.name
     return Counter([record.partition for topic in topics for record in await here.read(topic)])
 
 
-def recovered(running: Instance) -> tuple[float, float]:
+def recovered(running: RunningInstance) -> tuple[float, float]:
     """Records restored by the last recovery, and those that it had to restore."""
     metrics = running.metrics()
     return (
@@ -165,7 +165,7 @@ async def test_a_rebalance_during_a_recovery_keeps_what_is_restored(broker: Embe
     assert len(restored) == len(set(restored)) == there
 
 
-class Place(NamedTuple):
+class RestoredFrom(NamedTuple):
     """Where a record was restored from."""
 
     topic: str
@@ -173,19 +173,19 @@ class Place(NamedTuple):
     offset: int
 
 
-def restored_by(running: Instance) -> list[Place]:
+def restored_by(running: RunningInstance) -> list[RestoredFrom]:
     """What a slow instance has restored, in order."""
     found = re.findall(r"^restored (\S+) (\d+) (\d+)$", running.log(), re.MULTILINE)
-    return [Place(topic, int(partition), int(offset)) for topic, partition, offset in found]
+    return [RestoredFrom(topic, int(partition), int(offset)) for topic, partition, offset in found]
 
 
-def partitions_of(running: Instance) -> set[int]:
+def partitions_of(running: RunningInstance) -> set[int]:
     """The partitions with which it said last that it was ready."""
     *_, last = re.findall(r"ready after .*: partitions \[(.*?)\]", running.log())
     return {int(partition) for partition in last.split(", ")}
 
 
-async def until_it_has(running: Instance, partitions: set[int]) -> None:
+async def until_it_has(running: RunningInstance, partitions: set[int]) -> None:
     """Wait until it is ready with these partitions."""
 
     async def has_them() -> bool:
@@ -235,7 +235,7 @@ async def test_one_that_was_put_out_learns_what_its_successor_did(broker: Embedd
     await agree_with_a_recount(here, triples)
 
 
-async def until_committed(here: Project, topic: str) -> None:
+async def until_committed(here: ProjectOnBroker, topic: str) -> None:
     ends = {record.partition: record.offset + 1 for record in await here.read(topic)}
 
     async def is_committed() -> bool:
@@ -244,8 +244,8 @@ async def until_committed(here: Project, topic: str) -> None:
     await until(is_committed)
 
 
-async def until_nobody_is_a_member(here: Project) -> None:
-    group = Group(here)
+async def until_nobody_is_a_member(here: ProjectOnBroker) -> None:
+    group = KafkaGroup(here)
 
     async def is_empty() -> bool:
         return await group.members() == []
@@ -253,14 +253,14 @@ async def until_nobody_is_a_member(here: Project) -> None:
     await until(is_empty)
 
 
-async def until_said(running: Instance, words: str) -> None:
+async def until_said(running: RunningInstance, words: str) -> None:
     async def is_said() -> bool:
         return words in running.log()
 
     await until(is_said)
 
 
-async def until_ready_again(running: Instance) -> None:
+async def until_ready_again(running: RunningInstance) -> None:
     async def is_ready_again() -> bool:
         return running.log().count("ready after") == 2
 

@@ -7,8 +7,8 @@ from aiokafka import AIOKafkaProducer
 
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.partitions import partition_of
-from sbic.wire.workers import Entry, encode_roster
-from tests.agents.kafka import Project, project, until
+from sbic.wire.workers import RosterEntry, encode_roster
+from tests.agents.kafka import ProjectOnBroker, project, until
 from tests.agents.test_poison import reasons_in
 from tests.agents.workforce import Workforce, register, workforce
 from tests.instances import instance
@@ -33,7 +33,7 @@ BAD: list[tuple[bytes | None, bytes | None, str]] = [
 
 async def send(
     producer: AIOKafkaProducer,
-    here: Project,
+    here: ProjectOnBroker,
     key: bytes | None,
     value: bytes | None,
     partition: int,
@@ -59,7 +59,7 @@ async def until_answered(crowd: Workforce, worker: str, reason: str | None) -> N
     await until(is_so)
 
 
-async def until_committed(here: Project, ends: dict[int, int]) -> None:
+async def until_committed(here: ProjectOnBroker, ends: dict[int, int]) -> None:
     async def is_so() -> bool:
         return await here.committed(here.topics.roster.name) == ends
 
@@ -89,10 +89,14 @@ async def test_a_worker_stays_blocked_whatever_else_is_on_the_roster_and_whoever
                     offset = await send(producer, here, key, value, partition)
                     expected["roster", partition, offset] = reason
             # with another key, in another partition, and more headers than can be forwarded
-            blocked = encode_roster(ANN, Entry(blocked=True))
+            blocked = encode_roster(ANN, RosterEntry(blocked=True))
             await send(producer, here, b"x", blocked, 1, [("note", bytes(500_000))])
             await send(
-                producer, here, BOB.encode(), encode_roster(BOB, Entry(blocked=True, name="Bob")), 1
+                producer,
+                here,
+                BOB.encode(),
+                encode_roster(BOB, RosterEntry(blocked=True, name="Bob")),
+                1,
             )
             await until_answered(crowd, ANN, "worker-blocked")
             await until_answered(crowd, BOB, "worker-blocked")

@@ -12,10 +12,10 @@ from sbic.classes import Classes
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Ids
 from sbic.local.broker import EmbeddedBroker
-from tests.agents.kafka import AnyTriple, Label, Project, labels_in, project, until
+from tests.agents.kafka import AnyTriple, Label, ProjectOnBroker, labels_in, project, until
 from tests.agents.test_shutdown import stopped
 from tests.inference.crowds import real_crowd
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 
 LABELS, TASKS, WORKERS = 20_000, 1_000, 200
 CROWDS = {"four classes": "cat,dog,bird,fish", "-1 and 1": "-1,1"}
@@ -48,7 +48,7 @@ def golds(classes: Classes, seed: int) -> dict[int, int]:
 
 
 async def describe(
-    here: Project, classes: Classes, gold: dict[int, int], *, withdraws: bool
+    here: ProjectOnBroker, classes: Classes, gold: dict[int, int], *, withdraws: bool
 ) -> None:
     """Give gold, and a prior that is right; or withdraw every second one, and all priors."""
     async with here.producer() as producer:
@@ -100,7 +100,7 @@ def offline(
     return dict(zip(tasks.names, beliefs, strict=True))
 
 
-async def probabilities(here: Project, classes: Classes) -> dict[str, list[float]]:
+async def probabilities(here: ProjectOnBroker, classes: Classes) -> dict[str, list[float]]:
     """What the posteriors say."""
     found = {}
     for task, posterior in (await here.posteriors()).items():
@@ -113,7 +113,7 @@ async def probabilities(here: Project, classes: Classes) -> dict[str, list[float
 
 
 async def at_rest(
-    here: Project, triples: Sequence[AnyTriple], instances: Sequence[Instance]
+    here: ProjectOnBroker, triples: Sequence[AnyTriple], instances: Sequence[RunningInstance]
 ) -> None:
     """Wait until all labels are counted and every instance is settled, without lag."""
 
@@ -172,7 +172,7 @@ async def test_one_instance_and_three_under_faults_come_to_rest_where_the_offlin
 
 async def under_faults(
     broker: EmbeddedBroker,
-    here: Project,
+    here: ProjectOnBroker,
     triples: Sequence[AnyTriple],
     env: dict[str, str],
     classes: Classes,

@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
-from tests.agents.kafka import Project, project, until
+from tests.agents.kafka import ProjectOnBroker, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 
 IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait before they kill
 
@@ -67,7 +67,7 @@ WorkerAgent.ready = ready
 """
 
 
-def changed(here: Project, change: str) -> "subprocess.Popen[str]":
+def changed(here: ProjectOnBroker, change: str) -> "subprocess.Popen[str]":
     env = {
         **os.environ,
         "SBIC_BROKER": here.settings.broker,
@@ -84,7 +84,7 @@ def changed(here: Project, change: str) -> "subprocess.Popen[str]":
 
 
 @contextmanager
-def stopped(running: Instance) -> Iterator[None]:
+def stopped(running: RunningInstance) -> Iterator[None]:
     """It does nothing for a while, and says nothing to Kafka."""
     running.process.send_signal(signal.SIGSTOP)
     try:
@@ -93,10 +93,10 @@ def stopped(running: Instance) -> Iterator[None]:
         running.process.send_signal(signal.SIGCONT)
 
 
-class Group:
+class KafkaGroup:
     """Kafka's own account of a project's group."""
 
-    def __init__(self, here: Project) -> None:
+    def __init__(self, here: ProjectOnBroker) -> None:
         self.name = here.settings.prefix
         self.topic = here.topics.labels.name
         self.admin = AdminClient({"bootstrap.servers": ",".join(here.settings.bootstrap_servers)})
@@ -118,13 +118,13 @@ class Group:
         await until(are_as_expected)
 
 
-async def all_is_committed(here: Project, topic: str) -> None:
+async def all_is_committed(here: ProjectOnBroker, topic: str) -> None:
     """What the group says it has done is all there is."""
     ends = {record.partition: record.offset + 1 for record in await here.read(topic)}
     assert await here.committed(topic) == ends
 
 
-async def until_not_ready(running: Instance) -> None:
+async def until_not_ready(running: RunningInstance) -> None:
     async def is_not_ready() -> bool:
         return (await asyncio.to_thread(running.get, "/readyz"))[0] == 503
 
@@ -133,8 +133,8 @@ async def until_not_ready(running: Instance) -> None:
 
 @asynccontextmanager
 async def two_members(
-    here: Project, group: Group, **env: str
-) -> AsyncIterator[tuple[Instance, Instance]]:
+    here: ProjectOnBroker, group: KafkaGroup, **env: str
+) -> AsyncIterator[tuple[RunningInstance, RunningInstance]]:
     """Two instances that are ready, each with half of the partitions."""
     with (
         instance(here.settings.broker, here.settings.prefix, **env) as one,
@@ -146,7 +146,7 @@ async def two_members(
         yield one, other
 
 
-async def ended(running: Instance) -> None:
+async def ended(running: RunningInstance) -> None:
     """Asked to end, it does so in good order, and has left the group by then."""
     assert await asyncio.to_thread(running.terminate, IN_TIME) == 0, running.log()
     assert "Traceback" not in running.log()
@@ -157,7 +157,7 @@ async def test_sigterm_under_load_loses_nothing_and_leaves_the_group_at_once(
 ) -> None:
     triples = crowd(labels=12_000, tasks=400, workers=100, seed=31)
     here = await project(broker)
-    group = Group(here)
+    group = KafkaGroup(here)
     async with two_members(here, group) as (first, second):
         sending = asyncio.create_task(here.send(triples))
         await here.until_counted(1_000)
@@ -176,7 +176,7 @@ async def test_sigterm_under_load_loses_nothing_and_leaves_the_group_at_once(
 async def test_sigterm_during_a_rebalance_does_not_wait_for_its_end(broker: EmbeddedBroker) -> None:
     triples = crowd(labels=2_000, tasks=100, workers=50, seed=33)
     here = await project(broker)
-    group = Group(here)
+    group = KafkaGroup(here)
     session = {"SBIC_SESSION_SECONDS": "60"}  # the silent one stays until the new one has joined
     async with two_members(here, group, **session) as (member, silent):
         await here.until_dealt_with(triples, await here.send(triples))
@@ -198,7 +198,7 @@ async def test_sigterm_while_tables_are_recovered_ends_in_good_order(
 ) -> None:
     triples = crowd(labels=3_000, tasks=100, workers=50, seed=34)
     here = await project(broker)
-    group = Group(here)
+    group = KafkaGroup(here)
     with instance(broker.url, here.settings.prefix) as running:
         await here.until_dealt_with(triples, await here.send(triples))
         await ended(running)
@@ -217,7 +217,7 @@ async def test_sigterm_while_tables_are_recovered_ends_in_good_order(
 
 async def test_sigterm_right_after_the_start_ends_at_once(broker: EmbeddedBroker) -> None:
     here = await project(broker)
-    group = Group(here)
+    group = KafkaGroup(here)
     with instance(broker.url, here.settings.prefix) as starting:
 
         async def listens() -> bool:

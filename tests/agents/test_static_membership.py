@@ -7,13 +7,13 @@ from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import crowd
 from tests.agents.kafka import project
 from tests.agents.recount import agree_with_a_recount
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 
 SESSION = {"SBIC_SESSION_SECONDS": "60"}
 LABELS = 300  # in each of three parts
 
 
-def partitions(running: Instance) -> set[str]:
+def partitions(running: RunningInstance) -> set[str]:
     """The partitions of labels that an instance reads."""
     return {
         name
@@ -31,7 +31,7 @@ async def test_a_restart_moves_nothing_and_loses_nothing(broker: EmbeddedBroker)
         ExitStack() as runs,
     ):
 
-        def start() -> Instance:
+        def start() -> RunningInstance:
             made = instance(broker.url, prefix, SBIC_INSTANCE_ID="a", **SESSION)
             return runs.enter_context(made)
 

@@ -18,7 +18,7 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.research.stopping import stopped
 from sbic.wire.assignments import encode_request
 from sbic.wire.posteriors import posterior_parser
-from tests.agents.kafka import Project, project, until
+from tests.agents.kafka import ProjectOnBroker, project, until
 from tests.inference.crowds import random_crowd, real_crowd
 from tests.instances import instance
 from tests.projects import sbic
@@ -46,7 +46,9 @@ def windows(labels: Labels) -> Iterator[list[tuple[int, Label]]]:
     yield list(window.values())
 
 
-async def ask_for_open_tasks_only(kafka: Project, labels: Labels) -> tuple[list[int], np.ndarray]:
+async def ask_for_open_tasks_only(
+    kafka: ProjectOnBroker, labels: Labels
+) -> tuple[list[int], np.ndarray]:
     """Send each label unless its task is closed by then: those sent, and the log-odds."""
     asked: list[int] = []
     closed: set[str] = set()

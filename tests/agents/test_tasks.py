@@ -14,12 +14,12 @@ from sbic.infer.intervals import beta_interval
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.partitions import partition_of
 from tests.agents.crowd import algorithm_1, crowd
-from tests.agents.kafka import Project, Triple, project
+from tests.agents.kafka import ProjectOnBroker, Triple, project
 from tests.agents.wire import agree_with_schemas
 from tests.instances import instance
 
 
-async def say(here: Project, *records: dict[str, Any] | tuple[bytes, bytes | None]) -> None:
+async def say(here: ProjectOnBroker, *records: dict[str, Any] | tuple[bytes, bytes | None]) -> None:
     """Put records on the tasks topic as a good client does; a pair is a key and a value."""
     async with here.producer() as producer:
         for record in records:
@@ -33,7 +33,7 @@ async def say(here: Project, *records: dict[str, Any] | tuple[bytes, bytes | Non
             )
 
 
-async def until_so(here: Project, task: str, **fields: object) -> Posterior:
+async def until_so(here: ProjectOnBroker, task: str, **fields: object) -> Posterior:
     """The posterior of a task, once its fields have these values; None: the field is absent."""
 
     def are_so(found: dict[str, Posterior]) -> bool:
@@ -45,7 +45,7 @@ async def until_so(here: Project, task: str, **fields: object) -> Posterior:
     return (await here.until_posteriors(are_so, 30))[task]
 
 
-async def label(here: Project, *triples: Triple) -> dict[str, Posterior]:
+async def label(here: ProjectOnBroker, *triples: Triple) -> dict[str, Posterior]:
     """Send labels, and the posteriors once all are dealt with."""
     return await here.until_dealt_with(triples, await here.send(triples))
 

@@ -13,7 +13,7 @@ from sbic.local.broker import EmbeddedCluster
 from sbic.project.settings import Settings
 from tests.agents.crowd import crowd
 from tests.agents.flow import flowing, until_true
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 from tests.agents.recount import agree_with_a_recount
 from tests.brokers import kill, needs_proc
 from tests.instances import instance
@@ -30,12 +30,12 @@ def controller(folder: Path) -> int:
     return latest
 
 
-def leaders(cluster: EmbeddedCluster, here: Project) -> set[int]:
+def leaders(cluster: EmbeddedCluster, here: ProjectOnBroker) -> set[int]:
     """The nodes that lead a partition of the labels."""
     return {partition.leader for partition in partitions(cluster, here.topics.labels.name)}
 
 
-def all_in_sync(cluster: EmbeddedCluster, here: Project) -> bool:
+def all_in_sync(cluster: EmbeddedCluster, here: ProjectOnBroker) -> bool:
     """Whether every copy of every record of the project, and of the group's offsets, is whole."""
     names = [*(topic.name for topic in here.topics), "__consumer_offsets"]
     return all(len(p.isrs) == 3 for name in names for p in partitions(cluster, name))
@@ -62,7 +62,7 @@ async def test_the_controller_and_each_leader_are_killed_and_one_broker_is_away_
             replication=3,
         )
         await ensure_topics(settings)
-        here = Project(settings)
+        here = ProjectOnBroker(settings)
         with instance(cluster.url, settings.prefix, **ENV) as first:
             first.wait_ready()
             async with flowing(here, triples) as flow:

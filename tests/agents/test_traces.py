@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sbic.classes import SIGNS, SKIP
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd, Rows
-from sbic.instance.publication import MOST_PENDING, MOST_WITH_VOTES, Traces
+from sbic.instance.publication import MOST_PENDING, MOST_TRACED, Traces
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import Row
@@ -109,17 +109,17 @@ def take(traces: Traces, tasks: list[str], answers: list[int] | None = None) -> 
 
 def test_the_trace_of_a_label_on_a_task_elsewhere_goes_with_its_votes() -> None:
     traces = Traces(crowd_with(0))
-    names = [f"t{i}" for i in range(2 * MOST_WITH_VOTES + 60)]
+    names = [f"t{i}" for i in range(2 * MOST_TRACED + 60)]
     traces.crowd.number_tasks(names)
     elsewhere = [names[i] for i in traces.crowd.tasks_of(1)]
-    assert len(elsewhere) > MOST_WITH_VOTES
+    assert len(elsewhere) > MOST_TRACED
     take(traces, elsewhere)
     assert not traces.pending
     rows = [Row(None, b"votes"), Row(None, b"more")]
     spans = traces.mark_votes(1, rows)
-    assert [span.name for span in spans] == ["sbic.vote"] * MOST_WITH_VOTES
+    assert [span.name for span in spans] == ["sbic.vote"] * MOST_TRACED
     followed = list(traced_tasks(rows[1][3]))
-    assert [one.task for one in followed] == elsewhere[:MOST_WITH_VOTES]
+    assert [one.task for one in followed] == elsewhere[:MOST_TRACED]
     assert {one.traceparent for one in followed} == {SAMPLED}
     assert traces.mark_votes(1, rows) == []
 

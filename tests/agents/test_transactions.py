@@ -6,14 +6,14 @@ from sbic.client import Posterior
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from tests.agents.kafka import Project, project, until
-from tests.instances import Instance, instance
+from tests.agents.kafka import ProjectOnBroker, project, until
+from tests.instances import RunningInstance, instance
 
 PARTITIONS = 2
 HELD, FREE = (next(f"w{n}" for n in range(9) if partition_of(b"w%d" % n, 2) == p) for p in (0, 1))
 
 
-async def send(here: Project, producer: AIOKafkaProducer, task: str, *workers: str) -> None:
+async def send(here: ProjectOnBroker, producer: AIOKafkaProducer, task: str, *workers: str) -> None:
     for worker in workers:
         await producer.send_and_wait(
             here.topics.labels.name,
@@ -23,7 +23,7 @@ async def send(here: Project, producer: AIOKafkaProducer, task: str, *workers: s
         )
 
 
-def lag(running: Instance) -> float:
+def lag(running: RunningInstance) -> float:
     metrics = running.metrics()
     return sum(value for name, value in metrics.items() if name.startswith("sbic_lag_records{"))
 

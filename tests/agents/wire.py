@@ -2,11 +2,11 @@
 
 from orjson import loads
 
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 from tests.test_schemas import KINDS, VALIDATORS
 
 
-async def agree_with_schemas(here: Project) -> set[str]:
+async def agree_with_schemas(here: ProjectOnBroker) -> set[str]:
     """Validate every record of every public topic; the kinds of which there were any."""
     found = set()
     for kind in KINDS:

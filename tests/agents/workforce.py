@@ -11,7 +11,7 @@ from orjson import dumps, loads
 from sbic.wire.assignments import encode_request
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 
 Place = tuple[int, int]
 
@@ -20,7 +20,7 @@ class Workforce:
     """All workers of a test on one connection; `hear` returns their assignments."""
 
     def __init__(
-        self, project: Project, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer
+        self, project: ProjectOnBroker, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer
     ) -> None:
         self.project = project
         self.producer = producer
@@ -64,7 +64,7 @@ class Workforce:
 
 
 @asynccontextmanager
-async def workforce(project: Project) -> AsyncIterator[Workforce]:
+async def workforce(project: ProjectOnBroker) -> AsyncIterator[Workforce]:
     """A workforce that listens from the beginning of the topic."""
     servers = project.settings.bootstrap_servers
     topic = project.topics.assignments.name
@@ -82,7 +82,7 @@ async def workforce(project: Project) -> AsyncIterator[Workforce]:
             await asyncio.gather(listening, return_exceptions=True)
 
 
-async def register(project: Project, tasks: Iterable[str], **fields: Any) -> None:
+async def register(project: ProjectOnBroker, tasks: Iterable[str], **fields: Any) -> None:
     """Describe tasks, all alike, and wait until they have a posterior."""
     names = list(tasks)
     async with project.producer() as producer:

@@ -21,7 +21,7 @@ Take = Callable[[Any], Coroutine[Any, Any, None]]
 """What an agent does with its stream."""
 
 
-class Place:
+class OwnTopic:
     """A topic and a group that nobody else has."""
 
     def __init__(self, broker: EmbeddedBroker, partitions: int) -> None:
@@ -109,9 +109,9 @@ class Place:
         return app
 
 
-async def place(broker: EmbeddedBroker, partitions: int = 1) -> Place:
+async def place(broker: EmbeddedBroker, partitions: int = 1) -> OwnTopic:
     """A topic and a group that nobody else has."""
-    made = Place(broker, partitions)
+    made = OwnTopic(broker, partitions)
     await made.create()
     return made
 

@@ -14,7 +14,7 @@ from sbic.runtime.faust.groups import GroupPublisher, Steps
 from sbic.runtime.faust.producer import BatchProducer, Offsets
 from sbic.wire.partitions import Row
 from tests.agents.kafka import until
-from tests.batched.apps import Place, place, running
+from tests.batched.apps import OwnTopic, place, running
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_who_has_not_joined_leaves_at_once() -> None:
     assert app.should_stop
 
 
-class Gathered:
+class GatheredValues:
     """Values to publish."""
 
     def __init__(self) -> None:
@@ -97,10 +97,10 @@ class Gathered:
 class Passing:
     """An agent that passes records on, in a second step after a first one, as the real ones do."""
 
-    def __init__(self, here: Place, out: str) -> None:
+    def __init__(self, here: OwnTopic, out: str) -> None:
         self.out = out
         producer = BatchProducer(here.settings, "passing")
-        self.groups = GroupPublisher(producer, Gathered, self.pack)
+        self.groups = GroupPublisher(producer, GatheredValues, self.pack)
         self.taken = asyncio.Event()
 
     async def run(self, stream: Any) -> None:
@@ -111,7 +111,7 @@ class Passing:
             self.taken.set()
             self.groups.notify(batch)
 
-    def pack(self, group: Gathered) -> Steps:
+    def pack(self, group: GatheredValues) -> Steps:
         then = Outbox()
         for value in group.values:
             then.add(self.out, 0, Row(None, value))

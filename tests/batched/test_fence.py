@@ -11,13 +11,13 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.producer import BatchProducer, Fence, RemovedFromGroup, now
 from sbic.wire.partitions import Row
 from tests.agents.kafka import until
-from tests.batched.apps import Place, place
+from tests.batched.apps import OwnTopic, place
 
 SESSION_SECONDS = 10.0
 
 
 @asynccontextmanager
-async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
+async def fenced(here: OwnTopic) -> AsyncIterator[tuple[BatchProducer, Fence]]:
     """A producer of an instance that has just joined."""
     fence = Fence(SESSION_SECONDS)
     fence.heartbeat_taken(now())
@@ -27,7 +27,7 @@ async def fenced(here: Place) -> AsyncIterator[tuple[BatchProducer, Fence]]:
         yield producer, fence
 
 
-def outbox_of(here: Place, *values: bytes) -> Outbox:
+def outbox_of(here: OwnTopic, *values: bytes) -> Outbox:
     outbox = Outbox()
     for partition in range(here.partitions):
         outbox.add(here.topic, partition, *(Row(None, value) for value in values))

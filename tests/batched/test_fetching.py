@@ -10,7 +10,7 @@ from aiokafka.consumer import fetcher
 from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.membership import MAX_WAIT_MS, WAIT_UNTIL_TAKEN, fetch_soon
 from tests.agents.kafka import until
-from tests.batched.apps import Place, place, running
+from tests.batched.apps import OwnTopic, place, running
 from tests.batched.test_in_loop_consumer import finish_all
 
 AIOKAFKA_WAITS = 0.1
@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def consumer_of(here: Place) -> AIOKafkaConsumer:
+def consumer_of(here: OwnTopic) -> AIOKafkaConsumer:
     return AIOKafkaConsumer(bootstrap_servers=here.address, auto_offset_reset="earliest")
 
 

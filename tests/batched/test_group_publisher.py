@@ -10,7 +10,7 @@ from sbic.runtime.faust.producer import Offsets
 from sbic.wire.partitions import Row
 
 
-class Group:
+class NamesToPublish:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.is_full = False
@@ -37,7 +37,7 @@ class Finished:
         self.batches.append(batch)
 
 
-def pack(group: Group) -> Steps:
+def pack(group: NamesToPublish) -> Steps:
     ahead, first, then = Outbox(), Outbox(), Outbox()
     row = Row(None, b"")
     for name in group.names:
@@ -48,17 +48,17 @@ def pack(group: Group) -> Steps:
     return Steps(first, lambda offsets, seconds: None, ahead, then)
 
 
-def publisher_to(kafka: Any) -> GroupPublisher[Group]:
-    return GroupPublisher(kafka, Group, pack)
+def publisher_to(kafka: Any) -> GroupPublisher[NamesToPublish]:
+    return GroupPublisher(kafka, NamesToPublish, pack)
 
 
-async def step(groups: GroupPublisher[Group], kafka: SlowKafka) -> None:
+async def step(groups: GroupPublisher[NamesToPublish], kafka: SlowKafka) -> None:
     """One request, acknowledged."""
     kafka.acknowledge.release()
     await groups._publish_next()
 
 
-async def load(groups: GroupPublisher[Group], name: str, finished: Finished) -> Batch:
+async def load(groups: GroupPublisher[NamesToPublish], name: str, finished: Finished) -> Batch:
     group = await groups.acquire()
     group.names.append(name)
     batch = Batch({}, finished)
@@ -110,7 +110,7 @@ async def test_what_comes_while_a_request_is_under_way_goes_out_together() -> No
     assert not groups.idle.is_set()
 
 
-def pack_posteriors(group: Group) -> Steps:
+def pack_posteriors(group: NamesToPublish) -> Steps:
     """The first group has answers, and the posteriors follow; later ones have only posteriors."""
     first, then = Outbox(), Outbox()
     for name in group.names:
@@ -129,7 +129,7 @@ async def test_what_is_owed_goes_out_before_what_is_newer() -> None:
             return {}
 
     kafka: Any = Kafka()
-    groups = GroupPublisher(kafka, Group, pack_posteriors)
+    groups = GroupPublisher(kafka, NamesToPublish, pack_posteriors)
     await load(groups, "a", Finished())
     await groups._publish_next()
     await load(groups, "b", Finished())

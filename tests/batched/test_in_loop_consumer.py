@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.consumer import Batch
 from tests.agents.kafka import until
-from tests.batched.apps import Place, place, running
+from tests.batched.apps import OwnTopic, place, running
 
 LEAVES_IN_TIME = 10  # seconds: what is promised of an instance
 
@@ -36,7 +36,7 @@ async def test_it_fetches_without_the_thread_that_faust_would_start(broker: Embe
         assert set(threading.enumerate()) > before
 
 
-async def until_committed(here: Place, offset: int) -> None:
+async def until_committed(here: OwnTopic, offset: int) -> None:
     async def is_committed() -> bool:
         return await here.committed() == offset
 
@@ -60,7 +60,7 @@ class Stubborn(ConsumerRebalanceListener):  # type: ignore[misc]
         self.joined.set()
 
 
-async def member(here: Place, client_id: str, listener: Any = None) -> AIOKafkaConsumer:
+async def member(here: OwnTopic, client_id: str, listener: Any = None) -> AIOKafkaConsumer:
     """Another one who joins the group."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=here.address,

@@ -11,12 +11,12 @@ from sbic.instance.publication import Outbox
 from sbic.local.broker import EmbeddedBroker
 from sbic.runtime.faust.producer import BatchProducer
 from sbic.wire.partitions import Row
-from tests.batched.apps import Place, place
+from tests.batched.apps import OwnTopic, place
 
 TOO_LARGE = b"x" * 10_000
 
 
-async def topic_of_small_records(here: Place) -> str:
+async def topic_of_small_records(here: OwnTopic) -> str:
     name = f"small-{uuid4().hex[:8]}"
     async with here.admin() as admin:
         config = {"max.message.bytes": "1000"}

@@ -18,7 +18,7 @@ from tests.examples import examples
 PARTITIONS = [TP("labels", 0), TP("labels", 1), TP("votes", 0)]
 
 
-class Kafka:
+class FetchPositions:
     """Positions as aiokafka keeps them: a fetch moves them, whatever becomes of the records."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class FlowOfFaust(BatchConsumer):
 
     should_stop = False
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: FetchPositions) -> None:
         self.finished, self.waiting, self.next_offset, self.sought = {}, {}, {}, {}
         self.left_out, self.gaps, self.read_to = set(), {}, {}
         self.rebalances, self.joined, self.flow_active = 0, False, False
@@ -72,7 +72,7 @@ class Rebalances(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kafka = Kafka()
+        self.kafka = FetchPositions()
         self.consumer = FlowOfFaust(self.kafka)
         self.queue: dict[TP, list[int]] = {tp: [] for tp in PARTITIONS}
         self.joined = False

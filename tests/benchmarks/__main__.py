@@ -23,7 +23,7 @@ from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from tests.benchmarks import assignments, engine, gateway
 from tests.benchmarks.latency import Place, milliseconds, summary
-from tests.benchmarks.workload import Crowd, produce, seconds_until_counted
+from tests.benchmarks.workload import RandomCrowd, produce, seconds_until_counted
 from tests.instances import instance
 
 ROUNDS = 2
@@ -61,7 +61,7 @@ def labels_per_second(module: str, settings: Settings, labels: int) -> float:
         return labels / float(printed.readline())
 
 
-def project_with(broker: EmbeddedBroker, name: str, crowd: Crowd) -> Settings:
+def project_with(broker: EmbeddedBroker, name: str, crowd: RandomCrowd) -> Settings:
     """Topics of their own, with the crowd's labels on them."""
     settings = Settings(broker=broker.url, prefix=name)
     asyncio.run(ensure_topics(settings))
@@ -71,7 +71,7 @@ def project_with(broker: EmbeddedBroker, name: str, crowd: Crowd) -> Settings:
 
 def throughput(broker: EmbeddedBroker) -> None:
     """Whole pipeline, raw loop and stock Faust, one after the other, in each round."""
-    crowd = Crowd()
+    crowd = RandomCrowd()
     table = Table(
         "round",
         "raw loop",

@@ -46,7 +46,7 @@ console = Console()
 
 
 @dataclass
-class Record:
+class BenchmarkRecord:
     """A record, as the stages need it."""
 
     offset: int
@@ -95,9 +95,9 @@ class Loop:
 
     def microseconds(self, worker: str) -> float:
         """Of a request, for which a label is given."""
-        request = Record(self.requests, 0, encode_request(worker))
+        request = BenchmarkRecord(self.requests, 0, encode_request(worker))
         self.requests += 1
-        answered: Answered[Record] = Answered()
+        answered: Answered[BenchmarkRecord] = Answered()
         started = process_time()
         self.stage.answer(0, [request], 0, answered)
         spent = process_time() - started
@@ -107,11 +107,13 @@ class Loop:
     def label(self, worker: str, task: str) -> None:
         """A label comes in."""
         value = encode_label(task, worker, self.rng.choice([1, -1]))
-        rows = self.workers.take({0: [Record(self.labels, 0, value)]}, Taken[Record]())
+        rows = self.workers.take(
+            {0: [BenchmarkRecord(self.labels, 0, value)]}, Taken[BenchmarkRecord]()
+        )
         assert rows is not None
         self.leads[rows.tasks] += self.rng.gauss(0, 1)
         self._hear(rows.tasks)
-        self.stage.labels_taken(0, self.workers.labels_of(rows), 0, Answered[Record]())
+        self.stage.labels_taken(0, self.workers.labels_of(rows), 0, Answered[BenchmarkRecord]())
         self.labels += 1
 
     def anybody(self) -> str:

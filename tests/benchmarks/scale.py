@@ -21,7 +21,7 @@ from sbic.progress import progress
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.partitions import partition_of
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 
 LABELS_PER_TASK = 20
 LABELS_PER_WORKER = 100
@@ -40,7 +40,7 @@ class Sample(NamedTuple):
     bytes: float
 
 
-def sample(running: Instance) -> Sample:
+def sample(running: RunningInstance) -> Sample:
     """Look at an instance."""
     metrics = running.metrics()
     taken = metrics.get('sbic_labels_total{outcome="counted"}', 0.0)
@@ -97,7 +97,9 @@ async def produce(settings: Settings, labels: int, workers: int | None = None) -
             await producer.send_batch(builder, topic, partition=home)
 
 
-def samples_until(running: list[Instance], labels: int, seconds: float = 0.5) -> list[list[Sample]]:
+def samples_until(
+    running: list[RunningInstance], labels: int, seconds: float = 0.5
+) -> list[list[Sample]]:
     """Sample instances at an interval until they have counted these labels together."""
     found: list[list[Sample]] = []
     with progress("labels counted", labels) as advance:
@@ -152,7 +154,7 @@ def growth(broker: EmbeddedBroker, algorithm: AlgorithmName, labels: int) -> Non
     )
 
 
-def peak_bytes(running: Instance) -> float:
+def peak_bytes(running: RunningInstance) -> float:
     """The most memory that an instance has used."""
     with open(f"/proc/{running.process.pid}/status") as status:
         fields = dict(line.split(":", 1) for line in status)

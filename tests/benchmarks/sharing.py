@@ -16,14 +16,14 @@ from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.wire.labels import encode_label
 from sbic.wire.seal import KEY_BYTES, Seal
-from tests.benchmarks.assignments import Record
+from tests.benchmarks.assignments import BenchmarkRecord
 
 TASKS, WORKERS, LABELS = 20_000, 4_000, 200_000
 AT_ONCE = 1_000
 PARTITIONS = 8
 
 
-class Instance:
+class HalfOfAll:
     """Half of the partitions, those with even or those with odd numbers."""
 
     def __init__(self, algorithm: AlgorithmName, number: int) -> None:
@@ -41,14 +41,14 @@ class Instance:
 
 def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
     """Microseconds for a label taken, a vote counted, an estimate published and one read."""
-    first, second = Instance(algorithm, 0), Instance(algorithm, 1)
+    first, second = HalfOfAll(algorithm, 0), HalfOfAll(algorithm, 1)
     rng = np.random.default_rng(1)
     names = [f"w{j}" for j in range(WORKERS) if first.crowd.home_of(f"w{j}") == 0]
     taking = counting = telling = hearing = 0.0
     votes = rows = 0
     for start in range(0, LABELS, AT_ONCE):
         records = [
-            Record(start + k, 0, encode_label(f"t{i}", names[j], 1 if x else -1))
+            BenchmarkRecord(start + k, 0, encode_label(f"t{i}", names[j], 1 if x else -1))
             for k, (i, j, x) in enumerate(
                 zip(
                     rng.integers(0, TASKS, AT_ONCE).tolist(),
@@ -58,7 +58,7 @@ def costs(algorithm: AlgorithmName) -> tuple[float, float, float, float]:
                 )
             )
         ]
-        taken: Taken[Record] = Taken()
+        taken: Taken[BenchmarkRecord] = Taken()
         begun = process_time()
         first.workers.take({0: records}, taken)
         taking += process_time() - begun

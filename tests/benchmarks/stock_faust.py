@@ -15,7 +15,7 @@ settings = Settings.from_env()
 topics = Topics(settings)
 
 
-class Label(faust.Record):
+class FaustLabel(faust.Record):
     """A label as Faust decodes it."""
 
     task: str
@@ -33,13 +33,13 @@ app = faust.App(
     web_enabled=False,
     datadir=mkdtemp(),  # it makes folders for tables even where they are in memory
 )
-labels = app.topic(topics.labels.name, key_type=str, value_type=Label)
+labels = app.topic(topics.labels.name, key_type=str, value_type=FaustLabel)
 votes = app.topic(topics.workers.name, key_type=str)
 counts = app.Table("counts", default=int, partitions=settings.partitions)
 
 
 @app.agent(labels)
-async def worker(stream: faust.StreamT[Label]) -> None:
+async def worker(stream: faust.StreamT[FaustLabel]) -> None:
     """Count the worker's labels in a table, send a vote on; print the seconds it took."""
     wanted = int(sys.argv[1])
     started = 0.0

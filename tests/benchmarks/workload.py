@@ -13,11 +13,11 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from tests.instances import Instance
+from tests.instances import RunningInstance
 
 
 @dataclass(frozen=True)
-class Crowd:
+class RandomCrowd:
     """A crowd whose workers answer random tasks, each task once."""
 
     labels: int = 200_000
@@ -58,7 +58,7 @@ async def produce(settings: Settings, records: list[tuple[bytes, bytes]]) -> Non
             await producer.send_batch(builder, topic, partition=partition)
 
 
-def seconds_until_counted(settings: Settings, running: Instance, labels: int) -> float:
+def seconds_until_counted(settings: Settings, running: RunningInstance, labels: int) -> float:
     """Seconds from the first posterior to the one that completes the count of labels.
 
     The posteriors are read afterwards: on two cores, a reader would slow down what is measured.

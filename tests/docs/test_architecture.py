@@ -49,7 +49,7 @@ from sbic.instance.requests import Rules
 from tests.stages.assigning import AssigningInstance
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.project import SimulatedProject
 
 entered = set()
 
@@ -66,7 +66,7 @@ def follow(step):
     print(*sorted(entered))
 
 for algorithm in ("fast-sbic", "settled"):
-    one = OneInstance(Log(partitions=3), Project(algorithm=algorithm))
+    one = OneInstance(Log(partitions=3), SimulatedProject(algorithm=algorithm))
     one.describe({"task": "t1"})
     one.label("t2", "bob", 1)
     log = one.log

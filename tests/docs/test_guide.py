@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from sbic.commands.main import sbic
-from tests.docs.conftest import Shown
+from tests.docs.conftest import DocumentedProject
 from tests.docs.documents import document
 from tests.docs.shell_lines import Call, calls
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def prefixes(signs: Shown, named: Shown) -> dict[str, str]:
+def prefixes(signs: DocumentedProject, named: DocumentedProject) -> dict[str, str]:
     """The projects of the guide by the names that it gives them."""
     return {
         "sbic": signs.settings.prefix,
@@ -80,7 +80,7 @@ def run(call: Call, broker: str, prefixes: dict[str, str]) -> str:
 
 @pytest.mark.usefixtures("_signals")
 def test_the_commands_do_what_the_guide_says(
-    folder: Path, signs: Shown, prefixes: dict[str, str]
+    folder: Path, signs: DocumentedProject, prefixes: dict[str, str]
 ) -> None:
     printed = {str(call): run(call, signs.settings.broker, prefixes) for call in guide_calls()}
     assert len(printed) > 15

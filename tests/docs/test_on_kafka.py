@@ -20,7 +20,7 @@ import pytest
 from sbic.client import Client
 from tests.agents import kafka_tools
 from tests.agents.kcat import KCAT, needs_kcat
-from tests.docs.conftest import Shown
+from tests.docs.conftest import DocumentedProject
 from tests.docs.documents import document
 
 needs_kafka_tools = pytest.mark.skipif(
@@ -28,7 +28,7 @@ needs_kafka_tools = pytest.mark.skipif(
 )
 
 
-def adapted(text: str, shown: Shown, task: str) -> str:
+def adapted(text: str, shown: DocumentedProject, task: str) -> str:
     """The same text for the broker and the project of the tests, and a task that nobody knows."""
     (server,) = shown.settings.bootstrap_servers
     assert "127.0.0.1:9092" in text
@@ -91,7 +91,7 @@ def printed_record(lines: str, tools: Path, words: str, deadline: float = 60) ->
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/client.md"])
-def test_python_sends_a_label_and_reads_its_posterior(signs: Shown, page: str) -> None:
+def test_python_sends_a_label_and_reads_its_posterior(signs: DocumentedProject, page: str) -> None:
     """With the client, and with aiokafka alone."""
     task = uuid4().hex
     program = adapted(block(page, "python", "127.0.0.1:9092"), signs, task)
@@ -112,7 +112,7 @@ def test_python_sends_a_label_and_reads_its_posterior(signs: Shown, page: str) -
     ],
 )
 def test_a_label_goes_in_and_its_posterior_comes_out(
-    signs: Shown, tools: Path, page: str, tool: str
+    signs: DocumentedProject, tools: Path, page: str, tool: str
 ) -> None:
     task = uuid4().hex
     (lines,) = [text for text in document(page).shell() if tool in text and "sbic.labels" in text]
@@ -124,7 +124,7 @@ def test_a_label_goes_in_and_its_posterior_comes_out(
 
 
 @needs_kcat
-def test_a_worker_who_asks_gets_a_task(signs: Shown, tools: Path) -> None:
+def test_a_worker_who_asks_gets_a_task(signs: DocumentedProject, tools: Path) -> None:
     with Client(signs.settings.broker, project=signs.settings.prefix) as crowd:
         sent = crowd.send({"task": "open", "worker": "joe", "label": 1})
         crowd.posterior("open", counting=sent)

@@ -8,12 +8,12 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from sbic.engine import SIGN_NAMES
 from sbic.files.tables import BadFile
 from sbic.infer.registry import ALGORITHMS
 from sbic.research.outcome import Finding, save_csv, save_png
 from sbic.research.real_crowds import CrowdCell, all_cases, as_text, crowds, error_texts
 
-SIGNS = ("-1", "1")
 NAMES = ("majority", "em", "fast-sbic", "dawid-skene")
 
 
@@ -35,8 +35,8 @@ def write_crowd(folder: Path, name: str, classes: Sequence[str], tasks: int = 12
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Two crowds with labels -1 and 1, of any names."""
-    write_crowd(tmp_path / "data", "moths", SIGNS)
-    write_crowd(tmp_path / "data", "bees", SIGNS, tasks=8)
+    write_crowd(tmp_path / "data", "moths", SIGN_NAMES)
+    write_crowd(tmp_path / "data", "bees", SIGN_NAMES, tasks=8)
     return tmp_path / "data"
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sbic.engine.labels import SIGNS, Labels
+from sbic.engine import SIGN_NAMES
+from sbic.engine.labels import Labels
 from sbic.files.labels import MAX_CLASSES, Reading, read_labels, read_truth, truth_of
 from tests.files.test_forms import labels_from, problem_of
 from tests.inference.crowds import real_crowds
@@ -26,13 +27,13 @@ def answers(labels: Labels) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("found", "classes"),
     [
-        (["1", "-1"], SIGNS),
-        (["1"], SIGNS),
-        (["-1"], SIGNS),
-        (["0", "1", "-1"], SIGNS),
-        (["-1.0", "0.0", "+1"], SIGNS),
-        (["0", "-1"], SIGNS),
-        (["", ""], SIGNS),
+        (["1", "-1"], SIGN_NAMES),
+        (["1"], SIGN_NAMES),
+        (["-1"], SIGN_NAMES),
+        (["0", "1", "-1"], SIGN_NAMES),
+        (["-1.0", "0.0", "+1"], SIGN_NAMES),
+        (["0", "-1"], SIGN_NAMES),
+        (["", ""], SIGN_NAMES),
         (["dog", "cat"], ("cat", "dog")),
         (["yes", "no", ""], ("no", "yes")),
         (["2", "10", "0", "1"], ("0", "1", "2", "10")),
@@ -177,8 +178,8 @@ def test_a_reading_that_contradicts_itself_is_refused(
 @pytest.mark.parametrize(
     ("name", "classes", "size"),
     [
-        ("birds", SIGNS, 4212),
-        ("rte", SIGNS, 8000),
+        ("birds", SIGN_NAMES, 4212),
+        ("rte", SIGN_NAMES, 8000),
         ("dog", ("0", "1", "2", "3"), 8070),
         ("face", ("0", "1", "2", "3"), 5242),
     ],

@@ -2,16 +2,18 @@
 
 import pytest
 
-from sbic.engine.labels import SIGNS
+from sbic.engine import SIGN_NAMES
 from sbic.files.labels import DEFAULT, Reading
-from sbic.files.tables import BadFile, Source
+from sbic.files.tables import BadFile, TextFile
 from sbic.files.tasks import TaskRow, task_table
 
 PETS = ("cat", "dog", "bird")
 
 
-def rows(text: str, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS) -> list[TaskRow]:
-    return [row for _, row in task_table(Source("tasks.csv", text), reading, classes).rows]
+def rows(
+    text: str, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGN_NAMES
+) -> list[TaskRow]:
+    return [row for _, row in task_table(TextFile("tasks.csv", text), reading, classes).rows]
 
 
 @pytest.mark.parametrize(
@@ -37,10 +39,10 @@ def test_a_single_column_is_enough_and_needs_no_delimiter() -> None:
 
 
 def test_columns_that_are_not_read_are_named() -> None:
-    table = task_table(Source("tasks.csv", "task,truth,Gold,note\nt1,1,,x\n"))
+    table = task_table(TextFile("tasks.csv", "task,truth,Gold,note\nt1,1,,x\n"))
     assert [*table.rows] == [(2, ("t1", None, None))]
     assert [*table.unread] == ["truth", "note"]
-    renamed = task_table(Source("x", "task,truth\nt1,1\n"), Reading(columns={"gold": "truth"}))
+    renamed = task_table(TextFile("x", "task,truth\nt1,1\n"), Reading(columns={"gold": "truth"}))
     assert [*renamed.rows] == [(2, ("t1", None, 1))]
     assert not renamed.unread
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sbic.engine.labels import SIGNS, Labels
+from sbic.engine import SIGN_NAMES
+from sbic.engine.labels import Labels
 from sbic.files.labels import DEFAULT, Reading, read_truth, truth_of
 from sbic.files.tables import BadFile
 
@@ -21,12 +22,12 @@ def truth_from(
 
 def test_truths_are_matched_by_name(tmp_path: Path) -> None:
     labels = Labels.of([("t1", "ann", 1), ("t2", "ann", 1), ("t3", "ann", 1)])
-    truth = truth_from(tmp_path, "truth,task\n-1.0, t2\n0,t3\n1,other\n-1,t2\n", SIGNS)
+    truth = truth_from(tmp_path, "truth,task\n-1.0, t2\n0,t3\n1,other\n-1,t2\n", SIGN_NAMES)
     assert truth_of(labels, truth).tolist() == [-1, 0, -1]
 
 
 def test_a_truth_is_the_number_of_its_class_and_minus_1_if_unknown(tmp_path: Path) -> None:
-    assert truth_from(tmp_path, "task,truth\nt1,\nt2,+1\n,\n", SIGNS) == {"t1": -1, "t2": 1}
+    assert truth_from(tmp_path, "task,truth\nt1,\nt2,+1\n,\n", SIGN_NAMES) == {"t1": -1, "t2": 1}
     content = "task,truth\nt1,\nt2,dog\nt3,cat\nt4,?\n"
     found = truth_from(tmp_path, content, PETS, Reading(skip=("?",)))
     assert found == {"t1": -1, "t2": 1, "t3": 0, "t4": -1}
@@ -44,30 +45,35 @@ def test_a_truth_that_no_label_has_is_beyond_the_classes(tmp_path: Path) -> None
 
 def test_positive_and_negative_are_read_as_in_the_labels(tmp_path: Path) -> None:
     reading = Reading(positive="yes", negative="no", columns={"truth": "Gold"})
-    found = truth_from(tmp_path, "task;gold\na;yes\nb;no\nc;\nd;-1\n", SIGNS, reading)
+    found = truth_from(tmp_path, "task;gold\na;yes\nb;no\nc;\nd;-1\n", SIGN_NAMES, reading)
     assert found == {"a": 1, "b": 0, "c": -1, "d": 0}
     zero = Reading(positive="1", negative="0")
-    assert truth_from(tmp_path, "task,truth\na,0\n", SIGNS, zero) == {"a": 0}
+    assert truth_from(tmp_path, "task,truth\na,0\n", SIGN_NAMES, zero) == {"a": 0}
 
 
 def test_the_column_of_the_task_may_have_the_name_that_it_has_in_the_labels(
     tmp_path: Path,
 ) -> None:
     reading = Reading(columns={"task": "HITId"})
-    assert truth_from(tmp_path, "HITId,truth\na,1\n", SIGNS, reading) == {"a": 1}
-    assert truth_from(tmp_path, "Task,truth\na,1\n", SIGNS, reading) == {"a": 1}
+    assert truth_from(tmp_path, "HITId,truth\na,1\n", SIGN_NAMES, reading) == {"a": 1}
+    assert truth_from(tmp_path, "Task,truth\na,1\n", SIGN_NAMES, reading) == {"a": 1}
 
 
 @pytest.mark.parametrize(
     ("content", "classes", "reading", "problem"),
     [
-        ("task,truth\nt1,2\n", SIGNS, DEFAULT, "line 2: a truth is 1, -1, or 0 if unknown"),
-        ("task,truth\nt1,1\nt1,-1\n", SIGNS, DEFAULT, "line 3: the task 't1' has another truth"),
-        ("task,label\nt1,1\n", SIGNS, DEFAULT, "line 1: the column 'truth' is missing"),
-        ("task,truth\n,1\n", SIGNS, DEFAULT, "line 2: the task is empty"),
+        ("task,truth\nt1,2\n", SIGN_NAMES, DEFAULT, "line 2: a truth is 1, -1, or 0 if unknown"),
+        (
+            "task,truth\nt1,1\nt1,-1\n",
+            SIGN_NAMES,
+            DEFAULT,
+            "line 3: the task 't1' has another truth",
+        ),
+        ("task,label\nt1,1\n", SIGN_NAMES, DEFAULT, "line 1: the column 'truth' is missing"),
+        ("task,truth\n,1\n", SIGN_NAMES, DEFAULT, "line 2: the task is empty"),
         (
             "task,truth\nt1,maybe\n",
-            SIGNS,
+            SIGN_NAMES,
             Reading(positive="yes", negative="no"),
             "line 2: a truth is one of no, yes, or empty if unknown, not 'maybe'",
         ),

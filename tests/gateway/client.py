@@ -23,13 +23,13 @@ from tests.gateway.contract import Contract
 TOKEN = "a-token-for-the-tests"
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     json: Any
     headers: dict[str, str]
 
 
-class Client:
+class GatewayClient:
     """Asks one gateway."""
 
     def __init__(
@@ -40,19 +40,19 @@ class Client:
         self.http = http
         self.projects = projects
 
-    async def get(self, path: str, **headers: str) -> Answer:
+    async def get(self, path: str, **headers: str) -> HttpAnswer:
         return await self.ask("GET", path, None, headers)
 
-    async def post(self, path: str, record: object, **headers: str) -> Answer:
+    async def post(self, path: str, record: object, **headers: str) -> HttpAnswer:
         """Post what becomes JSON."""
         return await self.post_bytes(path, dumps(record), "application/json", **headers)
 
-    async def post_bytes(self, path: str, body: bytes, kind: str, **headers: str) -> Answer:
+    async def post_bytes(self, path: str, body: bytes, kind: str, **headers: str) -> HttpAnswer:
         return await self.ask("POST", path, body, {"Content-Type": kind, **headers})
 
     async def ask(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
-    ) -> Answer:
+    ) -> HttpAnswer:
         async with self.http.request(
             method, self.url + path, data=body and BytesIO(body), headers=headers
         ) as found:
@@ -60,11 +60,11 @@ class Client:
             kind = found.content_type
             body = loads(text) if kind == "application/json" else text
             self.contract.check(method, path, found.status, kind, body)
-            return Answer(found.status, body, dict(found.headers))
+            return HttpAnswer(found.status, body, dict(found.headers))
 
     async def until(
-        self, path: str, is_so: Callable[[Answer], bool], deadline: float = 60
-    ) -> Answer:
+        self, path: str, is_so: Callable[[HttpAnswer], bool], deadline: float = 60
+    ) -> HttpAnswer:
         """Ask until the answer is so."""
         last = time.monotonic() + deadline
         while not is_so(answer := await self.get(path)):
@@ -77,7 +77,9 @@ class Client:
 
 
 @asynccontextmanager
-async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncIterator[Client]:
+async def running_gateway(
+    projects: Sequence[Settings], **config: Any
+) -> AsyncIterator[GatewayClient]:
     """A gateway that serves these projects and is not necessarily ready yet."""
     given = [Given({"broker": each.broker, "prefix": each.prefix}) for each in projects]
     made = GatewayConfig(port=0, **config)
@@ -85,7 +87,7 @@ async def running_gateway(projects: Sequence[Settings], **config: Any) -> AsyncI
     async with serving(made, given) as url, ClientSession() as http:
         async with http.get(f"{url}/openapi.json", headers=token) as document:
             contract = Contract(await document.json())
-        yield Client(url, http, projects, contract)
+        yield GatewayClient(url, http, projects, contract)
 
 
 @contextmanager

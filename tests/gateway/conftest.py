@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from sbic.local.broker import EmbeddedBroker
-from tests.gateway.client import Client, running_gateway
+from tests.gateway.client import GatewayClient, running_gateway
 from tests.gateway.projects import new_project
 from tests.instances import instance
 
 
 @pytest_asyncio.fixture(scope="package")
-async def gateway(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+async def gateway(broker: EmbeddedBroker) -> AsyncIterator[GatewayClient]:
     """A gateway in this process, without a token: signs first, then pets."""
     signs = await new_project(broker, lease_seconds=1000.0)
     pets = await new_project(broker, classes="cat,dog,bird")

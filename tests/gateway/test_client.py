@@ -27,7 +27,7 @@ Way = dict[str, Any]
 
 
 @pytest.fixture(params=["kafka", "http"])
-def way(request: pytest.FixtureRequest, gateway: gateways.Client) -> Way:
+def way(request: pytest.FixtureRequest, gateway: gateways.GatewayClient) -> Way:
     """The arguments of a client of the same pipeline, for either way to it."""
     if request.param == "http":
         return {"address": gateway.url}
@@ -145,7 +145,7 @@ async def test_a_closed_client_says_so(way: Way) -> None:
         client.posterior("t")
 
 
-async def test_without_the_token_nothing_is_answered(gateway: gateways.Client) -> None:
+async def test_without_the_token_nothing_is_answered(gateway: gateways.GatewayClient) -> None:
     settings = gateway.projects[0]
     async with (
         gateways.running_gateway([settings], tokens=(gateways.TOKEN,)) as guarded,
@@ -161,7 +161,7 @@ async def test_without_the_token_nothing_is_answered(gateway: gateways.Client) -
         assert await client.posterior(unique("none")) is None
 
 
-async def test_labels_wait_for_a_gateway_that_starts(gateway: gateways.Client) -> None:
+async def test_labels_wait_for_a_gateway_that_starts(gateway: gateways.GatewayClient) -> None:
     settings, task, port = gateway.projects[0], unique("early"), free_port()
     async with AsyncClient(f"http://127.0.0.1:{port}") as client:
         sending = asyncio.create_task(client.send(label(task, "ann")))
@@ -175,7 +175,7 @@ async def test_labels_wait_for_a_gateway_that_starts(gateway: gateways.Client) -
 
 
 async def test_a_project_that_the_gateway_does_not_serve_is_not_an_unknown_task(
-    gateway: gateways.Client,
+    gateway: gateways.GatewayClient,
 ) -> None:
     async with AsyncClient(gateway.url, project="other") as client:
         with pytest.raises(ClientError, match="no such project"):

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from orjson import loads
 
-from tests.gateway.client import Client
+from tests.gateway.client import GatewayClient
 from tests.gateway.curl import needs_curl
 
 PAGES = Path(__file__).parent.parent.parent / "docs"
@@ -24,7 +24,7 @@ def examples() -> list[str]:
     return re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
 
 
-def run(lines: str, client: Client, ending: str) -> list[Any]:
+def run(lines: str, client: GatewayClient, ending: str) -> list[Any]:
     """The output of the lines, with the address and the tasks of a test."""
     assert HERE in lines
     moved = re.sub(r"\bt(\d)\b", rf"t\g<1>{ending}", lines.replace(HERE, client.url))
@@ -35,7 +35,7 @@ def run(lines: str, client: Client, ending: str) -> list[Any]:
 
 
 @needs_curl
-async def test_the_examples_do_what_the_page_says(gateway: Client) -> None:
+async def test_the_examples_do_what_the_page_says(gateway: GatewayClient) -> None:
     ending = uuid4().hex
     one, several, known, asked = examples()
     (answer,) = await asyncio.to_thread(run, one, gateway, ending)
@@ -52,7 +52,7 @@ async def test_the_examples_do_what_the_page_says(gateway: Client) -> None:
     assert given["assignments"] or given["reason"]
 
 
-async def test_the_error_that_it_shows_is_the_one_that_comes(gateway: Client) -> None:
+async def test_the_error_that_it_shows_is_the_one_that_comes(gateway: GatewayClient) -> None:
     shown = re.search(r"none is sent\.\n\n```json\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert shown
     label = {"task": "t1", "worker": "ann", "label": 1}
@@ -72,7 +72,7 @@ def first_lines(program: str, count: int) -> list[str]:
             running.kill()
 
 
-async def test_the_client_sends_asks_and_watches(gateway: Client) -> None:
+async def test_the_client_sends_asks_and_watches(gateway: GatewayClient) -> None:
     (block, _) = re.findall(
         r"^```python\n(.*?)^```", (PAGES / "client.md").read_text(), re.DOTALL | re.MULTILINE
     )

@@ -16,7 +16,7 @@ from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.partitions import Row, partition_of
-from tests.agents.kafka import Project, until
+from tests.agents.kafka import ProjectOnBroker, until
 from tests.brokers import needs_proc, paused
 from tests.gateway.client import running_gateway, sbic_gateway
 from tests.gateway.projects import new_project
@@ -69,7 +69,7 @@ async def test_while_kafka_hangs_nothing_is_taken_and_afterwards_all_is(
 
         await until(is_back)
         await sender.send(topic, [Row(b"ann", b"3")])
-    values = [record.value for record in await Project(settings).read(topic)]
+    values = [record.value for record in await ProjectOnBroker(settings).read(topic)]
     assert values == [b"0", b"1", b"3"]
 
 
@@ -162,7 +162,7 @@ async def test_sigterm_answers_what_is_under_way_and_ends_streams(broker: Embedd
                 async for _ in stream.content:
                     pass  # until it ends
         assert await asyncio.to_thread(process.wait, 20) == 0
-    values = [r.value for r in await Project(settings).read(Topics(settings).labels.name)]
+    values = [r.value for r in await ProjectOnBroker(settings).read(Topics(settings).labels.name)]
     assert statuses.count(200) == len(values)
 
 

@@ -13,7 +13,7 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.project.settings import Settings
 from sbic.status.contents import standing_labels
 from tests.agents.kafka import until
-from tests.gateway.client import Answer, Client, running_gateway
+from tests.gateway.client import GatewayClient, HttpAnswer, running_gateway
 from tests.gateway.projects import new_project
 from tests.label_studio.payloads import annotation, deletion, skipped, webhook
 
@@ -21,7 +21,7 @@ HOOK = "/hooks/label-studio"
 
 
 @pytest_asyncio.fixture(scope="module")
-async def hooked(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+async def hooked(broker: EmbeddedBroker) -> AsyncIterator[GatewayClient]:
     """A gateway with two projects, one with the first answers and one with the last."""
     projects = [await new_project(broker, classes="cat,dog", repeats=r) for r in ("first", "last")]
     async with running_gateway(projects) as client:
@@ -32,13 +32,13 @@ async def hooked(broker: EmbeddedBroker) -> AsyncIterator[Client]:
 class Hook:
     """The webhook of one project; ids are new in each test."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: GatewayClient, settings: Settings) -> None:
         self.client = client
         self.settings = settings
         self.task = uuid4().hex
         self.id = uuid4().int % (1 << 40)
 
-    async def post(self, payload: object, parameters: str = "") -> Answer:
+    async def post(self, payload: object, parameters: str = "") -> HttpAnswer:
         path = f"{HOOK}?project={self.settings.prefix}{parameters}"
         return await self.client.post(path, payload)
 
@@ -56,7 +56,7 @@ class Hook:
 
 
 @pytest.fixture(params=["first", "last"])
-def hook(request: pytest.FixtureRequest, hooked: Client) -> Hook:
+def hook(request: pytest.FixtureRequest, hooked: GatewayClient) -> Hook:
     return Hook(hooked, hooked.projects[["first", "last"].index(request.param)])
 
 
@@ -143,7 +143,7 @@ async def test_what_cannot_be_a_label_is_refused(
     assert (await hook.client.post_bytes(HOOK, b"{", "application/json")).status == 400
 
 
-async def test_a_label_from_label_studio_is_counted_and_taken_back(gateway: Client) -> None:
+async def test_a_label_from_label_studio_is_counted_and_taken_back(gateway: GatewayClient) -> None:
     """Through the whole pipeline."""
     hook = Hook(gateway, gateway.projects[0])
     await hook.say(webhook("ANNOTATION_CREATED", hook.given(0, "1")))
@@ -154,7 +154,7 @@ async def test_a_label_from_label_studio_is_counted_and_taken_back(gateway: Clie
     await gateway.until(path, lambda answer: answer.json["labels"] == 0)
 
 
-async def test_an_annotation_that_is_no_label_becomes_a_dead_letter(gateway: Client) -> None:
+async def test_an_annotation_that_is_no_label_becomes_a_dead_letter(gateway: GatewayClient) -> None:
     """The others of the same webhook count."""
     hook = Hook(gateway, gateway.projects[1])
     status = f"/status?project={hook.settings.prefix}"

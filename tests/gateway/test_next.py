@@ -4,18 +4,18 @@ import asyncio
 from uuid import uuid4
 
 from sbic.local.broker import EmbeddedBroker
-from tests.gateway.client import Client, running_gateway
+from tests.gateway.client import GatewayClient, running_gateway
 from tests.gateway.projects import new_project
 
 
-async def register(gateway: Client, count: int) -> None:
+async def register(gateway: GatewayClient, count: int) -> None:
     tasks = [f"next-{uuid4().hex}" for _ in range(count)]
     await gateway.post("/tasks", [{"task": task} for task in tasks])
     for task in tasks:
         await gateway.until(f"/tasks/{task}", lambda answer: answer.status == 200)
 
 
-async def test_requests_of_one_worker_at_once_get_different_tasks(gateway: Client) -> None:
+async def test_requests_of_one_worker_at_once_get_different_tasks(gateway: GatewayClient) -> None:
     await register(gateway, 12)
     worker = f"w-{uuid4().hex}"
     asked = [{"worker": worker}] * 6 + [{"worker": worker, "count": 3}] * 2
@@ -28,7 +28,7 @@ async def test_requests_of_one_worker_at_once_get_different_tasks(gateway: Clien
     assert {answer.json["reason"] for answer in answers} == {None}
 
 
-async def test_who_has_every_task_is_told_why_there_is_none(gateway: Client) -> None:
+async def test_who_has_every_task_is_told_why_there_is_none(gateway: GatewayClient) -> None:
     worker = f"w-{uuid4().hex}"
     await register(gateway, 1)
     reason = None
@@ -41,7 +41,7 @@ async def test_who_has_every_task_is_told_why_there_is_none(gateway: Client) -> 
     assert reason == "all-answered"
 
 
-async def test_an_owner_blocks_and_unblocks_a_worker(gateway: Client) -> None:
+async def test_an_owner_blocks_and_unblocks_a_worker(gateway: GatewayClient) -> None:
     await register(gateway, 1)
     worker = f"w-{uuid4().hex}"
     await gateway.post("/labels", {"task": f"t-{worker}", "worker": worker, "label": 1})
@@ -70,7 +70,7 @@ async def test_an_owner_blocks_and_unblocks_a_worker(gateway: Client) -> None:
     assert "'blocked' must be true, false or null" in refused.json["error"]
 
 
-async def test_a_bad_request_is_told_what_is_wrong(gateway: Client) -> None:
+async def test_a_bad_request_is_told_what_is_wrong(gateway: GatewayClient) -> None:
     answer = await gateway.post("/next", {"worker": "ann", "count": 0})
     assert answer.status == 422
     assert "'count' must be a whole number from 1 to 100, not 0" in answer.json["error"]

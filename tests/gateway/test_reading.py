@@ -15,21 +15,23 @@ from sbic.gateway.config import GatewayConfig
 from sbic.gateway.server import subjects
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
-from tests.agents.kafka import Project, until
-from tests.gateway.client import Answer, Client, running_gateway
+from tests.agents.kafka import ProjectOnBroker, until
+from tests.gateway.client import GatewayClient, HttpAnswer, running_gateway
 from tests.test_schemas import schema
 
 HOSTILE = "<script>alert(1)</script>/../\"'\\ ü?#%2F"
 
 
-async def give(gateway: Client, tasks: int, workers: int, project: str, said: object) -> list[str]:
+async def give(
+    gateway: GatewayClient, tasks: int, workers: int, project: str, said: object
+) -> list[str]:
     """Labels of new workers on new tasks; their posteriors are read on return."""
     names = [f"t-{uuid4().hex}" for _ in range(tasks)]
     crowd = [f"w-{uuid4().hex}" for _ in range(workers)]
     labels = [{"task": t, "worker": w, "label": said} for t in names for w in crowd]
     assert (await gateway.post(f"/labels?project={project}", labels)).status == 200
 
-    def is_counted(answer: Answer) -> bool:
+    def is_counted(answer: HttpAnswer) -> bool:
         return answer.status == 200 and answer.json["labels"] == workers
 
     for name in names:
@@ -37,7 +39,7 @@ async def give(gateway: Client, tasks: int, workers: int, project: str, said: ob
     return names
 
 
-async def pages(gateway: Client, path: str, field: str, name: str) -> list[str]:
+async def pages(gateway: GatewayClient, path: str, field: str, name: str) -> list[str]:
     """The ids on all pages."""
     found: list[str] = []
     after = ""
@@ -50,10 +52,10 @@ async def pages(gateway: Client, path: str, field: str, name: str) -> list[str]:
         after = f"&after={quote(answer.json['next'])}"
 
 
-async def test_pages_have_every_task_once_in_order(gateway: Client) -> None:
+async def test_pages_have_every_task_once_in_order(gateway: GatewayClient) -> None:
     project = gateway.projects[1].prefix
     await give(gateway, 20, 2, project, "cat")
-    known = await Project(gateway.projects[1]).posteriors()
+    known = await ProjectOnBroker(gateway.projects[1]).posteriors()
     path = f"/tasks?project={project}&order="
     for order in ("recent", "confidence", "disputed"):
 
@@ -67,10 +69,10 @@ async def test_pages_have_every_task_once_in_order(gateway: Client) -> None:
     assert confidences == sorted(confidences, reverse=True)
 
 
-async def test_workers_come_by_their_intervals(gateway: Client) -> None:
+async def test_workers_come_by_their_intervals(gateway: GatewayClient) -> None:
     project = gateway.projects[1].prefix
     await give(gateway, 3, 9, project, "dog")
-    known = await Project(gateway.projects[1]).read(f"{project}.workers")
+    known = await ProjectOnBroker(gateway.projects[1]).read(f"{project}.workers")
     names = sorted({loads(record.value)["worker"] for record in known})
     path = f"/workers?project={project}&order="
     for order in ("best", "worst", "labels"):
@@ -87,10 +89,10 @@ async def test_workers_come_by_their_intervals(gateway: Client) -> None:
     assert one.json["worker"] == best[0]["worker"]
 
 
-async def test_the_status_agrees_with_the_topics(gateway: Client) -> None:
+async def test_the_status_agrees_with_the_topics(gateway: GatewayClient) -> None:
     project = gateway.projects[1].prefix
     await give(gateway, 2, 3, project, "bird")
-    posteriors = await Project(gateway.projects[1]).posteriors()
+    posteriors = await ProjectOnBroker(gateway.projects[1]).posteriors()
     counted = sum(posterior["labels"] for posterior in posteriors.values())
     path = f"/status?project={project}"
     answer = await gateway.until(path, lambda answer: answer.json["labels"]["counted"] == counted)
@@ -104,7 +106,7 @@ async def test_the_status_agrees_with_the_topics(gateway: Client) -> None:
     assert points[-1]["labels"] == counted
 
 
-async def test_hostile_ids_come_back_as_they_are(gateway: Client) -> None:
+async def test_hostile_ids_come_back_as_they_are(gateway: GatewayClient) -> None:
     label = {"task": HOSTILE, "worker": HOSTILE, "label": 1}
     assert (await gateway.post("/labels", label)).status == 200
     path = f"/tasks/{quote(HOSTILE, safe='')}"
@@ -113,7 +115,9 @@ async def test_hostile_ids_come_back_as_they_are(gateway: Client) -> None:
     assert found.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_what_is_not_there_is_404_and_what_is_not_understood_400(gateway: Client) -> None:
+async def test_what_is_not_there_is_404_and_what_is_not_understood_400(
+    gateway: GatewayClient,
+) -> None:
     assert (await gateway.get("/tasks/nobody-knows-it")).status == 404
     assert (await gateway.get("/workers/nobody-knows-them")).status == 404
     assert (await gateway.get("/status?project=none")).status == 404
@@ -125,7 +129,7 @@ async def test_what_is_not_there_is_404_and_what_is_not_understood_400(gateway: 
         assert (await gateway.get(f"/tasks?{query}")).status == 400, query
 
 
-async def test_events_tell_the_status_and_what_has_changed(gateway: Client) -> None:
+async def test_events_tell_the_status_and_what_has_changed(gateway: GatewayClient) -> None:
     settings = gateway.projects[0]
     task = f"t-{uuid4().hex}"
     async with gateway.http.get(f"{gateway.url}/events") as stream, asyncio.timeout(30):
@@ -147,7 +151,7 @@ async def test_events_tell_the_status_and_what_has_changed(gateway: Client) -> N
     assert seen["status"]["project"] == settings.prefix  # type: ignore[index]
 
 
-async def test_the_description_is_valid_and_names_every_route(gateway: Client) -> None:
+async def test_the_description_is_valid_and_names_every_route(gateway: GatewayClient) -> None:
     document = (await gateway.get("/openapi.json")).json
     validate(document)
     config, stopping = GatewayConfig(), asyncio.Event()
@@ -165,14 +169,14 @@ async def test_the_description_is_valid_and_names_every_route(gateway: Client) -
     assert sorted(described) == sorted(routes)
 
 
-async def test_metrics_count_requests_by_route_and_never_name_an_id(gateway: Client) -> None:
+async def test_metrics_count_requests_by_route_and_never_name_an_id(gateway: GatewayClient) -> None:
     await gateway.get("/tasks/secret-id")
     text = (await gateway.get("/metrics")).json.decode()
     assert 'sbic_gateway_requests_total{route="/tasks/{task}",status="404"}' in text
     assert "secret-id" not in text
 
 
-async def test_one_address_does_not_get_all_streams(gateway: Client) -> None:
+async def test_one_address_does_not_get_all_streams(gateway: GatewayClient) -> None:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
             running_gateway(gateway.projects, address_share=0.01)

@@ -16,7 +16,7 @@ import pytest_asyncio
 from sbic.gateway.config import GatewayCannotStart, GatewayConfig
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
-from tests.gateway.client import Client, running_gateway
+from tests.gateway.client import GatewayClient, running_gateway
 
 OLD, NEW = "the-token-of-yesterday", "the-token-of-tomorrow"
 PARTNER = "https://label.example.org"
@@ -24,21 +24,21 @@ NO_KAFKA = Settings(broker="kafka://127.0.0.1:1")
 
 
 @pytest_asyncio.fixture(scope="module")
-async def open_one() -> AsyncIterator[Client]:
+async def open_one() -> AsyncIterator[GatewayClient]:
     """A gateway without a token."""
     async with running_gateway([NO_KAFKA], cors=(PARTNER,)) as client:
         yield client
 
 
 @pytest_asyncio.fixture(scope="module")
-async def closed_one() -> AsyncIterator[Client]:
+async def closed_one() -> AsyncIterator[GatewayClient]:
     """A gateway with two tokens."""
     async with running_gateway([NO_KAFKA], tokens=(OLD, NEW), connections=20) as client:
         yield client
 
 
 @pytest.mark.parametrize("token", [OLD, NEW])
-async def test_each_token_opens(closed_one: Client, token: str) -> None:
+async def test_each_token_opens(closed_one: GatewayClient, token: str) -> None:
     answer = await closed_one.get("/projects", Authorization=f"Bearer {token}")
     assert answer.status == 200
 
@@ -48,30 +48,30 @@ async def test_each_token_opens(closed_one: Client, token: str) -> None:
     ["", "Bearer", "Bearer ", f"Basic {OLD}", f"Bearer {OLD}x", f"Bearer {OLD[:-1]}", "Bearer ü"],
 )
 @pytest.mark.parametrize("path", ["/projects", "/metrics", "/status", "/openapi.json", "/nothing"])
-async def test_nothing_else_opens(closed_one: Client, given: str, path: str) -> None:
+async def test_nothing_else_opens(closed_one: GatewayClient, given: str, path: str) -> None:
     answer = await closed_one.get(path, Authorization=given)
     assert answer.status == (404 if path == "/nothing" else 401)
     assert path == "/nothing" or answer.headers["WWW-Authenticate"] == 'Bearer realm="sbic"'
     assert OLD not in str(answer)
 
 
-async def test_the_page_and_supervisors_need_no_token(closed_one: Client) -> None:
+async def test_the_page_and_supervisors_need_no_token(closed_one: GatewayClient) -> None:
     assert (await closed_one.get("/")).status == 200
     assert (await closed_one.get("/healthz")).status == 200
     assert (await closed_one.get("/readyz")).status == 503
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[", "10.0.0.1:8080"])
-async def test_a_name_that_leads_here_is_not_ours(open_one: Client, host: str) -> None:
+async def test_a_name_that_leads_here_is_not_ours(open_one: GatewayClient, host: str) -> None:
     assert (await open_one.get("/projects", Host=host)).status == 403
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:99", "127.0.0.1", "[::1]:8080"])
-async def test_the_names_of_the_loopback_are_ours(open_one: Client, host: str) -> None:
+async def test_the_names_of_the_loopback_are_ours(open_one: GatewayClient, host: str) -> None:
     assert (await open_one.get("/projects", Host=host)).status == 200
 
 
-async def test_pages_of_other_origins_may_not_ask(open_one: Client) -> None:
+async def test_pages_of_other_origins_may_not_ask(open_one: GatewayClient) -> None:
     label = {"task": "t1", "worker": "ann", "label": 1}
     for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "http://["):
         assert (await open_one.post("/labels", label, Origin=origin)).status == 403
@@ -83,7 +83,7 @@ async def test_pages_of_other_origins_may_not_ask(open_one: Client) -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 async def test_a_page_of_another_site_may_not_ask_without_an_origin_either(
-    open_one: Client, site: str
+    open_one: GatewayClient, site: str
 ) -> None:
     foreign = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
     for path in ("/projects", "/events"):
@@ -98,7 +98,7 @@ async def test_a_page_of_another_site_may_not_ask_without_an_origin_either(
 
 @pytest.mark.parametrize("length", [(1 << 20) + 1, 10**15])
 async def test_a_body_that_is_too_large_is_refused_before_it_comes(
-    open_one: Client, length: int
+    open_one: GatewayClient, length: int
 ) -> None:
     address = urlsplit(open_one.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -119,7 +119,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(
     ],
 )
 async def test_nobody_is_invited_to_send_a_body_that_is_refused(
-    gateway: Client, headers: str, expected: bytes
+    gateway: GatewayClient, headers: str, expected: bytes
 ) -> None:
     address = urlsplit(gateway.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -131,7 +131,7 @@ async def test_nobody_is_invited_to_send_a_body_that_is_refused(
     assert answer.startswith(expected)
 
 
-async def test_who_waits_before_sending_a_body_is_invited(gateway: Client) -> None:
+async def test_who_waits_before_sending_a_body_is_invited(gateway: GatewayClient) -> None:
     address = urlsplit(gateway.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     body = b'{"task": "t1", "worker": "ann", "label": 1}'
@@ -145,7 +145,7 @@ async def test_who_waits_before_sending_a_body_is_invited(gateway: Client) -> No
     writer.close()
 
 
-async def test_a_page_of_an_origin_that_is_named_may(open_one: Client) -> None:
+async def test_a_page_of_an_origin_that_is_named_may(open_one: GatewayClient) -> None:
     asked = {"Origin": PARTNER, "Access-Control-Request-Method": "POST"}
     answer = await open_one.ask("OPTIONS", "/labels", None, asked)
     assert answer.status == 204
@@ -157,7 +157,7 @@ async def test_a_page_of_an_origin_that_is_named_may(open_one: Client) -> None:
     assert (answer.status, "Access-Control-Allow-Origin" in answer.headers) == (403, False)
 
 
-async def test_every_answer_has_the_headers_that_protect_a_browser(open_one: Client) -> None:
+async def test_every_answer_has_the_headers_that_protect_a_browser(open_one: GatewayClient) -> None:
     for path in ("/", "/projects", "/nothing"):
         headers = (await open_one.get(path)).headers
         assert "default-src 'self'" in headers["Content-Security-Policy"]
@@ -178,7 +178,7 @@ async def test_too_many_requests_of_a_token_are_told_to_wait() -> None:
 
 
 async def test_connections_beyond_the_limit_are_closed_and_others_served(
-    closed_one: Client,
+    closed_one: GatewayClient,
 ) -> None:
     address = urlsplit(closed_one.url)
     idle = []
@@ -224,7 +224,7 @@ async def test_one_address_does_not_get_all_connections() -> None:
             each.close()
 
 
-async def test_headers_without_an_end_are_cut(open_one: Client) -> None:
+async def test_headers_without_an_end_are_cut(open_one: GatewayClient) -> None:
     address = urlsplit(open_one.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(b"GET /projects HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000)
@@ -258,7 +258,7 @@ async def test_malformed_requests_are_counted_and_cost_one_line_of_the_log(
     assert not any(record.exc_info for record in logged)
 
 
-async def sent(client: Client, request: bytes) -> bytes:
+async def sent(client: GatewayClient, request: bytes) -> bytes:
     """What a gateway answers to these bytes, until it closes the connection."""
     address = urlsplit(client.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -305,7 +305,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(
-    gateway: Client, monkeypatch: pytest.MonkeyPatch
+    gateway: GatewayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sbic.gateway.body.BODY_SECONDS", 0.2)
     host, port = gateway.url.removeprefix("http://").split(":")

@@ -15,15 +15,15 @@ from tests.records.made import encode_posterior, posterior_of
 
 
 @dataclass
-class Record:
+class ViewedRecord:
     key: bytes
     value: bytes | None
     timestamp: int = 0
 
 
-def record(task: str, log_odds: float, labels: int = 3, at: int = 0) -> Record:
+def record(task: str, log_odds: float, labels: int = 3, at: int = 0) -> ViewedRecord:
     posterior = posterior_of(task, log_odds, labels, {"0": at}, at)
-    return Record(task.encode(), encode_posterior(posterior), at)
+    return ViewedRecord(task.encode(), encode_posterior(posterior), at)
 
 
 async def names(view: TaskView, order: str) -> list[str]:
@@ -42,7 +42,7 @@ async def test_each_order_has_its_tasks_first() -> None:
 async def test_a_task_that_is_gone_is_on_no_page_and_unknown() -> None:
     view = TaskView(TaskTally())
     view.take([record("t1", 1.0), record("t2", 1.0)])
-    view.take([Record(b"t1", None)])
+    view.take([ViewedRecord(b"t1", None)])
     assert view.get("t1") is None
     assert await names(view, "disputed") == ["t2"]
     assert len(view.tally) == 1
@@ -65,7 +65,7 @@ async def test_a_task_that_is_gone_is_on_no_page_and_unknown() -> None:
 def test_a_forged_posterior_changes_nothing(changes: dict[str, object]) -> None:
     view = TaskView(TaskTally())
     good = posterior_of("t1", 1.0, 3, {}, 0)
-    view.take([Record(b"x", dumps({**good, **changes})), record("t2", 1.0)])
+    view.take([ViewedRecord(b"x", dumps({**good, **changes})), record("t2", 1.0)])
     assert len(view.tally) == 1
     assert view.get("t2") is not None
 
@@ -73,8 +73,8 @@ def test_a_forged_posterior_changes_nothing(changes: dict[str, object]) -> None:
 def test_a_posterior_over_several_lines_cannot_end_an_event() -> None:
     view = TaskView(TaskTally())
     forged = encode_posterior(posterior_of("t1", 1.0, 3, {}, 0))
-    view.take([Record(b"t1", forged.replace(b",", b",\n\n"))])
-    view.take([Record(b"t2", forged.replace(b"t1", b"t2").replace(b",", b",\r"))])
+    view.take([ViewedRecord(b"t1", forged.replace(b",", b",\n\n"))])
+    view.take([ViewedRecord(b"t2", forged.replace(b"t1", b"t2").replace(b",", b",\r"))])
     values = view.changes.since(0).values
     assert len(values) == 2
     assert not any(b"\n" in value or b"\r" in value for value in values)
@@ -94,14 +94,14 @@ async def test_those_who_ask_at_once_wait_for_one_sort() -> None:
     assert sorts == 1
 
 
-class Kafka:
+class SmallBatches:
     """Takes batches of at most three rows, one at a time."""
 
     def __init__(self) -> None:
         self.batches: list[list[bytes]] = []
         self.rows: list[bytes] = []
 
-    def create_batch(self) -> "Kafka":
+    def create_batch(self) -> "SmallBatches":
         self.rows = []
         return self
 
@@ -122,7 +122,7 @@ class Kafka:
 
 
 async def test_rows_of_many_go_together_and_each_learns_its_place() -> None:
-    kafka = Kafka()
+    kafka = SmallBatches()
     writer = Writer(kafka, partitions=8)
     deliveries = [writer.put("topic", [Row(b"k", b"%d" % number)], 5) for number in range(7)]
     deliveries[3].give_up()

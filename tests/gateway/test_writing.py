@@ -8,8 +8,8 @@ from orjson import dumps
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.topics import Topics
 from sbic.wire.partitions import partition_of
-from tests.agents.kafka import Project
-from tests.gateway.client import Client, running_gateway
+from tests.agents.kafka import ProjectOnBroker
+from tests.gateway.client import GatewayClient, running_gateway
 from tests.gateway.projects import new_project
 
 JSON, LINES = "application/json", "application/x-ndjson"
@@ -19,7 +19,7 @@ def label(task: str, worker: str, said: object = 1) -> dict[str, object]:
     return {"task": task, "worker": worker, "label": said}
 
 
-async def test_labels_are_where_the_answer_says_and_count(gateway: Client) -> None:
+async def test_labels_are_where_the_answer_says_and_count(gateway: GatewayClient) -> None:
     """One, an array and lines; each keyed by its worker, and in the partition of that key."""
     settings = gateway.projects[0]
     task = f"t-{uuid4().hex}"
@@ -30,7 +30,7 @@ async def test_labels_are_where_the_answer_says_and_count(gateway: Client) -> No
     places += (await gateway.post_bytes("/labels", lines, LINES)).json["labels"]
     here = {
         (record.partition, record.offset): record
-        for record in await Project(settings).read(Topics(settings).labels.name)
+        for record in await ProjectOnBroker(settings).read(Topics(settings).labels.name)
     }
     for sent, place in zip(labels, places, strict=True):
         record = here[place["partition"], place["offset"]]
@@ -49,7 +49,7 @@ async def test_labels_are_where_the_answer_says_and_count(gateway: Client) -> No
     assert {answer["worker"] for answer in counted.json["answers"]} == {f"w{n}" for n in range(7)}
 
 
-async def test_one_bad_label_and_none_is_sent(gateway: Client) -> None:
+async def test_one_bad_label_and_none_is_sent(gateway: GatewayClient) -> None:
     task = f"t-{uuid4().hex}"
     bad = [label(task, "ann"), label(task, "bob", 2), {"task": task}, 7, label("", "ann")]
     answer = await gateway.post("/labels", bad)
@@ -62,11 +62,11 @@ async def test_one_bad_label_and_none_is_sent(gateway: Client) -> None:
     ]
     assert "4 of 5" in answer.json["error"]
     settings = gateway.projects[0]
-    records = await Project(settings).read(Topics(settings).labels.name)
+    records = await ProjectOnBroker(settings).read(Topics(settings).labels.name)
     assert not [record for record in records if task.encode() in record.value]
 
 
-async def test_an_unknown_class_is_named(gateway: Client) -> None:
+async def test_an_unknown_class_is_named(gateway: GatewayClient) -> None:
     pets = gateway.projects[1].prefix
     answer = await gateway.post(f"/labels?project={pets}", label("t1", "ann", "fish"))
     assert answer.status == 422
@@ -96,14 +96,14 @@ async def test_an_unknown_class_is_named(gateway: Client) -> None:
     ],
 )
 async def test_a_hostile_body_is_refused_in_one_line(
-    gateway: Client, body: bytes, kind: str, status: int
+    gateway: GatewayClient, body: bytes, kind: str, status: int
 ) -> None:
     answer = await gateway.post_bytes("/labels", body, kind)
     assert answer.status == status, answer.json
     assert status == 200 or len(answer.json["error"].splitlines()) == 1
 
 
-async def test_a_compressed_body_is_not_unpacked(gateway: Client) -> None:
+async def test_a_compressed_body_is_not_unpacked(gateway: GatewayClient) -> None:
     headers = {"Content-Type": JSON, "Content-Encoding": "gzip"}
     answer = await gateway.ask("POST", "/labels", b"\x1f\x8b", headers)
     assert answer.status == 415
@@ -120,7 +120,7 @@ async def test_thirty_thousand_labels_of_one_megabyte_are_taken(broker: Embedded
     assert len(places) == 25000
 
 
-async def test_tasks_are_registered_and_bad_ones_refused(gateway: Client) -> None:
+async def test_tasks_are_registered_and_bad_ones_refused(gateway: GatewayClient) -> None:
     task = f"t-{uuid4().hex}"
     answer = await gateway.post("/tasks", [{"task": task, "prior": 0.25}])
     assert [set(place) for place in answer.json["tasks"]] == [{"partition", "offset"}]

@@ -15,7 +15,7 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 
 
-class Client:
+class ScriptedClient:
     """A client that starts and stops as the test chooses; other tests use real ones."""
 
     def __init__(self, *, starts: bool = True, stops: bool = True) -> None:
@@ -50,14 +50,14 @@ async def test_an_error_of_kafka_becomes_one_of_ours(
     raised: Exception, expected: type[ClusterError], words: str
 ) -> None:
     with pytest.raises(expected, match=words):
-        async with connected(Client(), Settings()):
+        async with connected(ScriptedClient(), Settings()):
             raise raised
 
 
 async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.01)
     with pytest.raises(KafkaUnreachable):
-        async with connected(Client(starts=False), Settings()):
+        async with connected(ScriptedClient(starts=False), Settings()):
             pass
 
 
@@ -66,7 +66,7 @@ async def test_a_client_that_cannot_stop_because_kafka_is_gone_is_left(
 ) -> None:
     monkeypatch.setattr(connection, "STOP_SECONDS", 0.01)
     with pytest.raises(KeyError):
-        async with connected(Client(stops=False), Settings()):
+        async with connected(ScriptedClient(stops=False), Settings()):
             raise KeyError
 
 

@@ -20,7 +20,7 @@ Repeats = Literal["first", "last"]
 Change = tuple[str, int, str, int | str]
 
 
-class LabelStudio:
+class LabelStudioRules:
     """Its annotations, and the pipeline that hears of them: the rules of both, written plainly."""
 
     def __init__(self, repeats: Repeats) -> None:
@@ -67,7 +67,7 @@ changes = some.lists(
 )
 
 
-def happens(studio: LabelStudio, change: Change, *, heard: bool = True) -> None:
+def happens(studio: LabelStudioRules, change: Change, *, heard: bool = True) -> None:
     """One change in Label Studio; ids are given in order and never again."""
     what, which, worker, label = change
     if what == "create" or not studio.exists:
@@ -90,7 +90,7 @@ def happens(studio: LabelStudio, change: Change, *, heard: bool = True) -> None:
 @given(changes, repeats_of)
 @examples(300)
 def test_what_stands_is_what_label_studio_has(happening: list[Change], repeats: Repeats) -> None:
-    studio = LabelStudio(repeats)
+    studio = LabelStudioRules(repeats)
     for change in happening:
         happens(studio, change)
         assert studio.stands == studio.expected()
@@ -101,7 +101,7 @@ def test_what_stands_is_what_label_studio_has(happening: list[Change], repeats: 
 def test_an_export_fills_in_whatever_was_missed_and_once(
     happening: list[Change], heard: list[bool], repeats: Repeats
 ) -> None:
-    studio = LabelStudio(repeats)
+    studio = LabelStudioRules(repeats)
     for change, is_heard in zip(happening, heard, strict=False):
         happens(studio, change, heard=is_heard)
 
@@ -122,7 +122,7 @@ def test_an_export_fills_in_whatever_was_missed_and_once(
 def test_everything_created_and_then_deleted_leaves_nothing(
     happening: list[Change], repeats: Repeats
 ) -> None:
-    studio = LabelStudio(repeats)
+    studio = LabelStudioRules(repeats)
     for change in [*happening, *[("delete", 0, "", 0)] * 25]:
         happens(studio, change)
     assert (studio.stands, len(studio.known)) == ({}, 0)
@@ -132,7 +132,7 @@ def test_everything_created_and_then_deleted_leaves_nothing(
 def test_the_topic_says_it_all_whichever_partition_is_read_first(
     happening: list[Change], repeats: Repeats, is_turned: bool
 ) -> None:
-    studio = LabelStudio(repeats)
+    studio = LabelStudioRules(repeats)
     for change in happening:
         happens(studio, change)
     restored = Annotations(repeats)

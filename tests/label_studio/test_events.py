@@ -21,7 +21,7 @@ from sbic.wire.labels import label_parser
 from tests.label_studio.payloads import annotation, choice, deletion, skipped, webhook
 
 PETS = Choices(Classes.parse("cat,dog"))
-SIGNS = Choices(Classes.parse("-1,1"))
+SIGN_CHOICES = Choices(Classes.parse("-1,1"))
 AT = microseconds("2021-08-17T13:00:48.536303Z")
 
 
@@ -102,11 +102,13 @@ def test_one_control_of_several_is_chosen_by_name() -> None:
 @pytest.mark.parametrize(("name", "label"), [("1", 1), ("-1", -1), ("0", 0)])
 def test_choices_may_be_signs(name: str, label: int) -> None:
     payload = webhook("ANNOTATION_CREATED", annotation(17, name))
-    assert read_event(payload, SIGNS).created[0].label == label
+    assert read_event(payload, SIGN_CHOICES).created[0].label == label
 
 
 def test_choices_are_mapped_to_labels() -> None:
-    choices = Choices(SIGNS.classes, label_map=label_map_of("Yes:1,No:-1,a:b:0", SIGNS.classes))
+    choices = Choices(
+        SIGN_CHOICES.classes, label_map=label_map_of("Yes:1,No:-1,a:b:0", SIGN_CHOICES.classes)
+    )
     labels = [
         read_event(webhook("ANNOTATION_CREATED", annotation(17, name)), choices).created[0].label
         for name in ("Yes", "No", "a:b")
@@ -117,7 +119,7 @@ def test_choices_are_mapped_to_labels() -> None:
 @pytest.mark.parametrize("text", ["", "Yes", "Yes:2", ":1", "Yes:1,,No:-1"])
 def test_a_map_to_anything_else_is_refused(text: str) -> None:
     with pytest.raises(Problem):
-        label_map_of(text, SIGNS.classes)
+        label_map_of(text, SIGN_CHOICES.classes)
 
 
 BAD: dict[str, tuple[object, str]] = {

@@ -23,7 +23,7 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from sbic.status.contents import standing_labels
-from tests.gateway.client import Client, running_gateway
+from tests.gateway.client import GatewayClient, running_gateway
 from tests.gateway.projects import new_project
 from tests.instances import instance
 from tests.projects import sbic
@@ -77,7 +77,7 @@ def started(folder: Path, port: int, **environment: str) -> Iterator[None]:
             process.wait()
 
 
-class LabelStudio:
+class RealLabelStudio:
     """The API of a Label Studio."""
 
     def __init__(self, url: str, http: ClientSession, folder: Path) -> None:
@@ -119,19 +119,19 @@ class LabelStudio:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LabelStudio]:
+async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealLabelStudio]:
     """A Label Studio that may post to private addresses."""
     port = free_port()
     folder = tmp_path_factory.mktemp("label-studio")
     with started(folder, port, SSRF_PROTECTION_ENABLED="false"):
         async with ClientSession() as http:
-            found = LabelStudio(f"http://127.0.0.1:{port}", http, folder)
+            found = RealLabelStudio(f"http://127.0.0.1:{port}", http, folder)
             await found.until_up()
             yield found
 
 
 @pytest_asyncio.fixture(scope="module")
-async def hooked(broker: EmbeddedBroker) -> AsyncIterator[Client]:
+async def hooked(broker: EmbeddedBroker) -> AsyncIterator[GatewayClient]:
     """A gateway and an instance of a project with the classes cat and dog."""
     pets = await new_project(broker, classes="cat,dog")
     with instance(broker.url, pets.prefix) as one:
@@ -149,7 +149,7 @@ async def until_stands(settings: Settings, expected: set[tuple[str, str, str]]) 
 
 
 async def test_annotations_of_several_users_become_labels_and_what_is_none_a_dead_letter(
-    studio: LabelStudio, hooked: Client
+    studio: RealLabelStudio, hooked: GatewayClient
 ) -> None:
     project = (await studio.make("projects/", {"title": "Pets", "label_config": CONFIG}))["id"]
     hook = {
@@ -196,7 +196,7 @@ async def test_annotations_of_several_users_become_labels_and_what_is_none_a_dea
 
 
 async def test_an_export_is_imported_with_what_it_cannot_use_listed(
-    studio: LabelStudio, broker: EmbeddedBroker, tmp_path: Path
+    studio: RealLabelStudio, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     project = (await studio.make("projects/", {"title": "Export", "label_config": CONFIG}))["id"]
     body = {"project": project, "data": {"text": "a pet"}}
@@ -216,7 +216,7 @@ async def test_an_export_is_imported_with_what_it_cannot_use_listed(
 
 
 async def test_label_studio_refuses_a_private_address_unless_it_is_told_to_take_it(
-    studio: LabelStudio, hooked: Client, tmp_path: Path
+    studio: RealLabelStudio, hooked: GatewayClient, tmp_path: Path
 ) -> None:
     """As docs/label-studio.md says; if this fails, that page has to change."""
     port = free_port()
@@ -224,7 +224,7 @@ async def test_label_studio_refuses_a_private_address_unless_it_is_told_to_take_
     shutil.copytree(studio.folder, folder)  # its database takes minutes to make
     with started(folder, port):
         async with ClientSession() as http:
-            protected = LabelStudio(f"http://127.0.0.1:{port}", http, folder)
+            protected = RealLabelStudio(f"http://127.0.0.1:{port}", http, folder)
             await protected.until_up()
             made = await protected.make("projects/", {"title": "Pets", "label_config": CONFIG})
             hook = {"project": made["id"], "url": f"{hooked.url}/hooks/label-studio"}

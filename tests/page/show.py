@@ -32,7 +32,7 @@ BAD_LABELS = (b"not JSON", b"{}", b'{"task": "t1", "worker": "w1", "label": "fis
 PARTITIONS = 3
 
 
-class Shown:
+class ShownProject:
     """A project, with the labels that it was given."""
 
     def __init__(self, settings: Settings) -> None:
@@ -75,7 +75,7 @@ class Shown:
 class Show:
     """The two projects, and the gateway, which can be stopped and started at the same port."""
 
-    def __init__(self, pets: Shown, signs: Shown, log: IO[bytes]) -> None:
+    def __init__(self, pets: ShownProject, signs: ShownProject, log: IO[bytes]) -> None:
         self.pets = pets
         self.signs = signs
         self._port = free_port()
@@ -140,7 +140,7 @@ def running_show(broker: EmbeddedBroker) -> Iterator[Show]:
             env = {**given, **RULES, "SBIC_PARTITIONS": str(PARTITIONS)}
             started = stack.enter_context(instance(broker.url, prefix, **env))
             settings = Settings(broker=broker.url, prefix=prefix, partitions=PARTITIONS)
-            projects.append((started, Shown(settings)))
+            projects.append((started, ShownProject(settings)))
         for started, _ in projects:
             started.wait_ready()
         (_, pets_shown), (_, signs_shown) = projects

@@ -203,7 +203,7 @@ def test_tasks_that_close_leave_their_room_to_others() -> None:
     assert len(policy._order.runs) <= 8 * 1000 // layout.LONG
 
 
-class Asked(AnswerSet):
+class CountedNobody(AnswerSet):
     """A worker who has answered nothing, and counts the questions about it."""
 
     questions = 0
@@ -218,7 +218,7 @@ def test_a_choice_does_not_look_at_all_tasks(kind: str) -> None:
     policy = KINDS[kind][0](1)
     for task in range(10_000):
         policy.update(task, 0, 0.0)
-    worker = Asked()
+    worker = CountedNobody()
     policy.choose(worker)
     assert worker.questions == 1
 

@@ -138,7 +138,7 @@ def test_workers_get_what_a_look_at_all_tasks_finds(
             literal.ask(worker, TASKS, lead=0)
 
 
-class Asked(AnswerSet):
+class CountedAnswers(AnswerSet):
     """Answers that count the questions about them."""
 
     questions = 0
@@ -149,12 +149,12 @@ class Asked(AnswerSet):
         return place
 
 
-def crowd(tasks: int, answers: int) -> tuple[Uncertainty, Asked]:
+def crowd(tasks: int, answers: int) -> tuple[Uncertainty, CountedAnswers]:
     """A policy, and a worker who has answered the most uncertain tasks."""
     policy = Uncertainty(range(tasks + 1), SEED)
     for task in range(tasks):
         policy.update(task, 0, task / tasks)
-    return policy, Asked(range(answers))
+    return policy, CountedAnswers(range(answers))
 
 
 def test_what_was_passed_over_once_is_not_looked_at_again() -> None:

@@ -13,11 +13,11 @@ from sbic.project.opening import append, open_project, read_project, settings_in
 from sbic.project.revision import FIRST, Given, encode_revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 from tests.projects import new_project, sbic, write
 
 
-def warnings(running: Instance) -> list[str]:
+def warnings(running: RunningInstance) -> list[str]:
     """The warnings of an instance about settings that it was given."""
     return [line for line in running.log().splitlines() if "the project's value is used" in line]
 

@@ -21,29 +21,29 @@ from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
 from sbic.wire.columns import Names
 from sbic.wire.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
-from tests.agents.kafka import Project, Triple, project, until
+from tests.agents.kafka import ProjectOnBroker, Triple, project, until
 from tests.agents.recount import agree_with_a_recount
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 from tests.projects import environment, sbic
 
 TRIPLES = crowd(labels=1_000, tasks=50, workers=40, seed=61)
 
 
-async def command(here: Project, *arguments: str) -> str:
+async def command(here: ProjectOnBroker, *arguments: str) -> str:
     """Run `sbic project` while instances run; its output."""
     ended = await asyncio.to_thread(sbic, here.settings, "project", *arguments)
     assert ended.returncode == 0, ended.stderr
     return ended.stderr + ended.stdout
 
 
-async def counted_project(broker: EmbeddedBroker) -> Project:
+async def counted_project(broker: EmbeddedBroker) -> ProjectOnBroker:
     """One partition: all labels are taken in the same order each time."""
     here = await project(broker, partitions=1)
     await here.send(TRIPLES)
     return here
 
 
-async def forge_a_posterior(here: Project) -> None:
+async def forge_a_posterior(here: ProjectOnBroker) -> None:
     """Publish a forged posterior that is indistinguishable from one of ours."""
     posterior = {**(await here.posteriors())["t0"], "log_odds": -9.0, "prediction": -1}
     async with here.producer() as producer:
@@ -83,7 +83,7 @@ async def test_a_recount_mends_what_was_forged_while_an_instance_runs(
         assert running.terminate() == 0
 
 
-async def expire(here: Project, labels: int) -> None:
+async def expire(here: ProjectOnBroker, labels: int) -> None:
     """Delete the first labels of each partition, as retention does."""
     topic = here.topics.labels.name
     admin = AIOKafkaAdminClient(bootstrap_servers=here.settings.bootstrap_servers)
@@ -121,7 +121,7 @@ async def test_a_recount_of_expired_labels_asks_and_counts_the_rest_with_two_ins
     await agree_with_a_recount(here, left)
 
 
-async def forge_an_answer(here: Project) -> str:
+async def forge_an_answer(here: ProjectOnBroker) -> str:
     """Publish a forged answer for the first label, which no instance has taken yet; its task."""
     task, worker, label = TRIPLES[0]
     columns = np.array([label == -1], "<i2"), np.array([0]), np.array([0]), np.array([0.5])
@@ -251,7 +251,7 @@ def log_odds_of(triples: list[Triple]) -> dict[str, float]:
     return {task: offline.log_odds(task) for task, _, _ in triples}
 
 
-async def started(running: Instance, times: int) -> bool:
+async def started(running: RunningInstance, times: int) -> bool:
     return running.log().count("INFO sbic: ready after") >= times
 
 
@@ -308,7 +308,7 @@ async def test_a_recount_that_was_killed_at_any_step_is_completed_by_another(
         running.wait_ready()
 
 
-async def is_waiting(running: Instance) -> bool:
+async def is_waiting(running: RunningInstance) -> bool:
     status, text = running.get("/readyz")
     return status == 503 and "recounting" in text
 

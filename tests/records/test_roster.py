@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
-from sbic.wire.workers import MAX_BYTES, NOTHING_SAID, Entry, encode_roster, parse_roster
+from sbic.wire.workers import MAX_BYTES, NOTHING_SAID, RosterEntry, encode_roster, parse_roster
 from tests.records.reasons import reason_of
 from tests.test_schemas import ids, json_values, schema
 
@@ -56,7 +56,7 @@ def test_a_bad_record_has_its_reason(
 def test_what_is_written_is_read_and_fits_the_schema(
     blocked: bool | None, name: str | None
 ) -> None:
-    entry = Entry(blocked, name)
+    entry = RosterEntry(blocked, name)
     value = encode_roster("ann", entry)
     assert parse_roster(b"another key", value) == ("ann", entry)
     SCHEMA.validate(json.loads(value))

@@ -32,7 +32,7 @@ from sbic.local.secure import ADMIN, SecureFolder
 from sbic.project.settings import Settings
 
 
-class Cluster:
+class SecureCluster:
     """The broker, its folder, and an admin on it."""
 
     def __init__(self, broker: EmbeddedBroker, folder: SecureFolder, certificates: str) -> None:
@@ -127,7 +127,7 @@ def binding(right: Right, user: str, prefix: str) -> AclBinding:
 class Crew:
     """Users with the roles of one project; `changes` are to the variables of all of them."""
 
-    def __init__(self, cluster: Cluster, **changes: str) -> None:
+    def __init__(self, cluster: SecureCluster, **changes: str) -> None:
         self.cluster = cluster
         self.changes = changes
         self.prefix = f"secure-{uuid4().hex[:8]}"

@@ -10,7 +10,7 @@ from sbic.kafka.rights import ROLES
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import HOST, free_port
 from sbic.local.secure import PROTOCOL, SecureFolder
-from tests.secure.cluster import Cluster, Crew
+from tests.secure.cluster import Crew, SecureCluster
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -25,7 +25,9 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture(scope="package")
-def cluster(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> Iterator[Cluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA
+) -> Iterator[SecureCluster]:
     """A broker as of `sbic broker --secure`, with more mechanisms and a port for certificates."""
     folder = SecureFolder(Path(tmp_path_factory.mktemp("secure")), ROLES)
     trusted = tmp_path_factory.mktemp("authority") / "ca.pem"
@@ -47,10 +49,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> 
         f"{listener}.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
     }
     with EmbeddedBroker(port, secure=folder, properties=properties) as broker:
-        yield Cluster(broker, folder, f"kafka://{HOST}:{certificates}")
+        yield SecureCluster(broker, folder, f"kafka://{HOST}:{certificates}")
 
 
 @pytest.fixture
-def crew(cluster: Cluster) -> Crew:
+def crew(cluster: SecureCluster) -> Crew:
     """Users for all roles of a new project, which is not created yet."""
     return Crew(cluster)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from orjson import dumps
 
 from sbic.local.broker import EmbeddedBroker
-from tests.secure.cluster import SHA_256, Cluster, Crew, run_sbic
+from tests.secure.cluster import SHA_256, Crew, SecureCluster, run_sbic
 
 PASSWORD = "SBIC_SASL_PASSWORD"
 
@@ -49,11 +49,13 @@ def said(environment: dict[str, str]) -> str:
     ],
     ids=["password", "user", "ca", "plaintext"],
 )
-def test_a_wrong_setting_is_named(cluster: Cluster, changes: dict[str, str], words: str) -> None:
+def test_a_wrong_setting_is_named(
+    cluster: SecureCluster, changes: dict[str, str], words: str
+) -> None:
     assert words in said(cluster.environment("reader", **changes))
 
 
-def test_tls_and_passwords_are_asked_for(cluster: Cluster) -> None:
+def test_tls_and_passwords_are_asked_for(cluster: SecureCluster) -> None:
     plain = {"SBIC_BROKER": cluster.broker.url}
     assert "speaks TLS only" in said(plain)
     tls = {"SBIC_SECURITY_PROTOCOL": "SSL", "SBIC_SSL_CAFILE": str(cluster.folder.cafile)}
@@ -62,7 +64,7 @@ def test_tls_and_passwords_are_asked_for(cluster: Cluster) -> None:
 
 
 def test_a_server_without_tls_or_passwords_is_named(
-    broker: EmbeddedBroker, cluster: Cluster
+    broker: EmbeddedBroker, cluster: SecureCluster
 ) -> None:
     here = {"SBIC_BROKER": broker.url}
     assert "does not speak TLS" in said(cluster.environment("reader", **here))
@@ -170,7 +172,7 @@ def unsecured_token(user: str, seconds: int = 600) -> str:
 
 @pytest.mark.parametrize("has_password", [False, True], ids=["plain key", "encrypted key"])
 def test_a_client_certificate_connects(
-    cluster: Cluster, authority: trustme.CA, tmp_path: Path, has_password: bool
+    cluster: SecureCluster, authority: trustme.CA, tmp_path: Path, has_password: bool
 ) -> None:
     """Who the client is, is then known: it has no rights yet."""
     environment = certified(cluster, authority, tmp_path)
@@ -184,13 +186,13 @@ def test_a_client_certificate_connects(
 
 
 def test_a_client_certificate_of_another_authority_is_refused(
-    cluster: Cluster, tmp_path: Path
+    cluster: SecureCluster, tmp_path: Path
 ) -> None:
     line = said(certified(cluster, trustme.CA(), tmp_path))
     assert "does not accept the certificate in SBIC_SSL_CERTFILE" in line
 
 
-def certified(cluster: Cluster, authority: trustme.CA, folder: Path) -> dict[str, str]:
+def certified(cluster: SecureCluster, authority: trustme.CA, folder: Path) -> dict[str, str]:
     """The settings of a client with a certificate of this authority."""
     own = authority.issue_cert("client.example.org", common_name="client.example.org")
     own.private_key_pem.write_to_path(folder / "key.pem")

@@ -9,7 +9,7 @@ import pytest
 from sbic.kafka.rights import ROLES, acl_lines, table_row
 from sbic.project.security import VARIABLES
 from tests.agents import kafka_tools
-from tests.secure.cluster import Cluster, binding
+from tests.secure.cluster import SecureCluster, binding
 
 DOCS = (Path(__file__).parent.parent.parent / "docs" / "security.md").read_text()
 
@@ -33,7 +33,7 @@ def test_every_variable_is_in_the_docs() -> None:
     "role",
     [pytest.param(role, marks=[] if role == "producer" else pytest.mark.long) for role in ROLES],
 )
-def test_kafka_takes_the_lines(cluster: Cluster, tmp_path: Path, role: str) -> None:
+def test_kafka_takes_the_lines(cluster: SecureCluster, tmp_path: Path, role: str) -> None:
     kafka_tools.install(tmp_path)
     where = (
         f" --bootstrap-server {cluster.broker.address}"

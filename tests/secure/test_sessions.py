@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.instances import instance
-from tests.secure.cluster import SHA_256, Cluster, Crew, wait_for
+from tests.secure.cluster import SHA_256, Crew, SecureCluster, wait_for
 
 RATE = 300
 LABELS = 17 * RATE  # three sessions and more
@@ -14,7 +14,7 @@ PASSWORD = "for five seconds"
 
 
 @pytest.fixture
-def short(cluster: Cluster) -> Crew:
+def short(cluster: SecureCluster) -> Crew:
     """Users who connect with the mechanism of which the broker ends the sessions."""
     crew = Crew(
         cluster,

@@ -18,7 +18,7 @@ from sbic.local.processes import environment
 from sbic.policy.policy import AnswerSet, Policy, Uncertainty, Uniform
 from sbic.progress import progress
 from sbic.project.revision import Given
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 from tests.instances import instance
 from tests.projects import new_project
 
@@ -91,14 +91,14 @@ async def test_open_tasks_under_one_policy_end_the_run_under_the_other_too(
     given = environment(Given.of(project).with_values(web_port=free_port()))
     with instance(broker.url, project.prefix, **given) as running:
         await asyncio.to_thread(running.wait_ready)
-        await Project(project).send([("a task of somebody's", "ann", 1)])
-        await Project(project).until_counted(1)
+        await ProjectOnBroker(project).send([("a task of somebody's", "ann", 1)])
+        await ProjectOnBroker(project).until_counted(1)
         assert await asyncio.to_thread(running.terminate) == 0
     with progress("") as advance, pytest.raises(TasksOfOthers):
         await asyncio.wait_for(
             simulate_policies(settings, ["uniform", "uncertainty"], PLAN, advance), 60
         )
-    other = Project(project_of(settings, "uniform", PLAN))
+    other = ProjectOnBroker(project_of(settings, "uniform", PLAN))
     said = [loads(record.value) for record in await other.read(other.topics.tasks.name)]
     status = {record["task"]: record.get("status") for record in said}
     assert set(status.values()) <= {"closed"}, "the tasks of the other run were left open"

@@ -15,8 +15,8 @@ from sbic.integrations.database import (
     ASSIGNMENTS,
     POSTERIORS,
     TABLES,
+    AppliedOffsets,
     DatabaseTrouble,
-    Progress,
     opened,
 )
 from sbic.local.broker import EmbeddedBroker
@@ -287,9 +287,9 @@ def test_two_sinks_do_not_write_the_same_tables(tmp_path: Path) -> None:
     for each in (one, other):
         each.open()
         assert each.resume("posteriors", "id", [(0, 9)], POSTERIORS) == [0]
-    one.write(POSTERIORS, "id", [], [], {0: Progress(0, 5, 9)})
+    one.write(POSTERIORS, "id", [], [], {0: AppliedOffsets(0, 5, 9)})
     with pytest.raises(DatabaseTrouble, match="another sink"):
-        other.write(POSTERIORS, "id", [], [], {0: Progress(0, 5, 9)})
+        other.write(POSTERIORS, "id", [], [], {0: AppliedOffsets(0, 5, 9)})
     assert other.resume("posteriors", "id", [(0, 9)], POSTERIORS) == [5]
     for each in (one, other):
         each.close()
@@ -299,7 +299,9 @@ def test_offsets_that_kafka_no_longer_has_are_read_from_the_first(tmp_path: Path
     database = opened(f"sqlite:{tmp_path}/crowd.db", "sbic", shown=True)
     database.open()
     database.resume("assignments", "id", [(0, 90), (0, 90)], ASSIGNMENTS)
-    database.write(ASSIGNMENTS, "id", [], [], {0: Progress(0, 50, 90), 1: Progress(0, 50, 90)})
+    database.write(
+        ASSIGNMENTS, "id", [], [], {0: AppliedOffsets(0, 50, 90), 1: AppliedOffsets(0, 50, 90)}
+    )
     # of the first, records up to 70 have expired; of the second, those from 20 on were lost
     assert database.resume("assignments", "id", [(70, 90), (10, 20)], None) == [70, 10]
     assert database.resume("assignments", "id", [(70, 90), (10, 20), (0, 5)], None) == [70, 10, 0]

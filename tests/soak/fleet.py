@@ -5,9 +5,9 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 from tests.agents.test_shutdown import stopped
-from tests.instances import Instance, instance
+from tests.instances import RunningInstance, instance
 from tests.soak.power import Power
 
 MOST_INSTANCES = 3
@@ -22,7 +22,7 @@ class Fleet:
     def __init__(
         self,
         name: str,
-        here: Project,
+        here: ProjectOnBroker,
         env: dict[str, str],
         power: Power,
         say: Callable[[str], None],
@@ -34,7 +34,7 @@ class Fleet:
         self.power = power
         self.say = say
         self.stack = stack
-        self.running: dict[int, Instance] = {}
+        self.running: dict[int, RunningInstance] = {}
         self.paused: set[int] = set()
         self.started = 0
         self.failures: list[str] = []
@@ -104,7 +104,7 @@ class Fleet:
         while self.running:
             await self.terminate(0.0)
 
-    def _ended(self, number: int, running: Instance, status: int) -> None:
+    def _ended(self, number: int, running: RunningInstance, status: int) -> None:
         """One that loses the broker before it is ready says so and ends; else it is a failure."""
         if status == 1 and self.power.times_lost:
             self.say(f"{self.name}: instance {number} found no broker")
@@ -115,6 +115,6 @@ class Fleet:
         numbers = sorted(self.running.keys() - self.paused)
         return numbers[int(pick * len(numbers))] if numbers else None
 
-    def _failed(self, number: int, ended: Instance, what: str) -> None:
+    def _failed(self, number: int, ended: RunningInstance, what: str) -> None:
         self.failures.append(f"{self.name}: instance {number} {what}:\n{ended.log()[-3000:]}")
         self.say(self.failures[-1])

@@ -7,7 +7,7 @@ from orjson import JSONDecodeError, loads
 
 from sbic.wire.bad import BadRecord
 from sbic.wire.votes import parse_votes
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 
 MOST_TASKS = 10
 
@@ -20,7 +20,7 @@ class Histories:
         self.labels: defaultdict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
         self.votes: defaultdict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
 
-    async def read(self, here: Project, tasks: set[str]) -> None:
+    async def read(self, here: ProjectOnBroker, tasks: set[str]) -> None:
         """Read the topics that tell of these tasks."""
         for record in await here.read(here.topics.labels.name):
             try:

@@ -12,7 +12,7 @@ from sbic.kafka.connect import client_options
 from sbic.wire.assignments import encode_request
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 
 TASKS = 600
 VOLUNTEERS = 150  # answer what they like
@@ -23,10 +23,10 @@ TICK_SECONDS = 0.05
 PATIENCE_MS = 180_000  # longer than the broker is ever away
 
 
-class Load:
+class SoakUsers:
     """The users of one project; what they send depends on the seed and on what they are given."""
 
-    def __init__(self, here: Project, seed: int, labels_per_second: float) -> None:
+    def __init__(self, here: ProjectOnBroker, seed: int, labels_per_second: float) -> None:
         self.here = here
         self.rng = random.Random(seed)
         self.labels_per_tick = labels_per_second * TICK_SECONDS

@@ -10,7 +10,7 @@ MOST_PAUSE_SECONDS = 20.0
 MOST_AWAY_SECONDS = 8.0
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """What can happen."""
 
     KILL = "SIGKILL"
@@ -23,11 +23,11 @@ class Kind(StrEnum):
 
 # As many instances join as leave, or more: a broker that goes away ends those that are starting.
 BAG = [
-    *[Kind.KILL] * 2,
-    *[Kind.TERMINATE] * 2,
-    *[Kind.PAUSE] * 3,
-    *[Kind.JOIN] * 5,
-    *[Kind.KILL_BROKER, Kind.STOP_BROKER],
+    *[FaultKind.KILL] * 2,
+    *[FaultKind.TERMINATE] * 2,
+    *[FaultKind.PAUSE] * 3,
+    *[FaultKind.JOIN] * 5,
+    *[FaultKind.KILL_BROKER, FaultKind.STOP_BROKER],
 ]
 
 
@@ -39,7 +39,7 @@ class Fault(NamedTuple):
     """
 
     at: float
-    kind: Kind
+    kind: FaultKind
     project: int
     pick: float
     seconds: float
@@ -51,7 +51,7 @@ def plan(seed: int, seconds: float, projects: int) -> list[Fault]:
     >>> faults = plan(seed=1, seconds=90, projects=2)
     >>> faults == plan(seed=1, seconds=90, projects=2) != plan(seed=2, seconds=90, projects=2)
     True
-    >>> {fault.kind for fault in faults} == set(Kind)
+    >>> {fault.kind for fault in faults} == set(FaultKind)
     True
     """
     rng = random.Random(seed)
@@ -59,7 +59,7 @@ def plan(seed: int, seconds: float, projects: int) -> list[Fault]:
 
 
 def _faults(rng: random.Random, seconds: float, projects: int) -> Iterator[Fault]:
-    at, bag = 0.0, list[Kind]()
+    at, bag = 0.0, list[FaultKind]()
     while True:
         at += rng.uniform(0.2, 1.8) * MEAN_GAP_SECONDS
         if at > seconds:
@@ -67,5 +67,5 @@ def _faults(rng: random.Random, seconds: float, projects: int) -> Iterator[Fault
         if not bag:  # each kind comes before any comes often
             bag = rng.sample(BAG, len(BAG))
         kind = bag.pop()
-        most = MOST_PAUSE_SECONDS if kind is Kind.PAUSE else MOST_AWAY_SECONDS
+        most = MOST_PAUSE_SECONDS if kind is FaultKind.PAUSE else MOST_AWAY_SECONDS
         yield Fault(at, kind, rng.randrange(projects), rng.random(), rng.uniform(0.5, most))

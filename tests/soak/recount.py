@@ -22,7 +22,7 @@ from sbic.wire.dead_letters import read_headers
 from sbic.wire.partitions import partition_of
 from sbic.wire.tasks import task_parser
 from sbic.wire.votes import parse_votes
-from tests.agents.kafka import Project
+from tests.agents.kafka import ProjectOnBroker
 from tests.soak.histories import MOST_TASKS, Histories
 from tests.soak.workers import WorkerRecords
 
@@ -31,7 +31,7 @@ AT_REST = 1e-3  # where instances stop telling each other: the tolerance, added 
 Place = tuple[int, int]
 
 
-class Standing(NamedTuple):
+class StandingLabel(NamedTuple):
     """A label that stands, where it is and from when."""
 
     label: int
@@ -39,15 +39,15 @@ class Standing(NamedTuple):
     timestamp: int
 
 
-class Described(NamedTuple):
+class DescribedTask(NamedTuple):
     """What the last description of a task says: a class, and a probability of each."""
 
     gold: int | None
     prior: list[float] | None
 
 
-Labels = dict[tuple[str, str], Standing]
-Descriptions = dict[str, Described]
+Labels = dict[tuple[str, str], StandingLabel]
+Descriptions = dict[str, DescribedTask]
 
 
 def standing(records: Iterable[ConsumerRecord], partitions: int) -> Labels:
@@ -67,7 +67,9 @@ def standing(records: Iterable[ConsumerRecord], partitions: int) -> Labels:
                 found.pop((task, worker), None)
             else:
                 place = record.partition, record.offset
-                found.setdefault((task, worker), Standing(label["label"], place, record.timestamp))
+                found.setdefault(
+                    (task, worker), StandingLabel(label["label"], place, record.timestamp)
+                )
     return found
 
 
@@ -75,7 +77,7 @@ def described(records: Iterable[ConsumerRecord]) -> Descriptions:
     """What was said last of each task."""
     parse = task_parser(SIGNS)
     return {
-        said["task"]: Described(said["gold"], said["prior"])
+        said["task"]: DescribedTask(said["gold"], said["prior"])
         for said in (parse(record.key, record.value) for record in records)
     }
 
@@ -83,7 +85,7 @@ def described(records: Iterable[ConsumerRecord]) -> Descriptions:
 class Recount:
     """What a project's outcome has to be, and is."""
 
-    def __init__(self, here: Project, bad: set[bytes], requests: set[Place]) -> None:
+    def __init__(self, here: ProjectOnBroker, bad: set[bytes], requests: set[Place]) -> None:
         self.here = here
         self.bad = bad
         self.requests = requests
@@ -166,7 +168,7 @@ class Recount:
             most[task] += max(given[label.place])
         wrong = []
         for task, posterior in posteriors.items():
-            prior = self.descriptions.get(task, Described(None, None)).prior
+            prior = self.descriptions.get(task, DescribedTask(None, None)).prior
             odds = posterior.get("evidence", posterior["log_odds"])
             odds -= log(prior[1] / prior[0]) if prior else 0.0
             if not least[task] - CLOSE <= odds <= most[task] + CLOSE:

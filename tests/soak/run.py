@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
-from tests.agents.kafka import Project, project
+from tests.agents.kafka import ProjectOnBroker, project
 from tests.soak.fleet import Fleet
-from tests.soak.load import Load
-from tests.soak.plan import Fault, Kind, plan
+from tests.soak.load import SoakUsers
+from tests.soak.plan import Fault, FaultKind, plan
 from tests.soak.power import Power
 from tests.soak.recount import Recount
 from tests.soak.workers import last_task
@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
 class Soaked:
     """One project of a run: its instances, its users and its recount."""
 
-    def __init__(self, here: Project, fleet: Fleet, load: Load) -> None:
+    def __init__(self, here: ProjectOnBroker, fleet: Fleet, load: SoakUsers) -> None:
         self.here = here
         self.fleet = fleet
         self.load = load
@@ -113,7 +113,7 @@ async def _begin(name: str, power: Power, seed: int, say: Say, stack: ExitStack)
     fleet = Fleet(name, here, env, power, say, stack)
     fleet.join()
     fleet.join()
-    return Soaked(here, fleet, Load(here, seed, LABELS_PER_SECOND))
+    return Soaked(here, fleet, SoakUsers(here, seed, LABELS_PER_SECOND))
 
 
 async def _under_load(
@@ -135,18 +135,18 @@ async def _under_load(
 
 async def _happen(fault: Fault, fleet: Fleet, power: Power, say: Say) -> None:
     match fault.kind:
-        case Kind.KILL:
+        case FaultKind.KILL:
             fleet.kill(fault.pick)
-        case Kind.PAUSE:
+        case FaultKind.PAUSE:
             await fleet.pause(fault.pick, fault.seconds)
-        case Kind.TERMINATE:
+        case FaultKind.TERMINATE:
             await fleet.terminate(fault.pick)
-        case Kind.JOIN:
+        case FaultKind.JOIN:
             if power.is_on:
                 fleet.join()
-        case Kind.KILL_BROKER:
+        case FaultKind.KILL_BROKER:
             say(f"SIGKILL to the broker, away for {fault.seconds:.1f} s")
             await power.kill(fault.seconds)
-        case Kind.STOP_BROKER:
+        case FaultKind.STOP_BROKER:
             say(f"the broker is stopped, away for {fault.seconds:.1f} s")
             await power.restart(fault.seconds)

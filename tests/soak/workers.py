@@ -27,7 +27,7 @@ def last_task(worker: str) -> str:
 
 
 @dataclass
-class Expected:
+class ExpectedWorker:
     """What a worker's labels come to."""
 
     labels: int = 0
@@ -54,7 +54,7 @@ class WorkerRecords:
         """Begin with the labels of all in an engine of their own, at rest under settled."""
         self.engine = engine
         self.names = names
-        self.expected: defaultdict[str, Expected] = defaultdict(Expected)
+        self.expected: defaultdict[str, ExpectedWorker] = defaultdict(ExpectedWorker)
 
     def differences(self, records: dict[str, Any]) -> Iterator[str]:
         """Where a record differs."""
@@ -67,7 +67,7 @@ class WorkerRecords:
                     yield f"{worker} should have {field} {value}, and the record is {record}"
 
     def _fields(
-        self, worker: str, expected: Expected, record: Any
+        self, worker: str, expected: ExpectedWorker, record: Any
     ) -> Iterator[tuple[str, Any, float]]:
         for field in ("labels", "gold", "gold_right", "last_seen"):
             yield field, getattr(expected, field), 0

@@ -12,7 +12,7 @@ from sbic.wire.assignments import encode_request, parse_assignment
 from sbic.wire.dead_letters import Header
 from sbic.wire.partitions import partition_of
 from sbic.wire.tasks import Description
-from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.log import Log, SimulatedRecord
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import PRIOR
 
@@ -38,9 +38,9 @@ class AssigningInstance:
             self.leases.learn(given, home, now)
         self.instance = OneInstance(self.log, recovers=False)
         self.stage = AssignmentStage(self.instance.workers, self.leases, rules, PRIOR)
-        self.requests: list[list[Record]] = [[] for _ in range(self.log.partitions)]
+        self.requests: list[list[SimulatedRecord]] = [[] for _ in range(self.log.partitions)]
         self.assignments = list(assignments)  # the topic
-        self.last: Answered[Record] = Answered()
+        self.last: Answered[SimulatedRecord] = Answered()
         self.instance.recover(self._take_over)
 
     def successor(self, rules: Rules) -> "AssigningInstance":
@@ -51,7 +51,7 @@ class AssigningInstance:
         return assigning
 
     def _take_over(self, partitions: set[int]) -> None:
-        answered: Answered[Record] = Answered()
+        answered: Answered[SimulatedRecord] = Answered()
         self.stage.take_over(partitions, self.now, answered)
         self._publish(answered)
 
@@ -67,19 +67,19 @@ class AssigningInstance:
         partition = partition_of(worker.encode(), self.log.partitions)
         requests = self.requests[partition]
         value = encode_request(worker, count)
-        requests.append(Record(len(requests), self.now, value, None, headers, "requests"))
+        requests.append(SimulatedRecord(len(requests), self.now, value, None, headers, "requests"))
         return self.answer(partition, requests[-1:])
 
-    def answer(self, partition: int, records: Sequence[Record]) -> list[dict[str, Any]]:
+    def answer(self, partition: int, records: Sequence[SimulatedRecord]) -> list[dict[str, Any]]:
         """What the policy agent makes of requests."""
-        answered: Answered[Record] = Answered()
+        answered: Answered[SimulatedRecord] = Answered()
         self.stage.answer(partition, records, self.now, answered)
         return self._publish(answered)
 
     def hand_in(self, worker: str, task: str, label: int | None) -> list[dict[str, Any]]:
         """A label, all the way to the posterior; what is published on the assignments topic."""
         taken = self.instance.label(task, worker, label)
-        answered: Answered[Record] = Answered()
+        answered: Answered[SimulatedRecord] = Answered()
         if self.stage.heeds_labels:
             partition = partition_of(worker.encode(), self.log.partitions)
             answers = taken.answers[partition]
@@ -88,7 +88,7 @@ class AssigningInstance:
         self.instance.count()
         return self._publish(answered)
 
-    def _publish(self, answered: Answered[Record]) -> list[dict[str, Any]]:
+    def _publish(self, answered: Answered[SimulatedRecord]) -> list[dict[str, Any]]:
         self.last = answered
         values = [given.value for rows in answered.given.values() for given in rows]
         self.assignments += values

@@ -18,15 +18,15 @@ from sbic.wire.labels import label_parser
 from sbic.wire.partitions import partition_of
 from sbic.wire.tasks import ParsedDescription, task_parser
 from sbic.wire.votes import parse_votes
-from sbic.wire.workers import NOTHING_SAID, Entry, parse_roster
+from sbic.wire.workers import NOTHING_SAID, RosterEntry, parse_roster
 from tests.stages.schedules import GOOD_CROWD, WORKERS
 from tests.stages.simulated.log import Log
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import PRIOR, Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import PRIOR, SimulatedProject
 
 
 @dataclass
-class Standing:
+class StandingAnswer:
     """A label that stands: its partition and offset, and the number of its class."""
 
     partition: int
@@ -34,12 +34,12 @@ class Standing:
     answer: int
 
 
-class Expected:
+class ExpectedResults:
     """What follows from the input topics alone."""
 
-    def __init__(self, log: Log, project: Project) -> None:
+    def __init__(self, log: Log, project: SimulatedProject) -> None:
         parse = label_parser(project.classes)
-        self.standing: dict[tuple[str, str], Standing] = {}
+        self.standing: dict[tuple[str, str], StandingAnswer] = {}
         self.sources: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.descriptions: dict[str, ParsedDescription] = {}
         for partition, records in enumerate(log["labels"]):
@@ -52,7 +52,7 @@ class Expected:
                 if answer == RETRACT:
                     del self.standing[task, worker]
                 elif known is None or (project.repeats == "last" and known.answer != answer):
-                    self.standing[task, worker] = Standing(partition, record.offset, answer)
+                    self.standing[task, worker] = StandingAnswer(partition, record.offset, answer)
         parse_task = task_parser(project.classes)
         for records in log["tasks"]:
             for record in records:
@@ -60,11 +60,11 @@ class Expected:
                 self.descriptions.setdefault(description["task"], {}).update(description)
                 self.sources[description["task"]]["tasks"] = record.offset
 
-    def labels(self, task: str) -> list[Standing]:
+    def labels(self, task: str) -> list[StandingAnswer]:
         return [label for (name, _), label in self.standing.items() if name == task]
 
 
-def check_facts(posteriors: dict[str, dict[str, Any]], expected: Expected) -> None:
+def check_facts(posteriors: dict[str, dict[str, Any]], expected: ExpectedResults) -> None:
     """Check that the last posterior of every task has its standing labels and its description."""
     assert set(posteriors) == set(expected.sources)
     for task, posterior in posteriors.items():
@@ -76,9 +76,9 @@ def check_facts(posteriors: dict[str, dict[str, Any]], expected: Expected) -> No
         assert posterior["status"] == (description.get("status") or "open")
 
 
-def check_roster(members: Sequence[Member], log: Log) -> None:
+def check_roster(members: Sequence[SimulatedMember], log: Log) -> None:
     """Check that owners know the last entry of each worker, and that their records have it."""
-    said: dict[str, Entry] = {}
+    said: dict[str, RosterEntry] = {}
     for records in log["roster"]:
         said |= [parse_roster(record.key, record.value) for record in records]
     for worker in WORKERS:
@@ -88,11 +88,11 @@ def check_roster(members: Sequence[Member], log: Log) -> None:
     published = {record.key: record.value for records in log["workers"] for record in records}
     for value in published.values():
         found = loads(value or b"")
-        entry = Entry(found.get("blocked"), found.get("name"))
+        entry = RosterEntry(found.get("blocked"), found.get("name"))
         assert entry == said.get(found["worker"], NOTHING_SAID)
 
 
-def check_votes(log: Log, expected: Expected) -> None:
+def check_votes(log: Log, expected: ExpectedResults) -> None:
     """Check that log-odds are the prior plus one vote of each label that stands."""
     cast = defaultdict(set)
     for records in log["evidence"]:
@@ -112,7 +112,7 @@ def check_votes(log: Log, expected: Expected) -> None:
         assert any(found == pytest.approx(total, abs=1e-9) for total in sums)
 
 
-def check_agreement(members: Sequence[Member], log: Log) -> None:
+def check_agreement(members: Sequence[SimulatedMember], log: Log) -> None:
     """Check that instances with partitions agree with the last posterior of tasks with labels."""
     for task, posterior in log.posteriors().items():
         for member in (member for member in members if member.partitions):
@@ -125,7 +125,7 @@ def check_agreement(members: Sequence[Member], log: Log) -> None:
 class Offline:
     """The offline computation on all labels, at its fixed point."""
 
-    def __init__(self, expected: Expected, classes: int, common: int) -> None:
+    def __init__(self, expected: ExpectedResults, classes: int, common: int) -> None:
         self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD, common=common)
         self.tasks = sorted(expected.sources)
         self.numbers = np.arange(len(self.tasks))
@@ -154,7 +154,7 @@ class Offline:
         self.engine.settle(1e-12)
 
 
-def check_rest(log: Log, expected: Expected, classes: Classes, common: int = COMMON) -> None:
+def check_rest(log: Log, expected: ExpectedResults, classes: Classes, common: int = COMMON) -> None:
     """Check that the published posteriors are a fixed point of the offline computation.
 
     A small crowd can have several fixed points: that all workers are wrong is consistent, too. The
@@ -179,7 +179,7 @@ def check_rest(log: Log, expected: Expected, classes: Classes, common: int = COM
 
 
 def is_like(
-    told: dict[str, list[float]], beliefs: dict[str, list[float]], expected: Expected
+    told: dict[str, list[float]], beliefs: dict[str, list[float]], expected: ExpectedResults
 ) -> bool:
     """Whether beliefs are equal for all tasks with labels; others have the class prior of then."""
     return all(

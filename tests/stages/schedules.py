@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from sbic.classes import Classes, LabelForm
 from sbic.engine.labels import Prior
-from sbic.wire.workers import Entry
-from tests.stages.simulated.cluster import Cluster
+from sbic.wire.workers import RosterEntry
+from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log, Write
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 4
 FOUR = Classes(("cat", "dog", "bird", "fish"))
@@ -62,7 +62,7 @@ ROSTER = st.tuples(
     st.just("say"),
     st.sampled_from(WORKERS),
     st.none()
-    | st.builds(Entry, st.sampled_from([True, False, None]), st.sampled_from(["A", None])),
+    | st.builds(RosterEntry, st.sampled_from([True, False, None]), st.sampled_from(["A", None])),
 )
 STEPS = st.tuples(
     st.sampled_from(
@@ -97,11 +97,11 @@ def schedules(classes: Classes) -> st.SearchStrategy[list[tuple[Any, ...]]]:
 class Schedule:
     """A cluster, and the events that happen to it."""
 
-    def __init__(self, project: Project, instances: int) -> None:
+    def __init__(self, project: SimulatedProject, instances: int) -> None:
         self.log = Log(PARTITIONS)
         self.project = project
-        self.cluster = Cluster(self.log, project)
-        members = [Member(self.log, project) for _ in range(instances)]
+        self.cluster = SimulatedCluster(self.log, project)
+        members = [SimulatedMember(self.log, project) for _ in range(instances)]
         self.cluster.rebalance(members, range(PARTITIONS))
 
     def run(self, events: Sequence[tuple[Any, ...]]) -> None:
@@ -110,7 +110,7 @@ class Schedule:
             self.log.now += 1
             getattr(self, verb)(*details)
 
-    def some_instance(self, number: int) -> Member:
+    def some_instance(self, number: int) -> SimulatedMember:
         """Any instance, stalled ones that do not know it included."""
         instances = self.cluster.members + self.cluster.stalled
         return instances[number % len(instances)]
@@ -121,20 +121,20 @@ class Schedule:
     def describe(self, description: Any) -> None:
         self.log.describe(description)
 
-    def say(self, worker: str, entry: Entry | None) -> None:
+    def say(self, worker: str, entry: RosterEntry | None) -> None:
         self.log.enlist(worker, entry)
 
     def enlist(self, instance: int, partition: int, most: int) -> None:
-        self._step(Member.enlist, instance, partition, most)
+        self._step(SimulatedMember.enlist, instance, partition, most)
 
     def take(self, instance: int, partition: int, most: int) -> None:
-        self._step(Member.take_labels, instance, partition, most)
+        self._step(SimulatedMember.take_labels, instance, partition, most)
 
     def count(self, instance: int, partition: int, most: int) -> None:
-        self._step(Member.count_votes, instance, partition, most)
+        self._step(SimulatedMember.count_votes, instance, partition, most)
 
     def heed(self, instance: int, partition: int, most: int) -> None:
-        self._step(Member.heed, instance, partition, most)
+        self._step(SimulatedMember.heed, instance, partition, most)
 
     def _step(self, step: Any, number: int, partition: int, most: int) -> None:
         instance = self.some_instance(number)
@@ -190,7 +190,7 @@ class Schedule:
     def join(self, owners: Sequence[int]) -> None:
         members = self.cluster.members
         if len(members) < 3:
-            self.cluster.rebalance([*members, Member(self.log, self.project)], owners)
+            self.cluster.rebalance([*members, SimulatedMember(self.log, self.project)], owners)
 
     def leave(self, number: int, owners: Sequence[int]) -> None:
         """A member leaves in good order."""
@@ -202,10 +202,10 @@ class Schedule:
     def move(self, owners: Sequence[int]) -> None:
         self.cluster.rebalance(self.cluster.members, owners)
 
-    def _without(self, gone: Member, owners: Sequence[int]) -> None:
+    def _without(self, gone: SimulatedMember, owners: Sequence[int]) -> None:
         others = [member for member in self.cluster.members if member is not gone]
         self.log.now += 10_000  # until the session expires
-        self.cluster.rebalance(others or [Member(self.log, self.project)], owners)
+        self.cluster.rebalance(others or [SimulatedMember(self.log, self.project)], owners)
 
     def end(self) -> None:
         """Let stalled instances publish what they had in flight; then deliver everything."""

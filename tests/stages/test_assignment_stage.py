@@ -14,7 +14,7 @@ from sbic.policy.policy import AnswerSet
 from sbic.wire.assignments import encode_request
 from sbic.wire.partitions import partition_of
 from tests.stages.assigning import AssigningInstance
-from tests.stages.simulated.log import Record
+from tests.stages.simulated.log import SimulatedRecord
 from tests.stages.simulated.project import PRIOR
 
 Name = Literal["uncertainty", "uniform"]
@@ -338,7 +338,7 @@ def test_bad_and_misplaced_requests() -> None:
     assigning = registered(AssigningInstance(Rules(), partitions=8), 3)
     home = partition_of(b"ann", 8)
     wrong = (home + 1) % 8
-    records = [Record(0, 0, b"{}"), Record(1, 0, encode_request("ann"))]
+    records = [SimulatedRecord(0, 0, b"{}"), SimulatedRecord(1, 0, encode_request("ann"))]
     assert assigning.answer(wrong, records) == []
     assert [rejected.why.reason for rejected in assigning.last.rejected] == ["missing-field"]
     assert [(f.key, f.partition) for f in assigning.last.forwarded] == [("ann", home)]

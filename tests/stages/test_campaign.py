@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.stages.simulated.cluster import Cluster
+from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, Write
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 2
 WORKERS = ["ann", "bob", "eve", "fay"]
@@ -89,9 +89,9 @@ def test_whatever_anybody_writes_nothing_stops_and_labels_count(
 ) -> None:
     """A record that could be a user's affects its own label only; no other can be ours."""
     log = Log(PARTITIONS)
-    project = Project(algorithm, tolerance=1e-4)
-    cluster = Cluster(log, project)
-    cluster.rebalance([Member(log, project), Member(log, project)], [0, 1])
+    project = SimulatedProject(algorithm, tolerance=1e-4)
+    cluster = SimulatedCluster(log, project)
+    cluster.rebalance([SimulatedMember(log, project), SimulatedMember(log, project)], [0, 1])
     log.describe({"task": "before0", "prior": 0.4})
     send(log, "before", 2)
     cluster.settle()
@@ -102,7 +102,7 @@ def test_whatever_anybody_writes_nothing_stops_and_labels_count(
     send(log, "between", 2)
     cluster.settle()
     # everybody crashes, and others recover from what is there
-    cluster.rebalance([Member(log, project), Member(log, project)], [1, 0])
+    cluster.rebalance([SimulatedMember(log, project), SimulatedMember(log, project)], [1, 0])
     send(log, "after", 3)
     cluster.settle()
     lost = missing(log, "before", 2) + missing(log, "between", 2) + missing(log, "after", 3)

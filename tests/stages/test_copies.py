@@ -7,10 +7,10 @@ import pytest
 from orjson import loads
 
 from sbic.wire.columns import Columns
-from tests.stages.published import Expected, Offline, check_rest
+from tests.stages.published import ExpectedResults, Offline, check_rest
 from tests.stages.schedules import FOUR, GOOD_CROWD, PARTITIONS, WORKERS, Schedule
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 TASKS = 60
 COPIES = {"bob": "ann", "eve": "ann", "kim": "fay"}
@@ -60,11 +60,11 @@ def events(rng: random.Random) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_copies_share_a_vote_whatever_happens_on_the_way(seed: int, instances: int) -> None:
     rng = random.Random(10 * seed + instances)
-    project = Project("settled", FOUR, prior=GOOD_CROWD, common=12)
+    project = SimulatedProject("settled", FOUR, prior=GOOD_CROWD, common=12)
     schedule = Schedule(project, instances)
     schedule.run(events(rng))
     schedule.end()
-    expected = Expected(schedule.log, project)
+    expected = ExpectedResults(schedule.log, project)
     check_rest(schedule.log, expected, FOUR, project.common)
     offline = Offline(expected, len(FOUR), project.common)
     found = offline.engine.tally.copies
@@ -77,7 +77,7 @@ def test_copies_share_a_vote_whatever_happens_on_the_way(seed: int, instances: i
     check_records(schedule, expected)
 
 
-def check_records(schedule: Schedule, expected: Expected) -> None:
+def check_records(schedule: Schedule, expected: ExpectedResults) -> None:
     """Check what the last records of workers say of the others they agree with."""
     answers = {(task, worker): label.answer for (task, worker), label in expected.standing.items()}
     tasks = {task for task, _ in answers}
@@ -101,7 +101,7 @@ def check_records(schedule: Schedule, expected: Expected) -> None:
 
 
 def test_a_successor_may_hear_of_shared_votes_before_its_labels_are_restored() -> None:
-    project = Project("settled", FOUR, prior=GOOD_CROWD, common=12)
+    project = SimulatedProject("settled", FOUR, prior=GOOD_CROWD, common=12)
     schedule = Schedule(project, 2)
     cluster, log = schedule.cluster, schedule.log
     cluster.rebalance(cluster.members, [0, 1, 0, 1])
@@ -113,7 +113,7 @@ def test_a_successor_may_hear_of_shared_votes_before_its_labels_are_restored() -
         member.flush()
         member.commit()
     leaves.is_member = False
-    follows = Member(log, project)
+    follows = SimulatedMember(log, project)
     cluster.members = [stays, follows]
     stays.assign({0, 2})
     follows.assign({1, 3})
@@ -126,11 +126,11 @@ def test_a_successor_may_hear_of_shared_votes_before_its_labels_are_restored() -
         member.flush()
     assert not follows.exchange.early_shares
     cluster.settle()
-    check_rest(log, Expected(log, project), FOUR, project.common)
+    check_rest(log, ExpectedResults(log, project), FOUR, project.common)
 
 
 def test_instances_tell_of_pairs_only_when_they_change() -> None:
-    project = Project("settled", FOUR, prior=GOOD_CROWD, common=12)
+    project = SimulatedProject("settled", FOUR, prior=GOOD_CROWD, common=12)
     schedule = Schedule(project, 2)
     schedule.run(events(random.Random(1)))
     schedule.end()

@@ -6,16 +6,16 @@ from orjson import loads
 
 from sbic.instance.survey import Survey, Surveyor
 from tests.stages.schedules import FOUR, GOOD_CROWD, PARTITIONS
-from tests.stages.simulated.cluster import Cluster
+from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 WORKERS = ["ann", "bob", "eve", "fay", "gus", "ida"]
 TURNED = 250  # the task from which ann guesses
 
 
-def answer(cluster: Cluster, tasks: range) -> None:
+def answer(cluster: SimulatedCluster, tasks: range) -> None:
     for number in tasks:
         rng = random.Random(number)
         truth = rng.choice(FOUR.labels)
@@ -35,7 +35,7 @@ def records(log: Log) -> dict[str, dict[str, object]]:
     return {record["worker"]: record for record in found}
 
 
-def drifting(members: list[Member]) -> int:
+def drifting(members: list[SimulatedMember]) -> int:
     found = 0
     for member in members:
         survey = Survey.empty(len(FOUR))
@@ -47,9 +47,9 @@ def drifting(members: list[Member]) -> int:
 
 def test_a_worker_who_drifts_is_marked_and_successors_know_it() -> None:
     log = Log(PARTITIONS)
-    project = Project("settled", FOUR, prior=GOOD_CROWD, tolerance=1e-4)
-    cluster = Cluster(log, project)
-    members = [Member(log, project) for _ in range(2)]
+    project = SimulatedProject("settled", FOUR, prior=GOOD_CROWD, tolerance=1e-4)
+    cluster = SimulatedCluster(log, project)
+    members = [SimulatedMember(log, project) for _ in range(2)]
     cluster.rebalance(members, [0, 1, 0, 1])
     answer(cluster, range(TURNED))
     assert not any("drifting" in record for record in records(log).values())
@@ -64,7 +64,7 @@ def test_a_worker_who_drifts_is_marked_and_successors_know_it() -> None:
     assert told["ann"] in times  # a label's time
     assert drifting(members) == 1
 
-    other = Member(log, project)  # it has none of the state, and reads the changelogs
+    other = SimulatedMember(log, project)  # it has none of the state, and reads the changelogs
     cluster.rebalance([other], [0] * PARTITIONS)
     [ann] = other.crowd.number_workers(["ann"]).tolist()
     assert other.crowd.engine.drifting([ann]).tolist() == [told["ann"]]

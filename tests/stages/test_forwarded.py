@@ -7,11 +7,11 @@ from sbic.wire.dead_letters import Header, Origin
 from sbic.wire.labels import encode_label
 from sbic.wire.seal import Seal
 from tests.stages.assigning import AssigningInstance
-from tests.stages.simulated.log import Log, Record
+from tests.stages.simulated.log import Log, SimulatedRecord
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import SEAL, Project
+from tests.stages.simulated.project import SEAL, SimulatedProject
 
-LAST = Project(repeats="last")
+LAST = SimulatedProject(repeats="last")
 FROM = Origin("labels", 0, 42)
 
 
@@ -20,12 +20,12 @@ def sealed(topic: str, value: bytes, origin: Origin) -> list[Header]:
     return [SEAL.origin_header(topic, 0, value, origin)]
 
 
-def forward(log: Log, label: int, origin: Origin | None = None) -> Record:
+def forward(log: Log, label: int, origin: Origin | None = None) -> SimulatedRecord:
     """A label of ann on t1, forwarded from elsewhere if it has an origin."""
     offset = len(log["labels"][0])
     value = encode_label("t1", "ann", label)
     headers = sealed("labels", value, origin) if origin else []
-    record = Record(offset, offset, value, b"ann", headers)
+    record = SimulatedRecord(offset, offset, value, b"ann", headers)
     log["labels"][0].append(record)
     return record
 

@@ -4,8 +4,8 @@ import pytest
 
 from sbic.wire.partitions import partition_of
 from tests.stages.simulated.log import Log
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 2
 
@@ -21,9 +21,9 @@ def name_of(word: str, partition: int) -> str:
 def test_labels_of_own_workers_on_tasks_revoked_during_a_recovery_are_known(
     algorithm: str, kept: int
 ) -> None:
-    log, project = Log(PARTITIONS), Project(algorithm)  # type: ignore[arg-type]
+    log, project = Log(PARTITIONS), SimulatedProject(algorithm)  # type: ignore[arg-type]
     task, worker = name_of("t", 1 - kept), name_of("w", kept)
-    before = Member(log, project)
+    before = SimulatedMember(log, project)
     before.assign({0, 1})
     before.restore_all()
     before.workers_ready()
@@ -32,7 +32,7 @@ def test_labels_of_own_workers_on_tasks_revoked_during_a_recovery_are_known(
     before.take_labels(kept)
     before.flush()
 
-    instance = Member(log, project)
+    instance = SimulatedMember(log, project)
     instance.assign({0, 1})
     instance.restore_all()
     instance.assign({kept})  # before it was ready

@@ -6,16 +6,20 @@ from orjson import loads
 from sbic.instance.requests import Rules
 from sbic.instance.survey import Survey, Surveyor
 from sbic.wire.partitions import partition_of
-from sbic.wire.workers import Entry, encode_roster
+from sbic.wire.workers import RosterEntry, encode_roster
 from tests.stages.assigning import AssigningInstance
-from tests.stages.simulated.cluster import Cluster
+from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log, Write
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 4
 RULE = Rules(block_below=0.5, block_after=5)
-BLOCKED, UNBLOCKED, BY_RULE = Entry(blocked=True), Entry(blocked=False), Entry(name="Ann")
+BLOCKED, UNBLOCKED, BY_RULE = (
+    RosterEntry(blocked=True),
+    RosterEntry(blocked=False),
+    RosterEntry(name="Ann"),
+)
 
 
 def with_tasks(rules: Rules = RULE) -> AssigningInstance:
@@ -79,14 +83,14 @@ def test_a_successor_knows_the_roster_before_the_first_answer() -> None:
 def test_the_record_of_a_worker_says_what_the_owner_says() -> None:
     instance = with_tasks().instance
     assert {"blocked", "name"}.isdisjoint(instance.worker("ann"))
-    instance.enlist_worker("ann", Entry(blocked=False, name="Ann"))
+    instance.enlist_worker("ann", RosterEntry(blocked=False, name="Ann"))
     last = {record.key: record.value for part in instance.log["workers"] for record in part}
     told = loads(last[b"ann"] or b"")
     assert (told["blocked"], told["name"]) == (False, "Ann")
 
 
 @pytest.mark.parametrize(("entry", "blocked"), [(BLOCKED, 2), (UNBLOCKED, 1), (BY_RULE, 1)])
-def test_blocked_workers_are_counted_as_they_are_treated(entry: Entry, blocked: int) -> None:
+def test_blocked_workers_are_counted_as_they_are_treated(entry: RosterEntry, blocked: int) -> None:
     instance = with_tasks().instance
     instance.enlist_worker("bob", entry)
     instance.enlist_worker("nobody", BLOCKED)  # without labels: nobody asks as them
@@ -98,8 +102,8 @@ def test_blocked_workers_are_counted_as_they_are_treated(entry: Entry, blocked: 
 
 def test_every_owner_of_a_worker_knows_what_is_said_of_them() -> None:
     log = Log(PARTITIONS)
-    cluster = Cluster(log, Project())
-    one, two = (Member(log, Project()) for _ in range(2))
+    cluster = SimulatedCluster(log, SimulatedProject())
+    one, two = (SimulatedMember(log, SimulatedProject()) for _ in range(2))
     cluster.rebalance([one, two], [0, 1, 0, 1])
     home = log.enlist("ann", BLOCKED)
     log.enlist("ann", UNBLOCKED)
@@ -118,8 +122,8 @@ def test_every_owner_of_a_worker_knows_what_is_said_of_them() -> None:
 
 def test_bad_records_are_dead_letters_once_and_misplaced_ones_count_at_home() -> None:
     log = Log(PARTITIONS)
-    cluster = Cluster(log, Project())
-    cluster.rebalance([Member(log, Project()) for _ in range(2)], [0, 1, 0, 1])
+    cluster = SimulatedCluster(log, SimulatedProject())
+    cluster.rebalance([SimulatedMember(log, SimulatedProject()) for _ in range(2)], [0, 1, 0, 1])
     home = partition_of(b"ann", PARTITIONS)
     wrong = (home + 1) % PARTITIONS
     bad = [b"{", b"[]", b'{"worker": "ann", "blocked": "yes"}', b'{"worker": "ann", "name": ""}']
@@ -131,8 +135,8 @@ def test_bad_records_are_dead_letters_once_and_misplaced_ones_count_at_home() ->
     for member in cluster.members:
         member.commit()
     assert cluster.owner(home).crowd.roster.of(home, "ann") == BLOCKED
-    assert cluster.owner(wrong).crowd.roster.of(wrong, "ann") == Entry()
-    cluster.rebalance([Member(log, Project())], [0] * PARTITIONS)
+    assert cluster.owner(wrong).crowd.roster.of(wrong, "ann") == RosterEntry()
+    cluster.rebalance([SimulatedMember(log, SimulatedProject())], [0] * PARTITIONS)
     cluster.settle()
     letters = [record.value for records in log["dead-letters"] for record in records]
     assert sorted(letters, key=str) == sorted([*bad, None], key=str)

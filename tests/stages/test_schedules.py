@@ -19,7 +19,7 @@ from sbic.infer.fast_sbic import FastSBIC
 from sbic.wire.labels import label_parser
 from tests.examples import examples
 from tests.stages.published import (
-    Expected,
+    ExpectedResults,
     check_agreement,
     check_facts,
     check_rest,
@@ -38,15 +38,15 @@ from tests.stages.schedules import (
 )
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import PRIOR, Project
+from tests.stages.simulated.project import PRIOR, SimulatedProject
 
 
-def check(project: Project, instances: int, events: Sequence[tuple[Any, ...]]) -> None:
+def check(project: SimulatedProject, instances: int, events: Sequence[tuple[Any, ...]]) -> None:
     """Apply events to this many instances, and check what is published at the end."""
     schedule = Schedule(project, instances)
     schedule.run(events)
     schedule.end()
-    expected = Expected(schedule.log, project)
+    expected = ExpectedResults(schedule.log, project)
     check_facts(schedule.log.posteriors(), expected)
     check_roster(schedule.cluster.members, schedule.log)
     if project.algorithm == "settled":
@@ -65,7 +65,7 @@ REPEATS = st.sampled_from(["first", "last"])
 def test_fast_sbic_counts_each_label_that_stands_once(
     events: list[tuple[Any, ...]], instances: int, repeats: Repeats, is_fenced: bool
 ) -> None:
-    check(Project("fast-sbic", repeats=repeats, is_fenced=is_fenced), instances, events)
+    check(SimulatedProject("fast-sbic", repeats=repeats, is_fenced=is_fenced), instances, events)
 
 
 @pytest.mark.parametrize("classes", [SIGNS, FOUR], ids=["2", "4"])
@@ -85,15 +85,15 @@ def test_settled_comes_to_rest_where_the_offline_computation_does(
     is_fenced: bool,
     common: int,
 ) -> None:
-    project = Project(
+    project = SimulatedProject(
         "settled", classes, repeats, prior=GOOD_CROWD, is_fenced=is_fenced, common=common
     )
     check(project, instances, data.draw(schedules(classes)))
 
 
-FAST = Project("fast-sbic", is_fenced=False)
-SETTLED = Project("settled", FOUR, prior=GOOD_CROWD, is_fenced=False)
-WENT_WRONG: dict[str, tuple[Project, int, list[tuple[Any, ...]]]] = {
+FAST = SimulatedProject("fast-sbic", is_fenced=False)
+SETTLED = SimulatedProject("settled", FOUR, prior=GOOD_CROWD, is_fenced=False)
+WENT_WRONG: dict[str, tuple[SimulatedProject, int, list[tuple[Any, ...]]]] = {
     "a task moves to where its label was taken while it was elsewhere": (
         FAST,
         1,
@@ -148,7 +148,7 @@ WENT_WRONG: dict[str, tuple[Project, int, list[tuple[Any, ...]]]] = {
         ],
     ),
     "a label is taken twice, and the evidence has the vote that its owner does not count": (
-        Project("fast-sbic"),
+        SimulatedProject("fast-sbic"),
         2,
         [
             ("move", [0, 0, 0, 0]),
@@ -175,7 +175,7 @@ WENT_WRONG: dict[str, tuple[Project, int, list[tuple[Any, ...]]]] = {
         ],
     ),
     "a label is taken back where its vote is not read yet, and the evidence is restored": (
-        Project("fast-sbic"),
+        SimulatedProject("fast-sbic"),
         2,
         [
             ("move", [0, 0, 0, 1]),
@@ -232,7 +232,7 @@ def test_fast_sbic_on_one_instance_is_algorithm_1_in_the_order_taken(
     events: list[tuple[Any, ...]], repeats: Repeats
 ) -> None:
     log = Log(PARTITIONS)
-    project = Project("fast-sbic", repeats=repeats)
+    project = SimulatedProject("fast-sbic", repeats=repeats)
     instance, reference = OneInstance(log, project), InOrder(repeats)
     # at the end all labels are taken
     for verb, *details in [*events, *[("take", p) for p in range(PARTITIONS)] * len(events)]:
@@ -250,7 +250,7 @@ def test_fast_sbic_on_one_instance_is_algorithm_1_in_the_order_taken(
             instance.publish()
     instance.flush()
     instance.count()
-    check_facts(log.posteriors(), Expected(log, project))
+    check_facts(log.posteriors(), ExpectedResults(log, project))
     for task, posterior in log.posteriors().items():
         assert posterior["log_odds"] == pytest.approx(reference.engine.log_odds(task), abs=1e-9)
     for name in {worker for _, worker in reference.stands}:

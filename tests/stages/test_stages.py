@@ -16,10 +16,10 @@ from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.seal import NOT_SEALED, Seal
 from sbic.wire.votes import Votes, encode_votes
-from tests.stages.simulated.log import Log, Record
-from tests.stages.simulated.member import Member
+from tests.stages.simulated.log import Log, SimulatedRecord
+from tests.stages.simulated.member import SimulatedMember
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import PRIOR, SEAL, Project
+from tests.stages.simulated.project import PRIOR, SEAL, SimulatedProject
 
 Repeats = Literal["first", "last"]
 Triple = tuple[str, str, int | None]
@@ -72,7 +72,7 @@ def agree(instance: OneInstance, engine: FastSBIC[str, str], triples: Sequence[T
 def test_exact_whatever_the_partitions_and_however_late_the_posteriors(
     triples: list[Triple], partitions: int, pace: list[bool], repeats: Repeats
 ) -> None:
-    instance = OneInstance(Log(partitions), Project(repeats=repeats))
+    instance = OneInstance(Log(partitions), SimulatedProject(repeats=repeats))
     for triple, count_now in zip(triples, pace, strict=False):
         instance.label(*triple)
         if count_now:
@@ -105,7 +105,7 @@ def test_after_a_crash_anywhere_nothing_is_lost_and_nothing_counts_twice(
     triples: list[Triple], crash_at: int, without_votes: int, committed: bool, pace: list[bool]
 ) -> None:
     log = Log(3)
-    project = Project(repeats="last")
+    project = SimulatedProject(repeats="last")
     instance = OneInstance(log, project)
     crash_at = min(crash_at, len(triples) - 1)
     for number, triple in enumerate(triples[: crash_at + 1]):
@@ -150,10 +150,10 @@ def test_a_closed_partition_is_forgotten_and_comes_back_from_its_answers() -> No
 def test_bad_labels_are_rejected_with_a_reason_and_the_rest_counts() -> None:
     instance = OneInstance(Log(1))
     records = [
-        Record(0, 0, encode_label("t1", "ann", 1)),
-        Record(1, 0, b'{"task": "t1", "worker": "bob", "label": 2}'),
-        Record(2, 0, None),
-        Record(3, 0, encode_label("t1", "cas", 1)),
+        SimulatedRecord(0, 0, encode_label("t1", "ann", 1)),
+        SimulatedRecord(1, 0, b'{"task": "t1", "worker": "bob", "label": 2}'),
+        SimulatedRecord(2, 0, None),
+        SimulatedRecord(3, 0, encode_label("t1", "cas", 1)),
     ]
     taken = instance.take(0, records)
     assert [(rejected.record.offset, rejected.why.reason) for rejected in taken.rejected] == [
@@ -168,7 +168,7 @@ def test_a_label_in_the_wrong_partition_is_sent_to_the_right_one() -> None:
     instance = OneInstance(Log(8))
     home = partition_of(b"ann", 8)
     wrong = (home + 1) % 8
-    taken = instance.take(wrong, [Record(0, 0, encode_label("t1", "ann", 1))])
+    taken = instance.take(wrong, [SimulatedRecord(0, 0, encode_label("t1", "ann", 1))])
     assert [(f.key, f.partition) for f in taken.forwarded] == [("ann", home)]
     assert taken.votes == []
     assert taken.outcomes[Outcome.FORWARDED] == 1
@@ -185,7 +185,7 @@ def test_a_repeat_changes_nothing_and_yet_its_sender_sees_it_dealt_with() -> Non
 
 
 def test_votes_of_workers_elsewhere_count_as_they_are() -> None:
-    instance = Member(Log(2))
+    instance = SimulatedMember(Log(2))
     mine, elsewhere = partition_of(b"t1", 2), partition_of(b"ann", 2)
     assert mine != elsewhere
     instance.assign({mine})
@@ -212,7 +212,9 @@ def test_records_of_others_on_every_internal_topic_are_refused_and_change_nothin
     instance = OneInstance(Log(2))
     home, there = partition_of(b"t1", 2), instance.log.produce("t1", "ann", 1)
     value = one_vote("t1", "ann", there, vote=9.0)
-    sealed = Record(0, 0, value, None, [SEAL.header("votes", home, value, COLUMNS)], "votes", home)
+    sealed = SimulatedRecord(
+        0, 0, value, None, [SEAL.header("votes", home, value, COLUMNS)], "votes", home
+    )
     forged = [
         replace(sealed, headers=()),
         replace(sealed, headers=[SEAL.header("votes", home, value, b"columns 3")]),

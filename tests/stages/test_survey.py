@@ -17,11 +17,11 @@ from sbic.instance.crowd import OPEN, REASONS
 from sbic.instance.survey import EDGES, HALF, candidates_of, enough_for
 from sbic.instance.tasks import CONFIDENT, EXHAUSTED, StopRules
 from sbic.wire.estimates import Findings, encode_estimates, parse_report
-from tests.stages.simulated.cluster import Cluster
+from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log
-from tests.stages.simulated.member import Member
+from tests.stages.simulated.member import SimulatedMember
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.project import SimulatedProject
 
 SURE = st.lists(st.tuples(st.floats(0.02, 1), st.booleans()), min_size=1, max_size=30)
 
@@ -44,7 +44,7 @@ def test_the_set_that_a_share_of_errors_closes_is_the_largest(
     assert enough == (EDGES[min(good)] if good else np.inf)
 
 
-def survey(member: Member) -> Findings:
+def survey(member: SimulatedMember) -> Findings:
     """Survey the own tasks, and tell the others."""
     found = member.survey()
     member.flush()
@@ -72,9 +72,9 @@ def crowd(tasks: int, judges: int, *, repeats: float, first: int = 0, seed: int 
     return labels
 
 
-def cluster_of(size: int, log: Log, project: Project) -> Cluster:
-    cluster = Cluster(log, project)
-    members = [Member(log, project) for _ in range(size)]
+def cluster_of(size: int, log: Log, project: SimulatedProject) -> SimulatedCluster:
+    cluster = SimulatedCluster(log, project)
+    members = [SimulatedMember(log, project) for _ in range(size)]
     cluster.rebalance(members, [number % size for number in range(log.partitions)])
     return cluster
 
@@ -97,7 +97,7 @@ def confidences(log: Log) -> Floats:
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_share_of_errors_closes_the_largest_set_over_all_instances(size: int) -> None:
     error, log = 0.02, Log(6)
-    cluster = cluster_of(size, log, Project("settled", rules=StopRules(error=error)))
+    cluster = cluster_of(size, log, SimulatedProject("settled", rules=StopRules(error=error)))
     for triple in crowd(120, 5, repeats=0.0):
         log.produce(*triple)
     cluster.settle()
@@ -129,7 +129,7 @@ def test_a_share_of_errors_closes_the_largest_set_over_all_instances(size: int) 
 
 
 def test_the_findings_of_all_instances_count_each_task_once_whoever_owns_it() -> None:
-    log, project = Log(6), Project("settled", rules=StopRules(error=0.05))
+    log, project = Log(6), SimulatedProject("settled", rules=StopRules(error=0.05))
     cluster = cluster_of(3, log, project)
     for triple in crowd(60, 5, repeats=0.3):
         log.produce(*triple)
@@ -185,7 +185,7 @@ def test_what_gold_moves_is_published_a_part_at_a_time_and_new_labels_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     at_once, log = 7, Log(1)
-    cluster = cluster_of(1, log, Project("settled"))
+    cluster = cluster_of(1, log, SimulatedProject("settled"))
     [member] = cluster.members
     for triple in crowd(60, 6, repeats=0.45):
         log.produce(*triple)
@@ -224,7 +224,7 @@ def test_what_gold_moves_is_published_a_part_at_a_time_and_new_labels_first(
 
 def test_gold_priors_and_labels_that_came_and_went_leave_no_trace_where_labels_depend() -> None:
     log, plain = Log(6), Log(6)
-    project = Project("settled", repeats="last")
+    project = SimulatedProject("settled", repeats="last")
     cluster, alone = cluster_of(3, log, project), cluster_of(1, plain, project)
     triples = crowd(90, 8, repeats=0.45)
     for number, (task, worker, label) in enumerate(triples):
@@ -276,7 +276,7 @@ JUDGES, LEVEL = 12, 0.985
 
 def test_a_task_that_no_more_labels_of_the_kind_could_decide_is_exhausted() -> None:
     log = Log(2)
-    one = OneInstance(log, Project("settled", rules=StopRules(confidence=LEVEL)))
+    one = OneInstance(log, SimulatedProject("settled", rules=StopRules(confidence=LEVEL)))
     for triple in crowd(TASKS, JUDGES, repeats=0.45):
         one.label(*triple)
     one.count()
@@ -304,7 +304,7 @@ def test_a_task_that_no_more_labels_of_the_kind_could_decide_is_exhausted() -> N
 
 def test_an_exhausted_task_reopens_where_less_is_required_and_is_decided_by_that() -> None:
     log = Log(2)
-    one = OneInstance(log, Project("settled", rules=StopRules(confidence=LEVEL)))
+    one = OneInstance(log, SimulatedProject("settled", rules=StopRules(confidence=LEVEL)))
     for triple in crowd(TASKS, JUDGES, repeats=0.45):
         one.label(*triple)
     one.count()
@@ -327,7 +327,7 @@ def test_nothing_is_exhausted_while_little_is_known_or_where_labels_are_independ
     tasks: int, repeats: float
 ) -> None:
     log = Log(2)
-    one = OneInstance(log, Project("settled", rules=StopRules(confidence=LEVEL)))
+    one = OneInstance(log, SimulatedProject("settled", rules=StopRules(confidence=LEVEL)))
     for triple in crowd(tasks, JUDGES, repeats=repeats):
         one.label(*triple)
     one.count()

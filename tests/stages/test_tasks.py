@@ -17,7 +17,7 @@ from sbic.wire.tasks import Description
 from tests.stages.lone_tasks import Event, LoneTasks
 from tests.stages.simulated.log import Log
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import PRIOR, Project
+from tests.stages.simulated.project import PRIOR, SimulatedProject
 from tests.stages.test_stages import ANSWERS, Triple, agree, reference
 
 PRIORS = st.floats(0.001, 0.999)
@@ -312,7 +312,7 @@ def test_restarts_publish_recent_tasks_again_and_write_little_for_it() -> None:
 def test_a_task_closed_as_confident_opens_again_when_its_workers_turn_out_worse(
     classes: str,
 ) -> None:
-    project = Project(
+    project = SimulatedProject(
         classes=Classes.parse(classes), algorithm="settled", rules=StopRules(confidence=0.9)
     )
     instance = OneInstance(Log(1), project=project)

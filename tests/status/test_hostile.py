@@ -64,7 +64,7 @@ STRANGE = (
 
 
 @dataclass
-class Record:
+class HostileRecord:
     value: bytes | None
     key: bytes = b"t1"
     timestamp: int = 0
@@ -73,18 +73,18 @@ class Record:
     headers: list[tuple[str, bytes]] = field(default_factory=list)
 
 
-def changed(record: Mapping[str, Any], name: str) -> Iterator[Record]:
+def changed(record: Mapping[str, Any], name: str) -> Iterator[HostileRecord]:
     for value in STRANGE:
         written = dumps({**record, name: MARK}).replace(b'"%s"' % MARK.encode(), value)
-        yield Record(written)
-        yield Record(written.replace(b",", b",\n"))
+        yield HostileRecord(written)
+        yield HostileRecord(written.replace(b",", b",\n"))
 
 
 def show(part: Any) -> None:
     Console(file=io.StringIO(), width=80).print(part)
 
 
-def export(what: str, classes: Classes, record: Record) -> None:
+def export(what: str, classes: Classes, record: HostileRecord) -> None:
     chosen, value = EXPORTS[what], record.value or b""
     found = [loads(value)] if readable(chosen.parser(classes), value) is not None else []
     table = chosen.table(classes, found)
@@ -97,7 +97,7 @@ def export(what: str, classes: Classes, record: Record) -> None:
         assert all(type(part) is bytes for part in parts)
 
 
-def read_posterior(classes: Classes, record: Record) -> None:
+def read_posterior(classes: Classes, record: HostileRecord) -> None:
     view = TaskView(TaskTally(), classes)
     view.take([record])
     assert not any(b"\n" in value for value in view.changes.since(0).values)
@@ -113,15 +113,15 @@ def read_posterior(classes: Classes, record: Record) -> None:
     export("posteriors", classes, record)
 
 
-def read_signed(record: Record) -> None:
+def read_signed(record: HostileRecord) -> None:
     read_posterior(SIGNS, record)
 
 
-def read_named(record: Record) -> None:
+def read_named(record: HostileRecord) -> None:
     read_posterior(PETS, record)
 
 
-def read_worker(record: Record) -> None:
+def read_worker(record: HostileRecord) -> None:
     view = WorkerView(WorkerTally())
     view.take([record])
     summary = Summary("birds", {}, workers=view.tally)
@@ -130,7 +130,7 @@ def read_worker(record: Record) -> None:
     export("workers", PETS, record)
 
 
-CASES: list[tuple[Callable[[Record], None], Mapping[str, Any], str]] = [
+CASES: list[tuple[Callable[[HostileRecord], None], Mapping[str, Any], str]] = [
     (read, record, name)
     for read, record in ((read_signed, SIGNED), (read_named, NAMED), (read_worker, WORKER))
     for name in dict.fromkeys([*record, *OPTIONAL])
@@ -141,7 +141,7 @@ CASES: list[tuple[Callable[[Record], None], Mapping[str, Any], str]] = [
     ("read", "record", "name"), CASES, ids=lambda part: part if type(part) is str else None
 )
 def test_no_value_of_any_field_stops_a_reader(
-    read: Callable[[Record], None], record: Mapping[str, Any], name: str
+    read: Callable[[HostileRecord], None], record: Mapping[str, Any], name: str
 ) -> None:
     for each in changed(record, name):
         read(each)
@@ -161,7 +161,7 @@ def test_what_is_well_formed_is_read(
 def test_a_dead_letter_of_any_time_is_shown(at: int) -> None:
     place = {"topic": b"sbic.labels", "partition": b"1", "offset": b"7"}
     headers = [(f"__connect.errors.{name}", value) for name, value in place.items()]
-    letter = letter_of(Record(deep(1000), timestamp=at, headers=headers))
+    letter = letter_of(HostileRecord(deep(1000), timestamp=at, headers=headers))
     assert letter is not None
     assert "sbic.labels/1/7" in lines(letter, is_replayed=False)[0]
     assert dumps(as_object(letter, is_replayed=False))

@@ -60,9 +60,6 @@ def _read(text: bytes) -> ServerEvent | None:
     return ServerEvent(fields[b"event"].decode(errors="replace"), fields[b"data"])
 
 
-# The transport over the HTTP API of a gateway.
-
-
 LABELS_AT_ONCE = 500
 BYTES_AT_ONCE = 900_000  # the gateway accepts 1 MB
 WAIT_SECONDS = 0.2  # before a retry

@@ -136,9 +136,6 @@ class ClientConnections:
             return cast(T, self._opened[name])
 
 
-# The transport directly on Kafka, without a gateway.
-
-
 LABELS_AT_ONCE = 5000
 
 

@@ -44,9 +44,6 @@ class BadLabels(ClientError):
         self.problems = list(problems)
 
 
-# The interface of both transports, the gateway's HTTP and Kafka, and their types.
-
-
 Label = Mapping[str, Any]
 """A label as in the labels topic: `{"task": "t1", "worker": "ann", "label": 1}`."""
 

@@ -1,8 +1,11 @@
 """`sbic bounds`: the paper's bounds on the error of a crowd."""
 
+import json
+
 import click
 
 from sbic.commands.options import BadInput
+from sbic.engine.labels import Prior
 
 MOST_LABELS = 5_000  # takes a second; the bounds have converged long before
 
@@ -26,9 +29,7 @@ def command(labels_per_worker: int, alpha: float, beta: float) -> None:
     Example:
       sbic bounds --labels-per-worker 10 --alpha 4 --beta 3
     """
-    import json
 
-    from sbic.engine.labels import Prior
     from sbic.research.bounds import bounds
 
     try:

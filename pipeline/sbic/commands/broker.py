@@ -5,20 +5,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import click
 from aiokafka.protocol.admin import CreateAclsRequest
 
-from sbic.commands.options import BadInput, Function, in_order, settings_options
+from sbic.commands.options import BadInput, Function, in_order, run_connected, settings_options
 from sbic.kafka.connect import RequestClient, connected
 from sbic.kafka.errors import Refused
 from sbic.kafka.rights import ROLES, Resource, Right
-from sbic.project.settings import Settings
-
-if TYPE_CHECKING:
-    from sbic.local.broker import EmbeddedBroker
-    from sbic.local.secure import SecureFolder
+from sbic.local.broker import EmbeddedBroker, default_folder
+from sbic.local.java import KAFKA_VERSION, BadChoice, BrokerCannotStart
+from sbic.local.secure import ADMIN, SecureFolder
+from sbic.project.settings import Settings, command_line
 
 
 def broker_options(function: Function) -> Function:
@@ -42,8 +40,6 @@ def broker_options(function: Function) -> Function:
 
 def folder_for(data_dir: Path | None, ephemeral: bool) -> Path | None:
     """The folder for Kafka's data; None if nothing is kept."""
-    from sbic.local.broker import default_folder
-
     if ephemeral and data_dir:
         raise BadInput("--ephemeral keeps nothing: leave out --data-dir")
     return None if ephemeral else data_dir or default_folder()
@@ -56,12 +52,9 @@ def what_is_kept(folder: Path | None) -> str:
 
 @contextmanager
 def own_broker(
-    port: int = 0, folder: Path | None = None, secure: "SecureFolder | None" = None
+    port: int = 0, folder: Path | None = None, secure: SecureFolder | None = None
 ) -> "Iterator[EmbeddedBroker]":
     """A broker while the block runs; Ctrl-C, SIGTERM and SIGHUP stop both gracefully."""
-    from sbic.local.broker import EmbeddedBroker
-    from sbic.local.java import BadChoice, BrokerCannotStart
-
     for terminal_gone_or_stop in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(terminal_gone_or_stop, signal.default_int_handler)
     try:
@@ -113,9 +106,6 @@ class Granting(RequestClient):
             raise Refused(f"Kafka does not grant {right.acl_options(prefix)}: {message}")
 
 
-# `sbic broker`: a real Apache Kafka on this machine, without Java or Docker.
-
-
 @click.command("broker")
 @broker_options
 @click.option(
@@ -144,9 +134,6 @@ def command(
       sbic broker --secure ~/secure-kafka
       . ~/secure-kafka/operator.env && sbic topics
     """
-    from sbic.local.java import KAFKA_VERSION
-    from sbic.project.settings import command_line
-
     if secure and data_dir:
         raise BadInput("--secure keeps Kafka's data in its own folder: leave out --data-dir")
     folder = folder_for(secure / "kafka" if secure and not ephemeral else data_dir, ephemeral)
@@ -167,19 +154,12 @@ def command(
         raise click.ClickException(f"Kafka stopped with status {status}")
 
 
-def secure_folder(path: Path) -> "SecureFolder":
+def secure_folder(path: Path) -> SecureFolder:
     """The folder of a broker with a user for each role."""
-    from sbic.kafka.rights import ROLES
-    from sbic.local.secure import SecureFolder
-
     return SecureFolder(path, ROLES)
 
 
-def grant(secured: "SecureFolder", broker: "EmbeddedBroker", prefix: str) -> None:
+def grant(secured: SecureFolder, broker: EmbeddedBroker, prefix: str) -> None:
     """Grant each user the rights of its role."""
-    from sbic.commands.options import run_connected
-    from sbic.kafka.rights import ROLES
-    from sbic.local.secure import ADMIN
-
     environ = secured.environment(ADMIN, broker.url) | {"SBIC_PREFIX": prefix}
     run_connected(grant_roles(Settings.from_env(environ), {role: role for role in ROLES}))

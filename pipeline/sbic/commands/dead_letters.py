@@ -4,13 +4,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
 
 from sbic.classes import Classes
-from sbic.commands.options import BadInput, given_options
+from sbic.commands.options import (
+    BadInput,
+    for_output,
+    given_options,
+    in_project,
+    mapping_of,
+    run_connected,
+)
 from sbic.foreign import local_time, printable, shown
 from sbic.kafka.writer import Delivery, Writer, writing
 from sbic.project.opening import existing_project, read_seal
@@ -26,11 +33,6 @@ from sbic.wire.partitions import Row
 from sbic.wire.seal import Seal
 from sbic.wire.tasks import task_parser
 from sbic.wire.workers import parse_roster
-
-if TYPE_CHECKING:
-    from sbic.status.contents import Letter
-    from sbic.wire.dead_letters import Origin
-
 
 # Replays dead letters to the topics that they came from, each once.
 #
@@ -164,9 +166,6 @@ class Sender:
         return self.writer.put(self.topic, [mark], letter.partition)
 
 
-# `sbic dead-letters`: shows records that could not be used, and replays them.
-
-
 VALUE_SHOWN = 300  # characters
 
 reason_option = click.option(
@@ -203,11 +202,6 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
       sbic dead-letters show --reason bad-label --limit 100
       sbic dead-letters show --json | jq -r .value
     """
-    from orjson import dumps
-
-    from sbic.commands.options import for_output, in_project, run_connected
-    from sbic.status.contents import Choice, overview
-
     choice = Choice(reasons, limit=limit)
     found = run_connected(overview(in_project(given), choice, values=True))
     for letter in found.newest:
@@ -224,7 +218,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     click.echo(printable(total + more), err=True)
 
 
-def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
+def as_object(letter: Letter, is_replayed: bool) -> dict[str, Any]:
     """A letter as a JSON object."""
     headers = letter.headers
     return {
@@ -241,7 +235,7 @@ def as_object(letter: "Letter", is_replayed: bool) -> dict[str, Any]:
     }
 
 
-def lines(letter: "Letter", is_replayed: bool) -> list[str]:
+def lines(letter: Letter, is_replayed: bool) -> list[str]:
     """A letter as lines of text."""
     headers = letter.headers
     state = "  replayed" * is_replayed + "  truncated" * headers.is_truncated
@@ -295,9 +289,6 @@ def replay(
       sbic dead-letters replay sbic.labels/3/42
       sbic dead-letters replay --all --prefix pets
     """
-    from sbic.commands.options import in_project, mapping_of, run_connected
-    from sbic.status.contents import Choice
-
     if not (origins or reasons or everything):
         raise click.UsageError("choose letters: by their origins as in `show`, --reason, or --all")
     settings = in_project(given)
@@ -311,10 +302,8 @@ def replay(
         raise click.ClickException(f"no such dead letter: {names}")
 
 
-def origin_of(text: str) -> "Origin":
+def origin_of(text: str) -> Origin:
     """Parse the origin in an argument."""
-    from sbic.wire.dead_letters import Origin
-
     try:
         return Origin.parse(text)
     except ValueError:

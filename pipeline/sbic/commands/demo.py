@@ -1,5 +1,6 @@
 """`sbic demo`: the whole pipeline in a minute, with its screen."""
 
+from shutil import which
 from statistics import median
 from time import monotonic
 
@@ -11,8 +12,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sbic.commands.demo_run import Errors, Result, Scoreboards, Stage, Times
+from sbic.commands.broker import own_broker
+from sbic.commands.crowd import Habits, Plan
+from sbic.commands.demo_run import Demo, DemoFailed, Errors, Result, Scoreboards, Stage, Times
+from sbic.commands.options import run_connected
 from sbic.commands.up import page_options, page_port_of
+from sbic.local.java import KAFKA_VERSION
+from sbic.local.processes import page_at
+from sbic.project.settings import Settings
 
 NAMES = ("majority vote", "Fast SBIC", "settled")  # in the order of `Errors`
 COLOURS = ("red", "yellow", "green")
@@ -148,9 +155,6 @@ def _add_times(table: Table, name: str, times: Times) -> None:
     table.add_row("", p99_text, "99th percentile")
 
 
-# `sbic demo`: the whole pipeline in a minute.
-
-
 TASKS = 1000
 WORKERS = 300
 AT_ONCE = 100
@@ -216,19 +220,7 @@ def command(
       sbic demo --open
       sbic demo --instances 2 --labels 100000
     """
-    from shutil import which
-    from time import monotonic
-
-    from rich.console import Console
-
-    from sbic.commands.broker import own_broker
-    from sbic.commands.crowd import Habits, Plan
-    from sbic.commands.demo_run import Demo, DemoFailed
-    from sbic.commands.options import run_connected
-    from sbic.commands.warm_up import compiling
-    from sbic.local.java import KAFKA_VERSION
-    from sbic.local.processes import page_at
-    from sbic.project.settings import Settings
+    from sbic.commands.warm_up import compiling  # numba
 
     console = Console(highlight=False)
     page_port = page_port_of(gateway_port)

@@ -1,4 +1,8 @@
-"""The demo: the same labels through two projects, one for each algorithm."""
+"""The demo: the same labels through two projects, one for each algorithm.
+
+The workers of a crowd first request tasks and answer them; then the rest of the labels is sent at
+once. Majority vote on the same labels is computed here.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -181,12 +185,6 @@ async def demo_project(
         reading(settings, topic, from_start=True) as reader,
     ):
         yield DemoProject(board, ports, client, sender, reader, moved)
-
-
-# The demo: the same labels through two projects, one for each algorithm.
-#
-# The workers of a crowd first request tasks and answer them; then the rest of the labels is sent at
-# once. Majority vote on the same labels is computed here.
 
 
 READY_SECONDS = 60

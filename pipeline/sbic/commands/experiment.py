@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sbic.commands.options import BadInput, Function, in_order
+from sbic.engine.compiled import IS_COMPILED
+from sbic.files.tables import BadFile
 from sbic.foreign import shown
 from sbic.infer.registry import ALGORITHMS, ONLINE
 
@@ -94,9 +96,6 @@ def check_crowd(tasks: int, labels_per_worker: int) -> None:
         )
 
 
-# `sbic experiment`: reproduces the tables and figures of the paper, and others like them.
-
-
 @click.group()
 def command() -> None:
     """Reproduce a table or a figure of the paper, or compare the algorithms on other crowds.
@@ -109,8 +108,6 @@ def command() -> None:
 
 def present(make: Callable[[], "Finding"], out: Path) -> None:
     """Run an experiment, print its table and save its files."""
-    from sbic.engine.compiled import IS_COMPILED
-    from sbic.files.tables import BadFile
     from sbic.research.outcome import MissingResearchExtra, save_csv, save_png
 
     if not IS_COMPILED:

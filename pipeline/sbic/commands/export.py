@@ -5,9 +5,22 @@ from pathlib import Path
 
 import click
 
-from sbic.commands.options import BadInput, given_options
+from sbic.commands.options import BadInput, given_options, in_project, run_connected, write_output
+from sbic.files.tables import BadFile, MissingExtra
+from sbic.files.writing import (
+    check_parquet,
+    check_writable,
+    csv_parts,
+    excel_parts,
+    excel_separator,
+    jsonl_parts,
+    kinds_of,
+    parquet_parts,
+    write_parts_atomically,
+)
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
+from sbic.status.contents import EXPORTS, KINDS, current_records, standing_labels
 
 SEPARATORS = {"comma": ",", "semicolon": ";"}
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -102,15 +115,6 @@ def command(
       sbic export posteriors -o posteriors.parquet
       sbic export posteriors --excel -o for-excel.csv
     """
-    from sbic.commands.options import in_project, write_output
-    from sbic.files.tables import BadFile, MissingExtra
-    from sbic.files.writing import (
-        check_parquet,
-        check_writable,
-        excel_separator,
-        write_parts_atomically,
-    )
-
     target = None if output in (None, "-") else Path(str(output))
     if separator and not excel:
         raise click.UsageError("--separator needs --excel: plain CSV always has commas")
@@ -151,14 +155,8 @@ def exported(
 
     `excel_cells` is the separator of CSV for Excel.
     """
-    from sbic.commands.options import run_connected
-    from sbic.files.writing import csv_parts, excel_parts, jsonl_parts, kinds_of, parquet_parts
-    from sbic.status.contents import EXPORTS, KINDS, current_records
-
     columns = ("task", "worker", "label")
     if what == "labels":
-        from sbic.status.contents import standing_labels
-
         labels = run_connected(standing_labels(settings))
         if excel_cells:
             return excel_parts(columns, labels, excel_cells)

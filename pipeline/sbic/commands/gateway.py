@@ -1,5 +1,7 @@
 """`sbic gateway`: HTTP and the page, for those who do not use Kafka themselves."""
 
+import asyncio
+import logging
 from typing import Any
 
 import click
@@ -28,8 +30,6 @@ def command(given: Given, **values: Any) -> None:
         -d '{"task": "t1", "worker": "ann", "label": 1}'
       SBIC_GATEWAY_TOKEN_FILE=token sbic gateway --host 0.0.0.0 --projects birds,pets
     """
-    import asyncio
-    import logging
 
     from sbic.gateway.server import run
     from sbic.runtime.logs import set_up_logging

@@ -1,14 +1,20 @@
 """`sbic import`: imports labels from other tools."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from sbic.commands.options import BadInput, given_options, label_map_option, max_size_option
+from sbic.commands.options import (
+    BadInput,
+    given_options,
+    in_project,
+    label_map_option,
+    mapping_of,
+    max_size_option,
+    run_connected,
+)
+from sbic.files.tables import BadFile
+from sbic.integrations.label_studio import Choices
+from sbic.integrations.label_studio_import import Exported, Imported, import_annotations
 from sbic.project.revision import Given
-
-if TYPE_CHECKING:
-    from sbic.integrations.label_studio_import import Imported
 
 
 @click.group(short_help="Import the labels of another tool.")
@@ -56,11 +62,6 @@ def label_studio(
       sbic import label-studio project-1.json --label-map Yes=1 --label-map No=-1
       sbic import label-studio project-1.json project-2.json --prune --dry-run
     """
-    from sbic.commands.options import in_project, mapping_of, run_connected
-    from sbic.files.tables import BadFile
-    from sbic.integrations.label_studio import Choices
-    from sbic.integrations.label_studio_import import Exported, Imported, import_annotations
-
     settings = in_project(given)
     classes = settings.crowd_classes
     choices = Choices(classes, control, dict(mapping_of(pair, classes) for pair in label_map))
@@ -78,7 +79,7 @@ def label_studio(
     click.echo(summary(done, dry_run=dry_run), err=True)
 
 
-def summary(done: "Imported", *, dry_run: bool) -> str:
+def summary(done: Imported, *, dry_run: bool) -> str:
     """The outcome of an import, in one line.
 
     >>> from sbic.integrations.label_studio_import import Imported

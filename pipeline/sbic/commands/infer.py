@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from sbic.commands.options import BadInput, reading_options, write_output
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import AnyEstimate, Ints, Labels, Prior, shuffled_error, standard_error
-from sbic.files.labels import Reading, read_truth, same_but_for_case, truth_of
+from sbic.files.labels import Reading, read_labels, read_truth, same_but_for_case, truth_of
 from sbic.files.tables import BadFile, listed, quoted
+from sbic.files.writing import check_writable, estimate_csv, workers_csv, write_atomically
 from sbic.foreign import shown
 from sbic.infer import fast_sbic, settled
 from sbic.infer.registry import ALGORITHMS, STREAMED, default_algorithm
 from sbic.progress import progress
 from sbic.project.settings import GivenClassPrior, class_prior_of
-
-if TYPE_CHECKING:
-    from sbic.engine.labels import Labels, Prior
 
 
 class Run(NamedTuple):
@@ -167,9 +165,6 @@ def shuffles_note(run: Run, labels: Labels, truth: Ints, shuffles: int) -> str:
     return f"error over random orders: mean {fmean(errors):.4f}{tail} (orders: {shuffles})"
 
 
-# `sbic infer`: estimates the truth of every task of a file of labels.
-
-
 CHOICES = [name for name in ALGORITHMS if name != "settled-live"]  # here: --no-settle
 
 
@@ -308,12 +303,6 @@ def command(
       sbic infer labels.csv --algorithm settled --workers workers.csv
       sbic infer verdicts.jsonl --algorithm settled --gold gold.csv --summary
     """
-    import numpy as np
-
-    from sbic.files.tables import BadFile
-    from sbic.files.writing import estimate_csv, workers_csv
-    from sbic.progress import progress
-
     prior = prior_of(alpha, beta, 0.5 if q is None else q)
     check_usage(labels_path, truth_path, shuffles, reading)
     try:
@@ -345,10 +334,8 @@ def command(
         click.echo(note, err=True)
 
 
-def prior_of(alpha: float, beta: float, q: float) -> "Prior":
+def prior_of(alpha: float, beta: float, q: float) -> Prior:
     """The prior with these parameters; invalid ones are a usage error."""
-    from sbic.engine.labels import Prior
-
     try:
         return Prior(alpha, beta, q)
     except ValueError as error:
@@ -369,8 +356,6 @@ def check_usage(
 
 def target_of(output: str | None, inputs: tuple[str | None, ...]) -> Path | None:
     """The file to write, if any, checked before the work begins; never one of the inputs."""
-    from sbic.files.writing import check_writable
-
     if output is None or output == "-":
         return None
     target = Path(output)
@@ -381,25 +366,21 @@ def target_of(output: str | None, inputs: tuple[str | None, ...]) -> Path | None
     return target
 
 
-def read(path: str, reading: Reading) -> "Labels":
+def read(path: str, reading: Reading) -> Labels:
     """Read the labels, with a progress bar."""
-    from sbic.files.labels import read_labels
-    from sbic.progress import progress
-
     with progress("Reading"):
         return read_labels(path, reading)
 
 
 def check_choices(
     run: "Run",
-    labels: "Labels",
+    labels: Labels,
     q: float | None,
     workers_output: str | None,
     *,
     needs_rest: bool,
 ) -> None:
     """Refuse classes and options that do not fit the algorithm."""
-
     entry = ALGORITHMS[run.algorithm]
     if not entry.takes(labels.are_signs):
         able = " or ".join(name for name in CHOICES if ALGORITHMS[name].any_classes)
@@ -431,8 +412,6 @@ def check_choices(
 
 def write(content: bytes, target: Path | None) -> None:
     """Write to the file, completely or not at all, or to standard output."""
-    from sbic.files.writing import write_atomically
-
     if target:
         write_atomically(target, content)
     else:

@@ -102,9 +102,6 @@ def end_without_output(lost: OutputLost) -> Never:
     sys.exit(1)
 
 
-# Runs the subcommands of `sbic`; errors become one line and an exit status.
-
-
 COMMANDS = {  # the first sentence of each command's own help
     "demo": "See the whole pipeline at work on a simulated crowd.",
     "up": "Run a broker and the pipeline on this machine.",

@@ -18,7 +18,7 @@ from sbic.classes import Classes
 from sbic.files.labels import Reading
 from sbic.foreign import printable, shown
 from sbic.kafka.errors import ClusterError, WrongTopics
-from sbic.project.opening import RefusedSettings
+from sbic.project.opening import RefusedSettings, settings_in_project
 from sbic.project.revision import Given
 from sbic.project.security import BadSecurity, Security
 from sbic.project.settings import SPECS, BadSetting, Settings, Spec, variable
@@ -196,8 +196,6 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
 
 def in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:
     """The settings of a tool: those of the project; other values are refused."""
-    from sbic.project.opening import settings_in_project
-
     more = may_have_more_partitions
     return run_connected(settings_in_project(given, may_have_more_partitions=more))
 

@@ -1,17 +1,19 @@
 """`sbic project`: shows the settings of projects, changes them, recounts and deletes."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from sbic.commands import project_copy
-from sbic.commands.options import given_options
-from sbic.project.revision import Given
+from sbic.commands.options import given_options, run_connected
+from sbic.kafka.admin import alter_topics, expired_from, records_in
+from sbic.kafka.groups import group_members
+from sbic.progress import progress
+from sbic.project.changes import change, follow_counting, read_assignments
+from sbic.project.opening import Unfinished, append, check_topic_ids, existing_project, projects
+from sbic.project.recreation import begin, recreate_topics
+from sbic.project.recreation import delete as delete_all
+from sbic.project.revision import Given, Revision
 from sbic.project.settings import PROJECT_SETTINGS, SPECS, Change, Settings
-
-if TYPE_CHECKING:
-    from sbic.project.revision import Revision
-
+from sbic.project.topics import Topics
 
 EXPECTED_SECONDS = 15.0  # for running instances, which restart
 NOT_EXPECTED_SECONDS = 5.0
@@ -49,9 +51,6 @@ def recount(given: Given, yes: bool, new_key: bool, reopen: bool) -> None:
       sbic project recount --reopen
       sbic project recount --new-key
     """
-    from sbic.commands.options import run_connected
-    from sbic.project.recreation import begin
-
     ask_if_expired(given.place, yes)
     run_connected(begin(given.place, "rotating" if new_key else "recounting"))
     complete(given.place, reopens=reopen)
@@ -72,10 +71,6 @@ def reset(given: Given, yes: bool) -> None:
       sbic project reset --prefix birds
       sbic project reset --prefix birds --yes
     """
-    from sbic.commands.options import run_connected
-    from sbic.project.opening import existing_project
-    from sbic.project.recreation import begin
-
     place = given.place
     run_connected(existing_project(place))
     ask(f"Delete the {labels_in(place):,} labels of {place.prefix}?", yes)
@@ -96,12 +91,6 @@ def delete(given: Given, yes: bool) -> None:
       sbic project delete --prefix birds
       sbic project delete --prefix birds --yes
     """
-    from sbic.commands.options import run_connected
-    from sbic.progress import progress
-    from sbic.project.opening import existing_project
-    from sbic.project.recreation import begin
-    from sbic.project.recreation import delete as delete_all
-
     place = given.place
     run_connected(existing_project(place))
     labels = labels_in(place)
@@ -114,13 +103,6 @@ def delete(given: Given, yes: bool) -> None:
 
 def complete(place: Settings, *, reopens: bool = False) -> None:
     """Recreate the topics of the project's state, and show the progress of counting."""
-    from sbic.commands.options import run_connected
-    from sbic.kafka.groups import group_members
-    from sbic.progress import progress
-    from sbic.project.changes import follow_counting
-    from sbic.project.opening import existing_project
-    from sbic.project.recreation import recreate_topics
-
     begun = run_connected(existing_project(place))
     members = run_connected(group_members(place))
     with progress("Recreating topics"):
@@ -139,20 +121,11 @@ def complete(place: Settings, *, reopens: bool = False) -> None:
 
 def labels_in(place: Settings) -> int:
     """How many labels a project has."""
-    from sbic.commands.options import run_connected
-    from sbic.kafka.admin import records_in
-    from sbic.project.topics import Topics
-
     return run_connected(records_in(place, Topics(place).labels.name))
 
 
 def ask_if_expired(place: Settings, yes: bool) -> None:
     """If labels have expired, say that a recount would lose them, and ask for confirmation."""
-    from sbic.commands.options import run_connected
-    from sbic.kafka.admin import expired_from
-    from sbic.project.opening import existing_project
-    from sbic.project.topics import Topics
-
     topic = Topics(run_connected(existing_project(place)).apply_to(place)).labels
     expired = run_connected(expired_from(place, topic))
     if expired:
@@ -172,9 +145,6 @@ def ask(question: str, yes: bool) -> None:
 def note(text: str) -> None:
     """Print a line for the user to standard error."""
     click.echo(text, err=True)
-
-
-# `sbic project`: shows the settings of projects, and changes them.
 
 
 @click.group("project", short_help="Show, change, recount, reset and delete projects.")
@@ -204,9 +174,6 @@ def show(given: Given) -> None:
       sbic project show
       sbic project show --prefix birds
     """
-    from sbic.commands.options import run_connected
-    from sbic.project.opening import check_topic_ids, existing_project
-
     place = given.place
     revision = run_connected(existing_project(place))
     labels = labels_in(place)
@@ -256,15 +223,9 @@ def set_values(
     given: Given, values: tuple[str, ...], may_recount: bool, reopen: bool, yes: bool
 ) -> None:
     """Change settings of a project; see `SET_HELP`."""
-    from sbic.commands.options import run_connected
-    from sbic.kafka.admin import alter_topics
-    from sbic.project.changes import change, read_assignments
-    from sbic.project.opening import Unfinished, append, existing_project
-    from sbic.project.recreation import begin
-
     place = given.place
 
-    async def publish_change() -> "Revision | None":
+    async def publish_change() -> Revision | None:
         """The revision that begins a recount, if one is needed."""
         texts = read_assignments(values)
         revision = await existing_project(place)
@@ -320,9 +281,6 @@ def list_projects(given: Given) -> None:
       sbic project list
       sbic project list --broker kafka://one:9092
     """
-    from sbic.commands.options import run_connected
-    from sbic.project.opening import projects
-
     found = run_connected(projects(given.place))
     if not found:
         note("there is no project on this broker; create one with: sbic topics --prefix NAME")

@@ -9,7 +9,7 @@ import click
 from orjson import dumps
 
 from sbic.classes import Classes
-from sbic.commands.options import BadInput, given_options
+from sbic.commands.options import BadInput, given_options, run_connected
 from sbic.foreign import shown
 from sbic.kafka.admin import delete_topics, ensure_topics
 from sbic.kafka.connect import connected, new_producer
@@ -220,8 +220,6 @@ def command(given: Given, old: str, new: str, label_map: tuple[str, ...]) -> Non
       sbic project copy birds birds-2
       sbic project copy haustiere pets --label-map Katze=cat --label-map Hund=dog
     """
-    from sbic.commands.options import run_connected
-
     renamed = label_map_of(label_map)
     if old == new:
         raise BadInput("OLD and NEW are the same")

@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from random import Random
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -15,25 +16,25 @@ from sbic.classes import SKIP
 from sbic.commands.options import (
     BadInput,
     given_options,
+    in_project,
     label_map_option,
     mapped_in_file,
     of_project,
     reading_options,
+    run_connected,
 )
-from sbic.files.labels import Reading
+from sbic.files.labels import Reading, label_rows
+from sbic.files.tables import BadFile, listed, shortened
 from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.writer import Label, Sent, sending
 from sbic.progress import Advance, progress
 from sbic.project.revision import Given
 from sbic.project.settings import Settings, command_line
 from sbic.project.topics import Topics
-from sbic.wire.bad import BadRecord
+from sbic.wire.bad import ID_MAX_BYTES, BadRecord
 from sbic.wire.changelogs import parse_answers
 from sbic.wire.posteriors import Posterior, posterior_parser
 from sbic.wire.votes import REPEAT, parse_votes
-
-if TYPE_CHECKING:
-    from sbic.kafka.writer import Label
 
 
 class CountedLabel(NamedTuple):
@@ -250,9 +251,6 @@ async def _wait(
             )
 
 
-# `sbic replay`: sends the labels of a file to the pipeline.
-
-
 @click.command(short_help="Send the labels of a file to the pipeline.")
 @click.argument("path", metavar="LABELS.csv")
 @click.option(
@@ -318,9 +316,6 @@ def command(
       sbic replay haustiere.csv --prefix pets --label-map Katze=cat --label-map Hund=dog
       printf 'task,worker,label\\nt1,ann,1\\n' | sbic replay - --wait
     """
-    from sbic.commands.options import in_project, run_connected
-    from sbic.files.tables import BadFile
-
     if seed is not None and not shuffle:
         raise click.UsageError("--seed needs --shuffle: it chooses the random order")
     if timeout is not None and not wait:
@@ -332,8 +327,6 @@ def command(
     except BadFile as error:
         raise BadInput(str(error)) from None
     if shuffle:
-        from random import Random
-
         Random(seed or 0).shuffle(labels)
     done = Replayed()
     try:
@@ -353,14 +346,8 @@ def command(
         note(f"repeats: {repeats:,} (answers {where}; each counts once)")
 
 
-def labels_of(path: str, reading: Reading, settings: Settings) -> list["Label"]:
+def labels_of(path: str, reading: Reading, settings: Settings) -> list[Label]:
     """All labels of the file, in order, checked."""
-    from sbic.files.labels import label_rows
-    from sbic.files.tables import BadFile, shortened
-    from sbic.kafka.writer import Label
-    from sbic.progress import progress
-    from sbic.wire.bad import ID_MAX_BYTES
-
     classes = settings.crowd_classes
     reading = of_project(reading, classes)
     with progress("Reading"):
@@ -384,8 +371,6 @@ def other_classes(found: tuple[str, ...], prefix: str) -> str:
 --positive and --negative (and others with --skip), or, while it has no labels, give the project \
 these classes: sbic project set --prefix pets classes=cat,dog'
     """
-    from sbic.files.tables import listed, shortened
-
     names = [*map(shortened, found[:5]), *(["..."] if found[5:] else [])]
     way_out = f"these classes: sbic project set --prefix {prefix} classes={','.join(names)}"
     if any("," in name for name in found):
@@ -397,7 +382,7 @@ these classes: sbic project set --prefix pets classes=cat,dog'
     )
 
 
-def repeats_in(labels: list["Label"]) -> int:
+def repeats_in(labels: list[Label]) -> int:
     """How many labels repeat an earlier answer of the same worker to the same task.
 
     >>> from sbic.kafka.writer import Label

@@ -1,8 +1,11 @@
 """`sbic run`: runs one instance of the pipeline."""
 
+import os
+import signal
+
 import click
 
-from sbic.commands.options import given_options
+from sbic.commands.options import given_options, run_connected
 from sbic.project.revision import Given
 from sbic.project.settings import SPECS
 
@@ -26,13 +29,9 @@ def command(given: Given) -> None:
       SBIC_REPEATS=last sbic run --web-port 6067
       sbic run --policy uniform --lease-seconds 120 --stop-labels 5
     """
-    import os
-    import signal
-
     for ending in signal.SIGTERM, signal.SIGINT:  # exit at once while there is nothing to finish
         signal.signal(ending, lambda *_: os._exit(0))
 
-    from sbic.commands.options import run_connected
     from sbic.runtime.faust.stop import RESTARTED, CannotStart
     from sbic.runtime.logs import set_up_logging
     from sbic.runtime.process import opened_when_allowed, opened_when_ready, run

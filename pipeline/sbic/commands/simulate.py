@@ -1,11 +1,13 @@
 """`sbic simulate`: lets a simulated crowd work with the pipeline."""
 
 import asyncio
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median, quantiles
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from uuid import uuid4
 from zlib import crc32
 
@@ -20,8 +22,17 @@ from sbic.commands.crowd import (
     Plan,
     crowd_client,
 )
-from sbic.commands.options import BadInput, Function, given_options, in_order
+from sbic.commands.options import (
+    BadInput,
+    Function,
+    given_options,
+    in_order,
+    in_project,
+    run_connected,
+)
 from sbic.engine import AlgorithmName
+from sbic.engine.labels import Prior
+from sbic.files.tables import BadFile
 from sbic.foreign import printable
 from sbic.infer.registry import STREAMED, default_algorithm
 from sbic.kafka.errors import ClusterError
@@ -29,16 +40,12 @@ from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.requests import PATIENCE_SECONDS
 from sbic.local.java import free_port
 from sbic.local.processes import instances_of, running, until_ready
-from sbic.progress import Advance
+from sbic.progress import Advance, progress
 from sbic.project.opening import open_project
 from sbic.project.revision import Given
 from sbic.project.settings import BadSetting, Settings
 from sbic.project.topics import Topics
 from sbic.wire.posteriors import posterior_parser
-
-if TYPE_CHECKING:
-    from sbic.commands.crowd import Plan
-
 
 # Runs a simulated crowd on the running pipeline of a project.
 #
@@ -303,9 +310,6 @@ def crowd_options(function: Function) -> Function:
     )(function)
 
 
-# `sbic simulate`: lets a simulated crowd work with the pipeline.
-
-
 @click.command(short_help="Let a simulated crowd work with the pipeline.")
 @crowd_options
 @click.option(
@@ -371,10 +375,6 @@ def command(
       sbic simulate --policy compare --classes a,b,c --class-prior 0.7,0.2,0.1 --habits 0.3
       sbic simulate --workers 300 --at-once 300 --think 1 --drop-outs 0.25 --spammers 0.2
     """
-    from sbic.commands.crowd import Habits, Plan
-    from sbic.commands.options import in_project
-    from sbic.engine.labels import Prior
-
     if algorithm is not None and policy is None:
         raise click.UsageError("--algorithm needs --policy: a running pipeline has its own")
     if labels_per_task > workers:
@@ -429,14 +429,9 @@ def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | Non
 def carry_out(
     settings: Settings,
     policy: Literal["uniform", "uncertainty", "compare"] | None,
-    plan: "Plan",
+    plan: Plan,
 ) -> "list[SimulationResult]":
     """Carry out the runs, with a progress bar."""
-    import signal
-
-    from sbic.commands.options import run_connected
-    from sbic.progress import progress
-
     # handled like Ctrl-C, which asyncio turns into a cancellation: the tasks are closed
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     names: list[Policy] = []
@@ -455,8 +450,6 @@ def carry_out(
 
 def summary(run: "SimulationResult") -> str:
     """The number of labels, the speed, and all other outcomes."""
-    from statistics import median, quantiles
-
     labels = run.came_to["labels"]
     high = quantiles(run.waits, n=100)[-1] if len(run.waits) > 1 else run.waits[0]
     text = (
@@ -468,9 +461,8 @@ def summary(run: "SimulationResult") -> str:
     return printable("; ".join([text, *rest]))
 
 
-def present(plan: "Plan", runs: "Sequence[SimulationResult]", out: Path) -> None:
+def present(plan: Plan, runs: "Sequence[SimulationResult]", out: Path) -> None:
     """Print the table, and save it with its plot."""
-    from sbic.files.tables import BadFile
     from sbic.research.outcome import MissingResearchExtra, error_by_labels, save_csv, save_png
 
     accuracy = plan.habits.accuracy

@@ -1,6 +1,8 @@
 """`sbic sink`: keeps the tables of a database up to date."""
 
 import asyncio
+import logging
+import os
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -8,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sbic.commands.options import BadInput, given_options
+from sbic.commands.options import BadInput, given_options, run_connected
 from sbic.project.revision import Given
+from sbic.project.security import BadSecurity, read_secret
 from sbic.project.settings import SPECS, variable
 
 if TYPE_CHECKING:
@@ -62,13 +65,9 @@ def command(
       sbic sink postgresql://ann@db.example.org/crowds --metrics-port 6067
       SBIC_SINK_FILE=/run/secrets/sink sbic sink --prefix birds
     """
-    import logging
-    import os
 
-    from sbic.commands.options import run_connected
     from sbic.integrations.database import BadTarget, DatabaseTrouble, opened
     from sbic.integrations.sink import SinkMetrics, fill, keep
-    from sbic.project.security import BadSecurity, read_secret
     from sbic.runtime.logs import set_up_logging
 
     level, style = (given.values.get(name, SPECS[name].default) for name in LOGGING)

@@ -1,6 +1,10 @@
 """`sbic sizing`: the instances, partitions and memory that a rate of labels needs."""
 
+from dataclasses import replace
+
 import click
+from rich.console import Console
+from rich.table import Table
 
 from sbic.commands.options import BadInput
 from sbic.foreign import shown
@@ -46,10 +50,6 @@ def command(
       sbic sizing
       sbic sizing --rate 50000 --labels 2e9 --label-cost 6
     """
-    from dataclasses import replace
-
-    from rich.console import Console
-    from rich.table import Table
 
     from sbic.research.sizing import Costs, size
 

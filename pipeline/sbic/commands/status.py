@@ -1,16 +1,20 @@
 """`sbic status`: how the project is doing, on one screen."""
 
+import asyncio
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 
 import click
+from orjson import dumps
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from sbic.commands.options import given_options
+from sbic.commands.options import for_output, given_options, in_project, run_connected
 from sbic.foreign import local_time, printable
 from sbic.project.revision import Given
+from sbic.status.reading import reading_status
 from sbic.status.report import DISPUTED, RATED, Share, Summary
 from sbic.status.tallies import Honesty, Rated
 
@@ -256,9 +260,6 @@ def duration(seconds: float) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-# `sbic status`: how the project is doing, on one screen.
-
-
 @click.command("status", short_help="How the project is doing, on one screen.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: see schemas/status.schema.json.")
 @click.option("--watch", is_flag=True, help="Update the screen until Ctrl-C.")
@@ -294,16 +295,6 @@ def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
       sbic status --watch
       sbic status --json | jq '.tasks.open, .expected_wrong'
     """
-    import asyncio
-    import signal
-
-    from orjson import dumps
-    from rich.console import Console
-
-    from sbic.commands.options import for_output, in_project, run_connected
-    from sbic.status.reading import reading_status
-    from sbic.status.report import Summary
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False)
     settings = in_project(given)

@@ -1,24 +1,31 @@
 """`sbic tasks`: registers, closes and opens tasks."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import click
 
 from sbic.classes import Classes
-from sbic.commands.options import BadInput, given_options, of_project, reading_options
+from sbic.commands.options import (
+    BadInput,
+    given_options,
+    in_project,
+    of_project,
+    reading_options,
+    run_connected,
+)
 from sbic.files.labels import Reading
+from sbic.files.tables import BadFile, listed
+from sbic.files.tasks import task_table
 from sbic.kafka.reader import reading
 from sbic.kafka.writer import writing
 from sbic.progress import progress
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from sbic.wire.bad import BadRecord
 from sbic.wire.partitions import Row, partition_of
-from sbic.wire.tasks import Description, encode_task
-
-if TYPE_CHECKING:
-    from sbic.wire.tasks import Description
+from sbic.wire.tasks import Description, encode_task, task_parser
 
 
 async def unknown_tasks(settings: Settings, tasks: Iterable[str]) -> list[str]:
@@ -56,9 +63,6 @@ async def describe(settings: Settings, descriptions: Sequence[Description]) -> N
                 advance(len(rows))
 
 
-# `sbic tasks`: registers, closes and opens tasks.
-
-
 @click.group("tasks", short_help="Register tasks; close and open them.")
 def command() -> None:
     """Register tasks before their first label, and close and open them.
@@ -93,9 +97,6 @@ def import_tasks(given: Given, reading: Reading, path: str) -> None:
       sbic tasks import pets.csv --prefix pets
       printf 'task,prior,gold\\nt1,0.3,\\nt2,,1\\n' | sbic tasks import -
     """
-    from sbic.commands.options import in_project, run_connected
-    from sbic.files.tables import BadFile
-
     settings = in_project(given)
     try:
         descriptions, unread = descriptions_of(path, reading, settings.crowd_classes)
@@ -114,20 +115,15 @@ def import_tasks(given: Given, reading: Reading, path: str) -> None:
 
 def descriptions_of(
     path: str, reading: Reading, classes: Classes
-) -> tuple[list["Description"], list[str]]:
+) -> tuple[list[Description], list[str]]:
     """The descriptions in a file, checked, and the columns that were not read."""
-    from sbic.files.tables import BadFile
-    from sbic.files.tasks import task_table
-    from sbic.wire.bad import BadRecord
-    from sbic.wire.tasks import encode_task, task_parser
-
     source = reading.source(path)
     table = task_table(source, of_project(reading, classes), classes.names)
     check = task_parser(classes)
     found = []
     for line, row in table.rows:
         fields = {name: value for name, value in row._asdict().items() if value is not None}
-        description = cast("Description", fields)
+        description = cast(Description, fields)
         try:
             check(None, encode_task(description))
         except BadRecord as bad:
@@ -140,8 +136,6 @@ def descriptions_of(
 
 def unread_note(columns: list[str]) -> str:
     """A warning about columns that were not read."""
-    from sbic.files.tables import listed
-
     return (
         f"warning: columns that are not read: {listed(columns)}"
         " (only task, prior and gold are; --columns gold=NAME reads another one as gold)"
@@ -198,10 +192,6 @@ def set_status(
     given: Given, tasks: tuple[str, ...], status: Literal["open", "closed"], create: bool
 ) -> None:
     """Send the status of tasks; nothing is sent if one of them is invalid or unknown."""
-    from sbic.commands.options import in_project, run_connected
-    from sbic.wire.bad import BadRecord
-    from sbic.wire.tasks import Description, encode_task, task_parser
-
     settings = in_project(given)
     check = task_parser(settings.crowd_classes)
     descriptions: list[Description] = [{"task": task, "status": status} for task in tasks]
@@ -223,8 +213,6 @@ def unknown_note(tasks: list[str]) -> str:
     'no such task: t7, t8 (without a posterior, and never registered). Nothing was sent; add \
 --create to create tasks'
     """
-    from sbic.files.tables import listed
-
     return (
         f"no such task: {listed(tasks)} (without a posterior, and never registered). Nothing was "
         "sent; add --create to create tasks"

@@ -1,15 +1,12 @@
 """`sbic topics`: creates a project with its topics, or checks an existing one."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from sbic.commands.options import given_options
+from sbic.commands.options import given_options, run_connected
+from sbic.project.opening import Opened, open_project, settings_in_project
 from sbic.project.revision import Given
 from sbic.project.settings import PROJECT_SETTINGS
-
-if TYPE_CHECKING:
-    from sbic.project.opening import Opened
+from sbic.project.topics import Topics
 
 
 @click.command("topics", short_help="Create a project: its topics and settings.")
@@ -29,9 +26,6 @@ def command(given: Given) -> None:
       sbic topics --prefix pets --classes cat,dog,bird
       SBIC_BROKER=kafka://one:9092,two:9092 sbic topics --replication 3
     """
-    from sbic.commands.options import run_connected
-    from sbic.project.opening import open_project, settings_in_project
-    from sbic.project.topics import Topics
 
     async def open_or_refuse() -> "Opened":
         await settings_in_project(given)

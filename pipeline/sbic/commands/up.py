@@ -6,9 +6,19 @@ from pathlib import Path
 import click
 
 from sbic.commands.broker import broker_options, folder_for, own_broker, what_is_kept
-from sbic.commands.options import BadInput, Function, given_options, in_order
+from sbic.commands.options import BadInput, Function, given_options, in_order, run_connected
+from sbic.local.java import is_free
+from sbic.local.processes import (
+    gateway_of,
+    instances_of,
+    opening,
+    page_at,
+    until_stopped,
+    usual_port,
+)
+from sbic.project.opening import open_project
 from sbic.project.revision import Given
-from sbic.project.settings import SPECS
+from sbic.project.settings import SPECS, command_line
 
 
 def page_options(function: Function) -> Function:
@@ -27,17 +37,11 @@ def page_options(function: Function) -> Function:
 
 def page_port_of(chosen: int | None) -> int:
     """The chosen port, refused if it is in use; without one, a free port."""
-    from sbic.local.java import is_free
-    from sbic.local.processes import usual_port
-
     if chosen is None:
         return usual_port()
     if not is_free(chosen):
         raise BadInput(f"the port {chosen} is taken; choose another with --gateway-port")
     return chosen
-
-
-# `sbic up`: broker, instances and gateway in one command.
 
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
@@ -76,11 +80,7 @@ def command(
       sbic up --instances 2 --ephemeral
       sbic up --port 19092 --prefix birds --web-port 7000
     """
-    from sbic.commands.options import run_connected
-    from sbic.commands.warm_up import compiling
-    from sbic.local.processes import gateway_of, instances_of, opening, page_at, until_stopped
-    from sbic.project.opening import open_project
-    from sbic.project.settings import command_line
+    from sbic.commands.warm_up import compiling  # numba
 
     folder = folder_for(data_dir, ephemeral)
     page_port = page_port_of(gateway_port)
@@ -118,8 +118,6 @@ def check_share(instances: int, partitions: int) -> None:
 
 def web_ports(first: int, instances: int) -> list[int]:
     """A port for each instance, counting up; refuses ports that are in use."""
-    from sbic.local.java import is_free
-
     if first == 0:  # each instance finds a free one
         return [0] * instances
     ports = list(range(first, first + instances))

@@ -1,9 +1,13 @@
 """`sbic watch`: shows posteriors as they change."""
 
-import click
+import signal
 
-from sbic.commands.options import settings_options
+import click
+from rich.console import Console
+
+from sbic.commands.options import run_connected, settings_options
 from sbic.project.settings import Settings
+from sbic.status.watch import watch_as_json, watch_as_table
 
 
 @click.command(short_help="Show posteriors as they change.")
@@ -23,13 +27,6 @@ def command(settings: Settings, from_start: bool) -> None:
       sbic watch | jq 'select(.labels >= 10) | .task'
       sbic watch --prefix pets | jq 'select(.prediction == "cat") | .confidence'
     """
-    import signal
-
-    from rich.console import Console
-
-    from sbic.commands.options import run_connected
-    from sbic.status.watch import watch_as_json, watch_as_table
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sbic.commands.options import BadInput, given_options
+from sbic.commands.options import BadInput, given_options, in_project, run_connected
 from sbic.foreign import printable
 from sbic.kafka.reader import reading
 from sbic.kafka.writer import writing
@@ -15,10 +15,10 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.bad import BadRecord
 from sbic.wire.partitions import Row, partition_of
-from sbic.wire.workers import NOTHING_SAID, Entry, encode_roster, parse_roster
+from sbic.wire.workers import NOTHING_SAID, RosterEntry, encode_roster, parse_roster
 
 
-async def said_of(settings: Settings, workers: Iterable[str]) -> dict[str, Entry]:
+async def said_of(settings: Settings, workers: Iterable[str]) -> dict[str, RosterEntry]:
     """What the roster says of these workers now, in records of their own partitions."""
     found = dict.fromkeys(workers, NOTHING_SAID)
     homes = {worker: partition_of(worker.encode(), settings.partitions) for worker in found}
@@ -35,7 +35,7 @@ async def said_of(settings: Settings, workers: Iterable[str]) -> dict[str, Entry
 
 async def change(
     settings: Settings, workers: Sequence[str], changes: Mapping[str, Any]
-) -> dict[str, Entry]:
+) -> dict[str, RosterEntry]:
     """Change what is said of workers; what is not changed stays. Acknowledged on return."""
     topic = Topics(settings).roster
     said = {
@@ -79,8 +79,6 @@ def set_workers(
       sbic workers set bob carl --unblocked
       sbic workers set ann --by-rule --name "Ann Smith"
     """
-    from sbic.commands.options import in_project, run_connected
-
     if blocked is None and name is None:
         raise BadInput("nothing to change: give --blocked, --unblocked, --by-rule or --name")
     if name is not None and len(workers) > 1:
@@ -100,10 +98,10 @@ def set_workers(
         click.echo(f"{printable(worker)}: {in_words(entry)}", err=True)
 
 
-def in_words(entry: Entry) -> str:
+def in_words(entry: RosterEntry) -> str:
     """What the roster says of a worker, in words.
 
-    >>> in_words(Entry(True)), in_words(Entry(name="Ann"))
+    >>> in_words(RosterEntry(True)), in_words(RosterEntry(name="Ann"))
     ('blocked', 'by the rule, named Ann')
     """
     word = {True: "blocked", False: "unblocked", None: "by the rule"}[entry.blocked]

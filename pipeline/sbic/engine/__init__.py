@@ -11,3 +11,6 @@ AlgorithmName = Literal["fast-sbic", "settled"]
 
 RETRACT = -1
 """In place of an answer: the worker takes the label back."""
+
+SIGN_NAMES = ("-1", "1")
+"""The classes of the paper, in order: answer 0 is the label -1, answer 1 is +1."""

@@ -188,7 +188,7 @@ ONE, OTHER, COUNTS, NAMED, ROW = 0, 1, 2, 6, 7  # in a row: the columns of `Pair
 FEW = 5.0  # errors, added so that a few do not make a pair the closest
 
 
-class Table(NamedTuple):
+class PairTable(NamedTuple):
     """What is counted of the current worker, by the number of the other; and the pairs so far."""
 
     counts: Floats
@@ -297,9 +297,9 @@ class Tally:
         table.rows[: len(best.first)] = np.stack(best, axis=1)
 
 
-def _empty_table(workers: int, asked: Ints) -> Table:
+def _empty_table(workers: int, asked: Ints) -> PairTable:
     room = 4 * MOST_PAIRS + len(asked) if workers else 0
-    return Table(
+    return PairTable(
         counts=np.zeros((workers, 4)),
         met=np.zeros(workers, np.int32),
         rows=np.zeros((room, ROW)),

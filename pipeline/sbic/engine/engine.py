@@ -558,9 +558,6 @@ class Queries(Storage):
         return int(self.state.whole[TASKS_MOVED])
 
 
-# The engine's interface: batches of labels in; beliefs, counts and what moved out.
-
-
 MOST_SWEEPS = 10_000
 LABELS_AT_ONCE = 1 << 62
 CHANGES = 4  # times that all labels are weighed before what is published follows in any case

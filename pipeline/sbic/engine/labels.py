@@ -10,11 +10,10 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sbic.engine import SIGN_NAMES
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-SIGNS = ("-1", "1")
-"""The classes of the paper, in order: answer 0 is the label -1, answer 1 is +1."""
 
 ANSWER = {-1: 0, 1: 1}
 
@@ -45,7 +44,7 @@ class Labels:
     answer: Ints
     task_names: tuple[str, ...]
     worker_names: tuple[str, ...]
-    classes: tuple[str, ...] = SIGNS
+    classes: tuple[str, ...] = SIGN_NAMES
     repeats: int = 0
     skips: int = 0
 
@@ -54,7 +53,7 @@ class Labels:
         """From labels in the paper's terms: 1, -1, or 0 for a skip."""
         return cls.of_answers(
             ((task, worker, ANSWER[label] if label else None) for task, worker, label in triples),
-            SIGNS,
+            SIGN_NAMES,
         )
 
     @classmethod
@@ -109,7 +108,7 @@ class Labels:
     @property
     def are_signs(self) -> bool:
         """Whether the classes are -1 and 1, as most algorithms of the paper need them."""
-        return self.classes == SIGNS
+        return self.classes == SIGN_NAMES
 
     @cached_property
     def label(self) -> Ints:

@@ -1,4 +1,8 @@
-"""The state of the compiled loops: one tuple of arrays, names for the columns; the results."""
+"""The state of the compiled loops: one tuple of arrays, names for the columns; the results.
+
+It has few arrays with several columns each, because every call unpacks every array of the tuple,
+and because values that are used together then share a line of the processor's cache.
+"""
 
 from math import prod
 from typing import Any, NamedTuple
@@ -7,12 +11,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sbic.engine.labels import Floats, Ints
-
-# The state of the compiled loops: one tuple of arrays, with names for the columns.
-#
-# It has few arrays with several columns each, because every call unpacks every array of the tuple,
-# and because values that are used together then share a line of the processor's cache.
-
 
 Ints32 = NDArray[np.int32]
 
@@ -104,7 +102,6 @@ M_DUE = 7
 S_DUE = 8
 DEPENDENCE = 9  # ρ and a in force: what is published depends on them
 SCALE = 10
-SEEN = 11  # the dependence that labels show
 # The sums over the crowd: this engine's part, followed by that of all others.
 SUMS = 12
 ALL_GIVEN = 12  # N

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbic.engine.labels import SIGNS, Ints, Labels
+from sbic.engine import SIGN_NAMES
+from sbic.engine.labels import Ints, Labels
 from sbic.files.tables import (
     MAX_SIZE,
     BadFile,
     Field,
-    Source,
+    TextFile,
     listed,
     read_source,
     read_table,
@@ -76,7 +77,7 @@ class Reading:
             return (self.negative, self.positive)
         return self.classes
 
-    def source(self, path: str) -> Source:
+    def source(self, path: str) -> TextFile:
         """The text of a file; `-` is standard input."""
         return read_source(path, self.max_size, self.encoding)
 
@@ -167,7 +168,7 @@ def meaning_of(found: Mapping[str, int], reading: Reading, name: str) -> Meaning
     elif "0" in labels and set(labels) <= {"0", "1"}:
         raise BadFile(name, ZERO_OR_SKIP)
     else:
-        classes = SIGNS if set(labels) <= {"0", *SIGNS} else tuple(in_order(labels))
+        classes = SIGN_NAMES if set(labels) <= {"0", *SIGN_NAMES} else tuple(in_order(labels))
         numbers = numbered(classes)
     return Meaning(classes, {label: numbers.get(label) for label in found})
 
@@ -181,15 +182,15 @@ ZERO_OR_SKIP = (
 def named(reading: Reading) -> tuple[tuple[str, ...], dict[str, int]]:
     """The classes given by the user, and the number of each label.
 
-    The order of -1 and 1 is always that of `SIGNS`.
+    The order of -1 and 1 is always that of `SIGN_NAMES`.
 
     >>> named(Reading(positive="yes", negative="no"))
     (('-1', '1'), {'no': 0, 'yes': 1})
     """
     labels = tuple(map(as_label, reading.answers or ()))
     if reading.positive is not None:
-        return SIGNS, numbered(labels)
-    classes = SIGNS if set(labels) == set(SIGNS) else labels
+        return SIGN_NAMES, numbered(labels)
+    classes = SIGN_NAMES if set(labels) == set(SIGN_NAMES) else labels
     return classes, numbered(classes)
 
 
@@ -252,10 +253,10 @@ def read_labels(path: str, reading: Reading = DEFAULT) -> Labels:
     return Labels.of_answers(zip(rows.tasks, rows.workers, rows.answers, strict=True), rows.classes)
 
 
-def label_rows(source: Source, reading: Reading = DEFAULT) -> LabelRows:
+def label_rows(source: TextFile, reading: Reading = DEFAULT) -> LabelRows:
     """All rows, and the classes of their labels, known once all rows are read.
 
-    >>> label_rows(Source("x.csv", "task,worker,label\\nt1,ann,dog\\nt1,bob,cat\\n"))
+    >>> label_rows(TextFile("x.csv", "task,worker,label\\nt1,ann,dog\\nt1,bob,cat\\n"))
     LabelRows(tasks=['t1', 't1'], workers=['ann', 'bob'], answers=[1, 0], classes=('cat', 'dog'))
     """
     fields = [Field(name, reading.columns.get(name)) for name in FIELDS]
@@ -309,7 +310,7 @@ def read_truth(
     A truth that no label has gets the number after the last, and so is never right.
     """
     source = reading.source(path)
-    is_signs = labels_classes == SIGNS
+    is_signs = labels_classes == SIGN_NAMES
     known = numbers_of(labels_classes, reading)
     spelled = reading.spelling(labels_classes)
     may_be_other = not is_signs and reading.classes is None
@@ -338,19 +339,19 @@ def read_truth(
 def numbers_of(classes: tuple[str, ...], reading: Reading) -> dict[str, int]:
     """The number of the class that each text stands for; -1 for an unknown truth.
 
-    >>> numbers_of(SIGNS, Reading(positive="yes", negative="no"))
+    >>> numbers_of(SIGN_NAMES, Reading(positive="yes", negative="no"))
     {'': -1, '0': -1, '-1': 0, '1': 1, 'no': 0, 'yes': 1}
     """
-    unknown = ["", *(["0"] if classes == SIGNS else []), *map(as_label, reading.skip)]
+    unknown = ["", *(["0"] if classes == SIGN_NAMES else []), *map(as_label, reading.skip)]
     numbers = dict.fromkeys(unknown, -1) | {name: number for number, name in enumerate(classes)}
-    if classes == SIGNS and reading.positive is not None and reading.negative is not None:
+    if classes == SIGN_NAMES and reading.positive is not None and reading.negative is not None:
         numbers |= {as_label(reading.negative): 0, as_label(reading.positive): 1}
     return numbers
 
 
 def not_a_truth(text: str, classes: tuple[str, ...], reading: Reading) -> str:
     """The error for an invalid truth."""
-    if classes == SIGNS and reading.positive is None:
+    if classes == SIGN_NAMES and reading.positive is None:
         return f"a truth is 1, -1, or 0 if unknown, not '{shortened(text)}'"
     names = listed(reading.answers or classes)
     return f"a truth is one of {names}, or empty if unknown, not '{shortened(text)}'"

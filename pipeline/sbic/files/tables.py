@@ -74,14 +74,14 @@ CHUNK_BYTES = 1 << 20
 MAX_SIZE = 4 * 10**9  # bytes, unpacked
 
 
-class Source(NamedTuple):
+class TextFile(NamedTuple):
     """The text of a file, and its name for messages."""
 
     name: str
     text: str
 
 
-def read_source(path: str, max_size: int = MAX_SIZE, encoding: str | None = None) -> Source:
+def read_source(path: str, max_size: int = MAX_SIZE, encoding: str | None = None) -> TextFile:
     """All of a file, unpacked; UTF-8, or UTF-16 with a byte order mark, without an `encoding`."""
     name = "standard input" if path == "-" else path
     try:
@@ -92,7 +92,7 @@ def read_source(path: str, max_size: int = MAX_SIZE, encoding: str | None = None
                 content = b"".join(chunks_of(file.read, name, max_size))
     except OSError as error:
         raise BadFile(name, f"cannot be read: {error.strerror}") from error
-    return Source(name, decoded(unpacked(content, name, max_size), name, encoding))
+    return TextFile(name, decoded(unpacked(content, name, max_size), name, encoding))
 
 
 def chunks_of(
@@ -262,13 +262,13 @@ HEADER_CHARACTERS = 1 << 17  # enough to find the delimiter
 
 
 def csv_fields(
-    source: Source, fields: Sequence[Field], unread: dict[str, None]
+    source: TextFile, fields: Sequence[Field], unread: dict[str, None]
 ) -> Iterator[NumberedFields]:
     """Yield the line and the fields (two or more) of every row; blank lines are skipped.
 
     The columns may be in any order and among others, which are added to `unread`.
 
-    >>> source = Source("x.csv", "Label; task;note\\n1; t1;\\n")
+    >>> source = TextFile("x.csv", "Label; task;note\\n1; t1;\\n")
     >>> list(csv_fields(source, [Field("task"), Field("label")], {}))
     [(2, ('t1', '1'))]
     """
@@ -305,7 +305,7 @@ def other_width(fields: int, width: int, delimiter: str) -> str:
     return f"has {count}, but the header has {width}{separated}"
 
 
-def csv_rows(source: Source, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+def csv_rows(source: TextFile, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Yield every row that is not blank, with the line on which it begins."""
     text = io.StringIO(source.text, newline="")
     reader = csv.reader(text, delimiter=delimiter, strict=True, skipinitialspace=True)
@@ -338,23 +338,24 @@ SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 Selection = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
-def is_json_lines(source: Source) -> bool:
+def is_json_lines(source: TextFile) -> bool:
     """Whether a file is JSON Lines, or an array of objects (which is refused later).
 
-    >>> is_json_lines(Source("labels.txt", '{"task": "t1"}')), is_json_lines(Source("x", "task"))
-    (True, False)
+    >>> files = TextFile("labels.txt", '{"task": "t1"}'), TextFile("labels.txt", "task")
+    >>> [is_json_lines(file) for file in files]
+    [True, False]
     """
     return source.name.lower().endswith(SUFFIXES) or bool(OBJECT.match(source.text))
 
 
 def json_fields(
-    source: Source, fields: Sequence[Field], unread: dict[str, None]
+    source: TextFile, fields: Sequence[Field], unread: dict[str, None]
 ) -> Iterator[NumberedFields]:
     """Yield the line and the fields (two or more) of every object, as text.
 
     Numbers stay as they are written, `null` is an empty field, blank lines are skipped.
 
-    >>> source = Source("x.jsonl", '{"Label": -1, "task": "t1", "note": []}\\n')
+    >>> source = TextFile("x.jsonl", '{"Label": -1, "task": "t1", "note": []}\\n')
     >>> list(json_fields(source, [Field("task"), Field("label")], {}))
     [(1, ('t1', '-1'))]
     """
@@ -434,22 +435,22 @@ def is_text(value: str) -> bool:
 # Reads the fields of every row of a file, in CSV or JSON Lines.
 
 
-class Table(NamedTuple):
+class FileTable(NamedTuple):
     """The line and fields of every row; `unread`, the other columns, fills as rows are read."""
 
     rows: Iterator[NumberedFields]
     unread: dict[str, None]
 
 
-def read_table(source: Source, fields: Sequence[Field]) -> Table:
+def read_table(source: TextFile, fields: Sequence[Field]) -> FileTable:
     """Read a table; the format is detected.
 
     >>> fields = [Field("task"), Field("label")]
-    >>> list(read_table(Source("x.csv", "task,label\\nt1,1\\n"), fields).rows)
+    >>> list(read_table(TextFile("x.csv", "task,label\\nt1,1\\n"), fields).rows)
     [(2, ('t1', '1'))]
-    >>> list(read_table(Source("-", '{"task": "t1", "label": 1}\\n'), fields).rows)
+    >>> list(read_table(TextFile("-", '{"task": "t1", "label": 1}\\n'), fields).rows)
     [(1, ('t1', '1'))]
     """
     unread: dict[str, None] = {}
     reader = json_fields if is_json_lines(source) else csv_fields
-    return Table(reader(source, fields, unread), unread)
+    return FileTable(reader(source, fields, unread), unread)

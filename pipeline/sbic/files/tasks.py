@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from sbic.engine.labels import SIGNS
+from sbic.engine import SIGN_NAMES
 from sbic.files.labels import DEFAULT, Reading, as_label
 from sbic.files.tables import (
     BadFile,
     Field,
     NumberedFields,
-    Source,
+    TextFile,
     listed,
     read_table,
     shortened,
@@ -37,20 +37,20 @@ class TaskTable(NamedTuple):
 
 
 def task_table(
-    source: Source, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGNS
+    source: TextFile, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGN_NAMES
 ) -> TaskTable:
     """The tasks of a file; no task may appear twice.
 
-    >>> table = task_table(Source("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
+    >>> table = task_table(TextFile("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
     >>> [row for _, row in table.rows], list(table.unread)
     ([TaskRow(task='t1', prior=None, gold=None), TaskRow(task='t2', prior=None, gold=-1)], ['note'])
 
     If classes have names, the prior of each has a column; in JSON Lines it may be an object.
 
-    >>> source = Source("tasks.csv", "task,gold,p:cat,p:dog\\nt1,dog,0.2,0.8\\n")
+    >>> source = TextFile("tasks.csv", "task,gold,p:cat,p:dog\\nt1,dog,0.2,0.8\\n")
     >>> [row for _, row in task_table(source, classes=("cat", "dog")).rows]
     [TaskRow(task='t1', prior={'cat': 0.2, 'dog': 0.8}, gold='dog')]
-    >>> source = Source("-", '{"task": "t1", "prior": {"cat": 0.2, "dog": 0.8}}')
+    >>> source = TextFile("-", '{"task": "t1", "prior": {"cat": 0.2, "dog": 0.8}}')
     >>> [row for _, row in task_table(source, classes=("cat", "dog")).rows]
     [TaskRow(task='t1', prior={'cat': 0.2, 'dog': 0.8}, gold=None)]
     """
@@ -59,11 +59,11 @@ def task_table(
             name,
             reading.columns.get(name),
             is_required=name == "task",
-            may_be_object=name == "prior" and classes != SIGNS,
+            may_be_object=name == "prior" and classes != SIGN_NAMES,
         )
         for name in FIELDS
     ]
-    if classes != SIGNS:
+    if classes != SIGN_NAMES:
         fields += [Field(f"p:{name}", is_required=False) for name in classes]
     table = read_table(source, fields)
     golds = Golds(_golds(reading, classes), reading.spelling(classes))
@@ -88,7 +88,7 @@ def _task_rows(
         try:
             row = TaskRow(
                 _task(task.strip(), lines),
-                _prior(prior) if classes == SIGNS else _named_prior(prior, priors, classes),
+                _prior(prior) if classes == SIGN_NAMES else _named_prior(prior, priors, classes),
                 _gold(gold, golds, classes),
             )
         except ValueError as error:
@@ -99,7 +99,7 @@ def _task_rows(
 
 def _golds(reading: Reading, classes: tuple[str, ...]) -> dict[str, int | str]:
     """The gold labels as they are on the wire."""
-    if classes != SIGNS:
+    if classes != SIGN_NAMES:
         return {as_label(name): name for name in classes}
     if reading.positive is None or reading.negative is None:
         return {"1": 1, "-1": -1}
@@ -163,7 +163,7 @@ def _gold(text: str, golds: Golds, classes: tuple[str, ...]) -> int | str | None
     if gold is None:
         known = listed([*golds.known])
         way_out = ""
-        if classes == SIGNS and "1" in golds.known:
+        if classes == SIGN_NAMES and "1" in golds.known:
             way_out = (
                 " (to map others: --positive and --negative; for names: sbic project set classes)"
             )

@@ -276,9 +276,6 @@ def netloc_of(url: str) -> str | None:
         return None
 
 
-# The middleware of all requests: access checks, errors as JSON, headers and metrics.
-
-
 log = logging.getLogger("sbic")
 
 HEADERS = {

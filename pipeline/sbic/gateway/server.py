@@ -52,10 +52,10 @@ class GuardedSite(web.BaseSite):
 
     def _connection(self) -> asyncio.Protocol:
         assert self._runner.server is not None
-        return _Connection(self._runner.server(), self.connections)
+        return _CountedConnection(self._runner.server(), self.connections)
 
 
-class _Connection(asyncio.Protocol):
+class _CountedConnection(asyncio.Protocol):
     """aiohttp's protocol, with a timeout for clients that do not read their answers."""
 
     def __init__(self, inner: asyncio.Protocol, places: ConnectionLimit) -> None:
@@ -185,9 +185,6 @@ def gateway_app(
     for route in every:
         app.router.add_route(route.method, route.path, route.handler, expect_handler=no_invitation)
     return app
-
-
-# Runs a gateway: listens, follows its projects, and shuts down gracefully.
 
 
 DRAIN_SECONDS = 8  # supervisors commonly kill after 10

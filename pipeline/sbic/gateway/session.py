@@ -28,7 +28,7 @@ from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.status.contents import Standing, compile_engine
-from sbic.status.reading import FlowReader, empty_summary, reading_flow, settings_in_force
+from sbic.status.reading import FlowReader, empty_summary, reading_flow, shown_settings
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import Row
 from sbic.wire.tasks import task_parser
@@ -137,14 +137,11 @@ async def _catch_up(follower: AnnotationsFollower) -> None:
         raise Refused(f"Kafka does not answer: {str(error) or 'no records come'}") from None
 
 
-# A session with a project: connected and read in the background until its settings change.
-
-
 LOOK_SECONDS = 1.0
 ASSIGNMENT_SECONDS = 10.0  # that a request waits for its assignments
 
 
-class Session:
+class ProjectSession:
     """The state of a project as of a revision, kept up to date while `run` runs."""
 
     def __init__(
@@ -261,12 +258,12 @@ class Session:
         if last is None or self.revision is None or not self.revision.is_followed_by(last):
             return False
         self.revision, self.settings = last, last.apply_to(self.settings)
-        self.view.summary.follow(settings_in_force(self.settings))
+        self.view.summary.follow(shown_settings(self.settings))
         return True
 
 
 @asynccontextmanager
-async def session(given: Given) -> AsyncIterator[Session]:
+async def session(given: Given) -> AsyncIterator[ProjectSession]:
     """A connected session with the project as it is now."""
     revision = await read_project(given.place)
     settings = settings_at(revision, given)
@@ -296,7 +293,7 @@ async def session(given: Given) -> AsyncIterator[Session]:
         asker = Asker(topics, writer.send, assignments, ASSIGNMENT_SECONDS)
         annotations = KnownAnnotations(settings)
         stack.push_async_callback(annotations.close)
-        yield Session(
+        yield ProjectSession(
             settings,
             revision,
             view,
@@ -324,7 +321,7 @@ class Project:
     def __init__(self, given: Given) -> None:
         self.given = given
         self.prefix = given.place.prefix
-        self.current: Session | None = None
+        self.current: ProjectSession | None = None
         """The session, if there is one."""
         self._why_none = "connecting to Kafka"
 
@@ -347,14 +344,14 @@ class Project:
             await asyncio.sleep(RETRY_SECONDS)
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ProjectSession:
         """The session; raises 503 if there is none."""
         if self.current is None:
             raise unavailable(self._why_none)
         return self.current
 
     @property
-    def readable(self) -> Session:
+    def readable(self) -> ProjectSession:
         """The session, once its topics have been read; raises 503 before."""
         now = self.session
         if why_not := now.why_not_readable:

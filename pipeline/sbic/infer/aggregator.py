@@ -12,7 +12,7 @@ import numpy as np
 
 from sbic.engine.labels import Floats, Ids, Ints
 from sbic.foreign import shown
-from sbic.infer.frames import Columns, Kind, in_order, standing, truths_of
+from sbic.infer.frames import FrameColumns, ResultKind, in_order, standing, truths_of
 
 LABEL = ("task", "worker", "label")
 UNNAMED = (-1, 1)
@@ -46,7 +46,7 @@ class Aggregator(ABC):
             raise ValueError(f"classes must differ, not {shown(list(self.classes_))}")
         self._tasks = Ids[Any]()
         self._workers = Ids[Any]()
-        self._kind = Kind()
+        self._kind = ResultKind()
         self._begin(len(self.classes_))
 
     # What an algorithm does, with numbers for tasks, workers and classes.
@@ -100,7 +100,7 @@ class Aggregator(ABC):
         return self
 
     def _learn(self, data: Any, gold: Any, anew: bool) -> None:
-        read = Columns.of(data, LABEL)
+        read = FrameColumns.of(data, LABEL)
         tasks, workers, labels = standing(*read.values)
         truths = truths_of(gold)
         if self.classes is None and (anew or not len(self._workers)):
@@ -164,13 +164,13 @@ class Aggregator(ABC):
         """Learn from these labels alone; the probability of each class of their tasks."""
         return self.fit(data, gold).predict_proba()
 
-    def _results(self, data: Any) -> tuple[list[Any], Floats, Kind]:
+    def _results(self, data: Any) -> tuple[list[Any], Floats, ResultKind]:
         """Tasks, their probabilities, and the kind to return them in."""
         if data is None:
             tasks = self._tasks_with_labels()
             names, kind = [self._tasks.names[i] for i in tasks.tolist()], self._kind
         else:
-            read = Columns.of(data, ("task",))
+            read = FrameColumns.of(data, ("task",))
             names, kind = list(dict.fromkeys(read.values[0])), read.kind
             tasks = self._tasks.numbers(names)
         self._rest()

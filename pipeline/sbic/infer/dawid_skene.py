@@ -235,7 +235,7 @@ def without_labels(labels: Labels, prior: Prior) -> Floats:
 # The same for data frames, as crowd-kit has them.
 
 
-class Batch(Aggregator):
+class BatchAggregator(Aggregator):
     """The base of algorithms that compute all anew from all labels when there are more."""
 
     def _begin(self, classes: int) -> None:
@@ -304,7 +304,7 @@ class Batch(Aggregator):
         return {"labels": given[workers], "correct": right[workers], "accuracy": accuracy[workers]}
 
 
-class MajorityVote(Batch):
+class MajorityVote(BatchAggregator):
     """The class with the most votes; of several, the first of `classes_`.
 
     >>> MajorityVote().fit_predict([("t1", "ann", 2), ("t1", "bob", 2), ("t1", "cy", 0)])
@@ -325,7 +325,7 @@ class MajorityVote(Batch):
         return np.array(rows.argmax(axis=1)[task] == answer, np.float64)
 
 
-class DawidSkene(Batch):
+class DawidSkene(BatchAggregator):
     """A confusion matrix for each worker, by expectation maximisation.
 
     >>> rows = [(f"t{i}", who, "ab"[i % 2]) for i in range(6) for who in ("ann", "bob")]

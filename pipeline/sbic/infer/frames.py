@@ -20,7 +20,7 @@ NEEDED = "pandas, polars or pyarrow"
 EXTRA = "data frames need an extra: run pip install 'sbic[frames]'"
 
 
-class Kind:
+class ResultKind:
     """Results as Python's own: dicts by task or worker."""
 
     def series(self, key: str, keys: list[Any], name: str, values: list[Any]) -> Any:
@@ -36,7 +36,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class FrameKind(Kind):
+class FrameKind(ResultKind):
     """Results as data frames; those of pandas have tasks or workers as their index.
 
     `dtypes` are those of the columns of the data, which tasks, workers and labels keep.
@@ -75,22 +75,22 @@ class FrameKind(Kind):
 
 
 @dataclass(frozen=True)
-class Columns:
+class FrameColumns:
     """Columns as lists of Python's own values, missing ones as None, and the kind they came as."""
 
     values: tuple[list[Any], ...]
-    kind: Kind
+    kind: ResultKind
 
     @classmethod
-    def of(cls, data: Any, names: Sequence[str]) -> "Columns":
+    def of(cls, data: Any, names: Sequence[str]) -> "FrameColumns":
         """Read the columns of these names, in this order.
 
         `data` is a data frame, a dict of columns, or rows with a value for each of the names.
 
         >>> rows = [("t1", "ann", 1), ("t1", "bob", None)]
-        >>> Columns.of(rows, ("task", "worker", "label")).values
+        >>> FrameColumns.of(rows, ("task", "worker", "label")).values
         (['t1', 't1'], ['ann', 'bob'], [1, None])
-        >>> Columns.of({"task": ["t1"], "weight": [2]}, ("task", "worker"))
+        >>> FrameColumns.of({"task": ["t1"], "weight": [2]}, ("task", "worker"))
         Traceback (most recent call last):
         ValueError: there is no column worker among ['task', 'weight']
         """
@@ -99,9 +99,9 @@ class Columns:
             found = [[_present(value) for value in _listed(data[name])] for name in names]
             if len({len(column) for column in found}) > 1:
                 raise ValueError(f"the columns {', '.join(names)} differ in length")
-            return cls(tuple(found), Kind())
+            return cls(tuple(found), ResultKind())
         if isinstance(data, list | tuple) or (isinstance(data, Iterable) and iter(data) is data):
-            return cls(_of_rows(list(data), names), Kind())
+            return cls(_of_rows(list(data), names), ResultKind())
         frame = _opened(data)
         _check_names(frame.columns, names)
         columns = [_without_nan(frame[name]) for name in names]
@@ -124,7 +124,7 @@ def truths_of(gold: Any) -> dict[Any, Any]:
     elif hasattr(gold, "index") and hasattr(gold, "items") and not hasattr(gold, "columns"):
         pairs = gold.items()  # a series of pandas: tasks are its index
     else:
-        pairs = zip(*Columns.of(gold, ("task", "truth")).values, strict=True)
+        pairs = zip(*FrameColumns.of(gold, ("task", "truth")).values, strict=True)
     return {task: truth for task, truth in pairs if _present(truth) is not None}
 
 

@@ -18,7 +18,7 @@ STREAMED: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 
 
 @dataclass(frozen=True)
-class Entry:
+class AlgorithmEntry:
     """An algorithm and its properties.
 
     `title`: its name in tables and figures.
@@ -28,7 +28,6 @@ class Entry:
     `any_classes`: whether it takes any number of classes; the others need -1 and 1.
     `settles`: whether it refreshes all tasks until no probability moves. Where an algorithm
     settles, the class prior takes the place of the probability of +1.
-    `module`: the module of the algorithm, a function of the same name.
     `module`: the module with the algorithm, a function of the same name.
     `online`: the module with its online form, if it has one.
     `moves_one_task`: whether a label changes only its own task's score online, not that of all.
@@ -82,14 +81,13 @@ class Entry:
 BASELINES = "sbic.research.baselines"
 ONLINE_FORMS = "sbic.research.online"
 PARTICLE_FILTER = "sbic.research.particle_filter"
-SORTED = "sbic.research.sorted_sbic"
 SORTED_ONLINE = "sbic.research.sorted_online"
 
-ALGORITHMS: dict[str, Entry] = {
+ALGORITHMS: dict[str, AlgorithmEntry] = {
     entry.name: entry
     for entry in (
         # In the order of the paper's Table 2.
-        Entry(
+        AlgorithmEntry(
             "majority",
             "MAJ",
             "sbic.infer.dawid_skene",
@@ -98,10 +96,10 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry("em", "EM", BASELINES, in_paper=True, online=ONLINE_FORMS),
-        Entry("amf", "AMF", BASELINES, in_paper=True, online=ONLINE_FORMS),
-        Entry("kos", "KOS", BASELINES, in_paper=True, online=ONLINE_FORMS),
-        Entry(
+        AlgorithmEntry("em", "EM", BASELINES, in_paper=True, online=ONLINE_FORMS),
+        AlgorithmEntry("amf", "AMF", BASELINES, in_paper=True, online=ONLINE_FORMS),
+        AlgorithmEntry("kos", "KOS", BASELINES, in_paper=True, online=ONLINE_FORMS),
+        AlgorithmEntry(
             "mc",
             "MC",
             BASELINES,
@@ -109,7 +107,7 @@ ALGORITHMS: dict[str, Entry] = {
             is_random=True,
             online=PARTICLE_FILTER,
         ),
-        Entry(
+        AlgorithmEntry(
             "fast-sbic",
             "Fast SBIC",
             "sbic.infer.fast_sbic",
@@ -118,7 +116,7 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry(
+        AlgorithmEntry(
             "sorted-sbic",
             "Sorted SBIC",
             "sbic.research.sorted_sbic",
@@ -126,9 +124,9 @@ ALGORITHMS: dict[str, Entry] = {
             is_random=True,
             online=SORTED_ONLINE,
         ),
-        Entry("te", "TE", "sbic.research.triangular", in_paper=True),
+        AlgorithmEntry("te", "TE", "sbic.research.triangular", in_paper=True),
         # Not in the paper.
-        Entry(
+        AlgorithmEntry(
             "settled",
             "Settled",
             "sbic.infer.settled",
@@ -137,7 +135,7 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry(
+        AlgorithmEntry(
             "settled-live",
             "Settled, live",
             "sbic.infer.settled",
@@ -146,7 +144,7 @@ ALGORITHMS: dict[str, Entry] = {
             online=ONLINE_FORMS,
             moves_one_task=True,
         ),
-        Entry("dawid-skene", "Dawid-Skene", "sbic.infer.dawid_skene", any_classes=True),
+        AlgorithmEntry("dawid-skene", "Dawid-Skene", "sbic.infer.dawid_skene", any_classes=True),
     )
 }
 

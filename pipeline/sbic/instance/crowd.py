@@ -1,4 +1,9 @@
-"""The state of one instance: the engine, tasks and workers by name, their owners, what changed."""
+"""The state of one instance: the engine, tasks and workers by name, their owners, what changed.
+
+Partition p of tasks and of workers is owned by one instance. It has every label on its own tasks
+and computes their beliefs; it has every label of its own workers and keeps their counts. The
+other instances publish theirs (`exchange`).
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -128,13 +133,6 @@ def rows_of(votes: ManyVotes, number_tasks: Numbers, number_workers: Numbers) ->
         votes.timestamps,
         votes.by_vote(votes.sources),
     )
-
-
-# The state of one instance: the engine, the names of tasks and workers, and their owners.
-#
-# Partition p of tasks and of workers is owned by one instance. It has every label on its own tasks
-# and computes their beliefs; it has every label of its own workers and keeps their counts. The
-# other instances publish theirs (`exchange`).
 
 
 OPEN = 0

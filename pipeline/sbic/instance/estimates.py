@@ -87,9 +87,6 @@ class Received:
         self.numbers[first : self.count] = new
 
 
-# The estimates that instances publish to each other, so that each knows all tasks and workers.
-
-
 RECORD_BYTES = 700_000  # at most, with names of maximal length
 
 EstimateRecords = dict[int, list[bytes]]

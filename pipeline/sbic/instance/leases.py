@@ -170,9 +170,6 @@ class TimedLeases:
         return lease.expires_at + self._extra, worker, task, lease.id
 
 
-# Which tasks are assigned to which workers: an assignment is a lease, and leases end.
-
-
 Source = tuple[str, int]
 """The source of requests: the kind (`label`, or empty for requests) and the partition."""
 

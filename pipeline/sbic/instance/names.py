@@ -1,4 +1,9 @@
-"""Names to numbers and back, many at once, compiled; arrays that grow; the newest names."""
+"""Names to numbers and back, many at once, compiled; arrays that grow; the newest names.
+
+A hash table with linear probing. A dictionary of strings would wait for memory several times for
+each name; here the reads for many names overlap. The hash is HalfSipHash-1-3 with a random key,
+so that nobody can choose names that collide.
+"""
 
 from collections import deque
 from secrets import randbits
@@ -25,13 +30,6 @@ def with_room(array: NDArray[Kind], rows: int) -> NDArray[Kind]:
     longer = np.zeros((max(rows, 2 * len(array)), *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer
-
-
-# Names to numbers and back, many at once, compiled.
-#
-# A hash table with linear probing. A dictionary of strings would wait for memory several times for
-# each name; here the reads for many names overlap. The hash is HalfSipHash-1-3 with a random key,
-# so that nobody can choose names that collide.
 
 
 Slots = NDArray[np.int32]

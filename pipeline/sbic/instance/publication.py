@@ -274,7 +274,7 @@ class WorkerUpdates:
 
 
 MOST_PENDING = 10_000  # traced labels whose posterior is not published: the oldest are dropped
-MOST_WITH_VOTES = 100  # traced labels of a group, for each partition of tasks
+MOST_TRACED = 100  # traced labels of a group, for each partition of tasks
 
 
 class Span(NamedTuple):
@@ -320,7 +320,7 @@ class Traces:
             self.follow(task, traceparent)
             return
         away = self.away.setdefault(home, [])
-        if len(away) < MOST_WITH_VOTES:
+        if len(away) < MOST_TRACED:
             traced = TracedTask(self.crowd.tasks.names[task], traceparent)
             away.append(TracedVote(traced, Span("sbic.vote", traceparent, time_ns())))
 

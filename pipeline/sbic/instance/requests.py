@@ -142,9 +142,6 @@ class ExcludedTasks:
         return answered + len(self.skipped) + len(self.leased)
 
 
-# The policy agent's step: requests in, assignments out.
-
-
 class GivenRecord(NamedTuple):
     """A record for the assignments topic: its key and its value."""
 

@@ -62,9 +62,6 @@ def enough_for(error: float, candidates: Floats) -> float:
     return float(EDGES[is_good.argmax()]) if is_good.any() else inf
 
 
-# The survey of an instance.
-
-
 @dataclass
 class Survey:
     """The own tasks by state and by confidence, and the number of blocked own workers.

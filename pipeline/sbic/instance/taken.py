@@ -82,9 +82,6 @@ def _mark(
     return len(offsets), last
 
 
-# The outcome of taking labels: votes, dead letters, forwarded records and counts.
-
-
 class ConsumedRecord(Protocol):
     """The attributes of a consumed record, as in aiokafka."""
 

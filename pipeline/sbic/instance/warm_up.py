@@ -9,7 +9,6 @@ from sbic.instance.crowd import Crowd
 from sbic.instance.taken import CountedOffsets
 from sbic.instance.tasks import TaskStage
 from sbic.policy.policy import WORTH, AnswerSet, Uniform
-from sbic.wire.votes import VotesReader
 
 
 def warm_up_instance() -> None:
@@ -70,7 +69,6 @@ def warm_up_stages() -> None:
     """Compile what reads and writes records."""
     crowd = Crowd(Engine("fast-sbic"), SIGNS, partitions=1)
     CountedOffsets().add(np.array([0]))
-    VotesReader(len(SIGNS)).read()
     tasks = crowd.number_tasks([f"t{number}" for number in range(20)])  # the table of names grows
     crowd.tasks.names_of(tasks).take(tasks)
     crowd.changed.add(tasks)

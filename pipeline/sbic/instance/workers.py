@@ -91,9 +91,6 @@ class WorkerPartition:
         return False
 
 
-# The worker agent's step: labels in, votes out; decides which labels stand.
-
-
 LABELS_AT_ONCE = 1000  # of a partition
 RECORD_BYTES = 900_000  # of their answers at most, with ids of maximal length
 
@@ -357,9 +354,6 @@ def is_for_nobody(answers: Ints) -> NDArray[np.bool_]:
     """Which of these answers are sent to no task."""
     found: NDArray[np.bool_] = (answers == SKIP) | (answers == NOTHING)
     return found
-
-
-# Encoding the records of many workers at once.
 
 
 MOST_CONFUSED = 20  # classes: the confusion of more would not fit into a record

@@ -31,9 +31,6 @@ class DatabaseTrouble(Exception):
     """The database does not do what is asked, now; the message is one line."""
 
 
-# The tables.
-
-
 class Column(NamedTuple):
     """A column: its name, what kind of values it has, and what they are."""
 
@@ -214,9 +211,6 @@ FROM {posteriors} WHERE prediction IS NOT NULL"""
 """The view for those who only want the answers: a row for each task that has one."""
 
 
-# The databases.
-
-
 def opened(target: str, prefix: str, schema: str | None = None, *, shown: bool) -> "Database":
     """The database of a target, not connected yet; raises `BadTarget`.
 
@@ -242,7 +236,7 @@ def opened(target: str, prefix: str, schema: str | None = None, *, shown: bool) 
     raise BadTarget(f"a target is postgresql://HOST/DATABASE or sqlite:FILE, not {scheme}:…")
 
 
-class Progress(NamedTuple):
+class AppliedOffsets(NamedTuple):
     """Of a partition: the next offset in the tables, the one before that, and the topic's end."""
 
     before: int
@@ -364,7 +358,9 @@ class Database:
                         (topic, partition, topic_id, at, end),
                     )
                 elif at != offsets[partition]:
-                    self._move(topic, topic_id, partition, Progress(offsets[partition], at, end))
+                    self._move(
+                        topic, topic_id, partition, AppliedOffsets(offsets[partition], at, end)
+                    )
                 offsets[partition] = at
             return [offsets[partition] for partition in range(len(extents))]
 
@@ -374,7 +370,7 @@ class Database:
         topic_id: str,
         rows: Sequence[Values],
         deleted: Iterable[str],
-        moved: Mapping[int, Progress],
+        moved: Mapping[int, AppliedOffsets],
     ) -> int:
         """Write rows and delete keys, together with the offsets; returns how many were refused.
 
@@ -388,7 +384,7 @@ class Database:
                 self._run(f"DELETE FROM {self._within}{table.name} {where}", (key,))
             return self._upsert(table, rows)
 
-    def _move(self, topic: str, topic_id: str, partition: int, progress: Progress) -> None:
+    def _move(self, topic: str, topic_id: str, partition: int, progress: AppliedOffsets) -> None:
         changed = self._run(
             f"UPDATE {self._within}sink_offsets SET next_offset = ?, end_offset = ? "
             "WHERE topic = ? AND partition = ? AND topic_id = ? AND next_offset = ?",

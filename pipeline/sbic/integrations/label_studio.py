@@ -11,7 +11,7 @@ from sbic.classes import Classes
 from sbic.foreign import shown
 from sbic.wire.bad import BadRecord, read_id
 
-SIGNS = {"1": 1, "+1": 1, "-1": -1, "0": 0}
+SIGN_OF_CHOICE = {"1": 1, "+1": 1, "-1": -1, "0": 0}
 
 
 class Problem(ValueError):
@@ -78,8 +78,8 @@ class Choices:
         name = str(chosen[0])
         if name in self.label_map:
             return self.label_map[name]
-        if self.classes.is_signs and name in SIGNS:
-            return SIGNS[name]
+        if self.classes.is_signs and name in SIGN_OF_CHOICE:
+            return SIGN_OF_CHOICE[name]
         if not self.classes.is_signs and name in self.classes.names:
             return name
         listed = self.classes.listed()

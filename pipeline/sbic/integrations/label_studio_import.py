@@ -128,9 +128,6 @@ def _read(read: Callable[[], Annotation], name: object, where: str) -> Annotatio
         return Unused(None, reason)
 
 
-# Imports an export of Label Studio: sends only what differs from the labels topic.
-
-
 AT_ONCE = 5000
 REASONS_MOST = 20  # of annotations that cannot be used
 

@@ -18,10 +18,10 @@ from sbic.integrations.database import (
     POSTERIORS,
     TABLES,
     WORKERS,
+    AppliedOffsets,
     BadTarget,
     Database,
     DatabaseTrouble,
-    Progress,
     Table,
     Values,
 )
@@ -102,9 +102,6 @@ class SinkMetrics:
         self._connected.set(is_connected)
 
 
-# One topic.
-
-
 class Feed:
     """Writes the records of one topic to its table."""
 
@@ -114,7 +111,7 @@ class Feed:
         topic_id: str,
         reader: Reader,
         offsets: Sequence[int],
-        do: "Worker",
+        do: "DatabaseThread",
         database: Database,
         metrics: SinkMetrics,
     ) -> None:
@@ -154,13 +151,13 @@ class Feed:
         self._metrics.lag(self.table, lag, self._up_to_date_at)
 
     async def _write(self, records: Sequence[ConsumerRecord]) -> None:
-        moved: dict[int, Progress] = {}
+        moved: dict[int, AppliedOffsets] = {}
         for tp in self._reader.partitions:
             # the position passes over what is no record, such as the marks of transactions
             before, after = self._offsets[tp.partition], await self._reader.consumer.position(tp)
             if after != before:
                 end = max(after, self._reader.ends[tp])
-                moved[tp.partition] = Progress(before, after, end)
+                moved[tp.partition] = AppliedOffsets(before, after, end)
         if not moved:
             return
         rows, deleted, refused = self._read(records)
@@ -195,7 +192,7 @@ class Feed:
         return every or list(rows.values()), list(deleted), refused
 
 
-class Worker:
+class DatabaseThread:
     """Runs what blocks in one thread, one after the other, also after the caller was cancelled."""
 
     def __init__(self) -> None:
@@ -211,11 +208,8 @@ class Worker:
         self._pool.shutdown()
 
 
-# All topics of a project, as they are in one revision.
-
-
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """A table, its topic, and the topic whose recreation makes its rows meaningless."""
 
     table: Table
@@ -223,7 +217,7 @@ class Source:
     root: Topic
 
 
-def sources_of(settings: Settings) -> list[Source]:
+def sources_of(settings: Settings) -> list[TableSource]:
     """The tables of a project, and where they come from.
 
     Ids of assignments are made of offsets of the requests: a new key recreates the assignments
@@ -231,13 +225,13 @@ def sources_of(settings: Settings) -> list[Source]:
     """
     topics = Topics(settings)
     return [
-        Source(POSTERIORS, topics.posteriors, topics.posteriors),
-        Source(WORKERS, topics.workers, topics.workers),
-        Source(ASSIGNMENTS, topics.assignments, topics.requests),
+        TableSource(POSTERIORS, topics.posteriors, topics.posteriors),
+        TableSource(WORKERS, topics.workers, topics.workers),
+        TableSource(ASSIGNMENTS, topics.assignments, topics.requests),
     ]
 
 
-class Session:
+class SinkSession:
     """The feeds of a project as of a revision."""
 
     def __init__(
@@ -299,8 +293,8 @@ class Session:
 
 @asynccontextmanager
 async def session(
-    given: Given, database: Database, do: Worker, metrics: SinkMetrics
-) -> AsyncIterator[Session]:
+    given: Given, database: Database, do: DatabaseThread, metrics: SinkMetrics
+) -> AsyncIterator[SinkSession]:
     """A connected session with the project as it is now."""
     revision = await existing_project(given.place)
     if revision.state != "ready":
@@ -328,10 +322,7 @@ async def session(
             for tp in reader.partitions:
                 reader.consumer.seek(tp, offsets[tp.partition])
             feeds.append(Feed(table, ids[topic.name], reader, offsets, do, database, metrics))
-        yield Session(settings, revision, ids, feeds, asking, log, topic_ids)
-
-
-# Runs a sink.
+        yield SinkSession(settings, revision, ids, feeds, asking, log, topic_ids)
 
 
 async def fill(given: Given, database: Database) -> None:
@@ -339,7 +330,7 @@ async def fill(given: Given, database: Database) -> None:
 
     Raises `ClusterError`, `DatabaseTrouble` and `BadTarget`.
     """
-    do = Worker()
+    do = DatabaseThread()
     try:
         await do(database.open)
         async with session(given, database, do, SinkMetrics()) as now:
@@ -355,7 +346,7 @@ async def keep(given: Given, database: Database, metrics: SinkMetrics) -> None:
     What is wrong at the start is raised, as by `fill`. Later, Kafka and the database may go away
     and come back; a recount is waited for.
     """
-    do = Worker()
+    do = DatabaseThread()
     said: str | None = None
     has_started = False
     try:

@@ -61,7 +61,7 @@ DYNAMIC_TOPIC_CONFIG = 1  # the source of a configuration entry, in responses si
 
 
 @dataclass(frozen=True)
-class Found:
+class ExistingTopic:
     """A topic as it is on the cluster."""
 
     partitions: int
@@ -70,7 +70,9 @@ class Found:
     has_leaders: bool
 
 
-async def find_topics(admin: AIOKafkaAdminClient, topics: Iterable[Topic]) -> dict[str, Found]:
+async def find_topics(
+    admin: AIOKafkaAdminClient, topics: Iterable[Topic]
+) -> dict[str, ExistingTopic]:
     """Those of the topics that exist, by name."""
     # metadata of all topics is requested: a request that names a missing topic may create it
     described = {entry["topic"]: entry for entry in await admin.describe_topics()}
@@ -79,8 +81,8 @@ async def find_topics(admin: AIOKafkaAdminClient, topics: Iterable[Topic]) -> di
     return {name: _found(described[name]["partitions"], configs[name]) for name in configs}
 
 
-def _found(partitions: list[dict[str, Any]], config: Mapping[str, str]) -> Found:
-    return Found(
+def _found(partitions: list[dict[str, Any]], config: Mapping[str, str]) -> ExistingTopic:
+    return ExistingTopic(
         partitions=len(partitions),
         replication=min((len(partition["replicas"]) for partition in partitions), default=0),
         config=config,
@@ -117,7 +119,7 @@ async def topic_overrides(admin: AIOKafkaAdminClient, name: str) -> dict[str, st
 
 
 def check_found(
-    topics: Iterable[Topic], found: Mapping[str, Found], *, is_made: bool = False
+    topics: Iterable[Topic], found: Mapping[str, ExistingTopic], *, is_made: bool = False
 ) -> None:
     """Raise `WrongTopics` if any topic that exists is not as the project needs it.
 
@@ -134,13 +136,13 @@ def check_found(
         raise WrongTopics(wrong)
 
 
-def mismatches(topic: Topic, found: Found, *, is_made: bool = False) -> list[Mismatch]:
+def mismatches(topic: Topic, found: ExistingTopic, *, is_made: bool = False) -> list[Mismatch]:
     """How a topic differs from what is needed; extra replicas are fine.
 
     >>> from sbic.project.settings import Settings
     >>> from sbic.project.topics import Topics
     >>> labels = Topics(Settings()).labels
-    >>> [str(wrong) for wrong in mismatches(labels, Found(4, 3, labels.config, True))]
+    >>> [str(wrong) for wrong in mismatches(labels, ExistingTopic(4, 3, labels.config, True))]
     ['sbic.labels has 4 partitions and needs 8']
     """
     wrong = []
@@ -158,7 +160,7 @@ def mismatches(topic: Topic, found: Found, *, is_made: bool = False) -> list[Mis
     return wrong
 
 
-def misconfigured(topics: Iterable[Topic], found: Mapping[str, Found]) -> list[Topic]:
+def misconfigured(topics: Iterable[Topic], found: Mapping[str, ExistingTopic]) -> list[Topic]:
     """The topics that exist with another configuration than they need."""
     return [
         topic

@@ -372,9 +372,6 @@ class Probe:
             await connection.close()
 
 
-# Connects clients to Kafka; every failure becomes a `ClusterError` with a one-line message.
-
-
 CONNECT_SECONDS = 5
 STOP_SECONDS = 2
 GONE = (KafkaTimeoutError, LeaderNotAvailableError, NotLeaderForPartitionError)

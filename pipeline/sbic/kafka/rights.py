@@ -1,4 +1,9 @@
-"""The rights that each role needs on a cluster with ACLs, as the docs and the checks read them."""
+"""The rights that each role needs on a cluster with ACLs, as the docs and the checks read them.
+
+Kafka derives some rights from others, so they are not listed: Read, Write, Alter and Delete
+include Describe, AlterConfigs includes DescribeConfigs, and Write includes idempotent writing
+(since Kafka 2.8).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
@@ -7,13 +12,6 @@ from typing import Literal, NamedTuple
 
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-
-# The rights that each role needs on a cluster with ACLs; the docs and the checks read them here.
-#
-# Kafka derives some rights from others, so they are not listed: Read, Write, Alter and Delete
-# include Describe, AlterConfigs includes DescribeConfigs, and Write includes idempotent writing
-# (since Kafka 2.8).
-
 
 Resource = Literal["topic", "group"]
 EVERY = ""  # all topics of the project

@@ -244,9 +244,6 @@ def _quoted(argument: str) -> str:
     return f'"{escaped}"\n'
 
 
-# An embedded Apache Kafka, started and stopped from Python.
-
-
 START_SECONDS = 60
 
 

@@ -1,4 +1,9 @@
-"""The open tasks, sorted by key and tie: arrays, and compiled loops that keep them in order."""
+"""The open tasks, sorted by key and tie: arrays, and compiled loops that keep them in order.
+
+The order is divided into runs of task numbers, each in a row of an array. A task is found by
+binary search, first among the runs and then within one. Moving a task shifts only the rest of its
+run.
+"""
 
 from typing import Any, NamedTuple
 
@@ -7,13 +12,6 @@ from numpy.typing import NDArray
 
 from sbic.engine.compiled import kernel
 from sbic.engine.labels import Floats, Ints
-
-# The open tasks, sorted by key and tie, in arrays for compiled loops.
-#
-# The order is divided into runs of task numbers, each in a row of an array. A task is found by
-# binary search, first among the runs and then within one. Moving a task shifts only the rest of its
-# run.
-
 
 LONG = 128  # tasks in a run, which is then split
 CHANGES = 1 << 16  # the most recent ones, kept for workers' progress

@@ -63,7 +63,7 @@ WORTH = 512  # skipped tasks from which on progress is kept; fewer are skipped a
 WORKERS = 1000  # whose progress is kept at most
 
 
-class Progress:
+class WorkerProgress:
     """A worker has answered every open task before `start`, except some of those in `moved`."""
 
     __slots__ = ("looks", "moved", "passed", "seen", "start")
@@ -83,7 +83,7 @@ class ProgressOfWorkers:
     """
 
     def __init__(self) -> None:
-        self.by_worker: OrderedDict[Hashable, Progress] = OrderedDict()
+        self.by_worker: OrderedDict[Hashable, WorkerProgress] = OrderedDict()
 
     def allow(self, task: int, worker: Hashable) -> None:
         """Allow a worker to get a task again."""
@@ -91,7 +91,7 @@ class ProgressOfWorkers:
         if progress is not None:
             progress.moved = np.append(progress.moved, task)
 
-    def follow(self, order: Order, worker: Hashable, answers: ExcludedSet) -> Progress | None:
+    def follow(self, order: Order, worker: Hashable, answers: ExcludedSet) -> WorkerProgress | None:
         """A worker's progress after all moves, if it is kept; the first task in `moved` is new."""
         progress = self.by_worker.get(worker)
         if progress is None:
@@ -114,7 +114,7 @@ class ProgressOfWorkers:
             return
         start = LAST if task is None else place_of(order, task)
         passed = min(passed, int(order.whole[OPEN]))
-        self.by_worker[worker] = Progress(start, passed, int(order.whole[MOVES]))
+        self.by_worker[worker] = WorkerProgress(start, passed, int(order.whole[MOVES]))
         if len(self.by_worker) > WORKERS:
             self.by_worker.popitem(last=False)
 

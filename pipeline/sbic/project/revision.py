@@ -1,4 +1,8 @@
-"""The records of the project topic: each is a revision; what a user gave, compared with it."""
+"""The records of the project topic: each is a revision; what a user gave, compared with it.
+
+A revision is valid only if its number is one above that of the last valid one. So of two
+published at the same time the first wins, for all readers, and any other record is ignored.
+"""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,12 +15,6 @@ from orjson import dumps, loads
 from sbic.project.security import Security
 from sbic.project.settings import PROJECT_SETTINGS, SPECS, Settings, variable
 from sbic.wire.bad import BadRecord, parser
-
-# The records of the project topic: each is a revision of the project.
-#
-# A revision is valid only if its number is one above that of the last valid one. So of two
-# published at the same time the first wins, for all readers, and any other record is ignored.
-
 
 FORMAT = 1
 VALUE_MAX_BYTES = 256 * 1024

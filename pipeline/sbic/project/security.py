@@ -1,4 +1,8 @@
-"""The connection: `SBIC_SECURITY_PROTOCOL`, `SBIC_SASL_*`, `SBIC_SSL_*`; certificates, secrets."""
+"""The connection: `SBIC_SECURITY_PROTOCOL`, `SBIC_SASL_*`, `SBIC_SSL_*`; certificates, secrets.
+
+They are environment variables only: a flag would show a secret in the process list. A secret can
+also be read from a file, named by the variable with the suffix `_FILE`.
+"""
 
 import os
 import ssl
@@ -100,12 +104,6 @@ def _why(
     if error.reason == "KEY_VALUES_MISMATCH":
         return f"SBIC_SSL_KEYFILE: {keyfile} is not the key of the certificate in {certfile}"
     return f"SBIC_SSL_CERTFILE and SBIC_SSL_KEYFILE: {certfile} and {keyfile} are not in PEM form"
-
-
-# The settings of the connection: `SBIC_SECURITY_PROTOCOL`, `SBIC_SASL_*` and `SBIC_SSL_*`.
-#
-# They are environment variables only: a flag would show a secret in the process list. A secret can
-# also be read from a file, named by the variable with the suffix `_FILE`.
 
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, cast
 from sbic.classes import SUM_TOLERANCE, Classes
 from sbic.engine import AlgorithmName
 from sbic.foreign import shown
-from sbic.infer.registry import ALGORITHMS, STREAMED, Entry, default_algorithm
+from sbic.infer.registry import ALGORITHMS, STREAMED, AlgorithmEntry, default_algorithm
 from sbic.project.security import Security
 
 Scope = Literal["process", "project"]
@@ -205,9 +205,6 @@ def class_prior_of(text: str) -> GivenClassPrior:
     if abs(fsum(numbers) - 1) > SUM_TOLERANCE:
         raise ValueError(f"the numbers add up to {fsum(numbers):.9g}")
     return numbers
-
-
-# The configuration: one field per `SBIC_*` environment variable, checked before anything runs.
 
 
 of_project = partial(setting, scope="project")
@@ -530,7 +527,7 @@ class Settings:
         return self.algorithm or default_algorithm(self.crowd_classes.is_signs)
 
     @property
-    def algorithm_entry(self) -> Entry:
+    def algorithm_entry(self) -> AlgorithmEntry:
         """What the registry says about the chosen algorithm."""
         return ALGORITHMS[self.chosen_algorithm]
 

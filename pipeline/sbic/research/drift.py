@@ -16,7 +16,7 @@ AT_ONCE = 100  # labels between two refreshes
 REPLACED = 0  # the worker
 
 
-class Crowd(NamedTuple):
+class ReplacedCrowd(NamedTuple):
     """Labels in order; from `since` on another answers in the name of the worker REPLACED."""
 
     tasks: Ints
@@ -26,7 +26,7 @@ class Crowd(NamedTuple):
     since: int
 
 
-class Found(NamedTuple):
+class Alarms(NamedTuple):
     """Labels of the replaced worker until the alarm, or None; false alarms, and out of how many."""
 
     delay: int | None
@@ -43,7 +43,7 @@ def crowd(
     tasks: int = 1500,
     workers: int = 12,
     labels_per_task: int = 8,
-) -> Crowd:
+) -> ReplacedCrowd:
     """Workers who know the answer with a probability of Beta(4, 3), and else follow a habit.
 
     The worker REPLACED knows it with the probability `before`, and who comes then with `after`.
@@ -61,10 +61,10 @@ def crowd(
     who[since:][j[since:] == REPLACED] = workers
     guesses = (habits[who] < rng.random(len(i))[:, None]).sum(axis=1)
     answers = np.where(rng.random(len(i)) < knows[who], truth[i], guesses.clip(0, classes - 1))
-    return Crowd(i, j, answers, classes, since)
+    return ReplacedCrowd(i, j, answers, classes, since)
 
 
-def watched(crowd: Crowd) -> Found:
+def watched(crowd: ReplacedCrowd) -> Alarms:
     """Let an engine take the labels; an alarm of any other worker, or too early, is false."""
     engine = Engine("settled", classes=crowd.classes)
     engine.make_room(int(crowd.tasks.max()) + 1, int(crowd.workers.max()) + 1)
@@ -83,7 +83,7 @@ def watched(crowd: Crowd) -> Found:
                     false_alarms += 1
         engine.refresh_due(20 * AT_ONCE)
     replaced = int((crowd.workers[crowd.since :] == REPLACED).sum())
-    return Found(delay, false_alarms, len(crowd.tasks) - replaced)
+    return Alarms(delay, false_alarms, len(crowd.tasks) - replaced)
 
 
 def measured(classes: int, seeds: int, after: float = 0.35) -> tuple[Floats, float]:

@@ -1,4 +1,13 @@
-"""Figure 1: the error of every algorithm on simulated crowds, as numbers, text and plot."""
+"""Figure 1: the error of every algorithm on simulated crowds, as numbers, text and plot.
+
+With the uniform policy the labels do not depend on the algorithm: they are collected first, and
+the algorithms of the registry run on all of them (Fast SBIC in the order of arrival). With the
+uncertainty policy the algorithm runs online, and its scores choose the tasks.
+
+If workers arrive in blocks, the first labels of a large crowd are those of a small one, so one
+run is measured at every R. If they are interleaved, a small crowd is not the beginning of a large
+one, and every R needs a separate run.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -221,17 +230,6 @@ def factor_per_label(setting: Setting, algorithm: str) -> float | None:
     if algorithm == "sorted-sbic":
         return rate.f_sorted if setting.policy == "uniform" else exp(-rate.g_sorted)
     return None
-
-
-# Figure 1: the error of every algorithm on simulated crowds, as labels arrive.
-#
-# With the uniform policy the labels do not depend on the algorithm: they are collected first, and
-# the algorithms of the registry run on all of them (Fast SBIC in the order of arrival). With the
-# uncertainty policy the algorithm runs online, and its scores choose the tasks.
-#
-# If workers arrive in blocks, the first labels of a large crowd are those of a small one, so one
-# run is measured at every R. If they are interleaved, a small crowd is not the beginning of a large
-# one, and every R needs a separate run.
 
 
 QUICK = ("majority", "fast-sbic", "settled-live")

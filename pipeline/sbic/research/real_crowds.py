@@ -12,7 +12,7 @@ import numpy as np
 from sbic.engine.labels import Ints, Labels, Prior, shuffled_error, standard_error
 from sbic.files.labels import read_labels, read_truth, truth_of
 from sbic.files.tables import BadFile
-from sbic.infer.registry import ALGORITHMS, Entry
+from sbic.infer.registry import ALGORITHMS, AlgorithmEntry
 from sbic.research.outcome import Finding, text_table
 from sbic.research.running import Case, Result, run
 
@@ -77,7 +77,9 @@ def fingerprint(data: Path, name: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def cases_of(data: Path, name: str, algorithms: Iterable[Entry], shuffles: int) -> list[Case]:
+def cases_of(
+    data: Path, name: str, algorithms: Iterable[AlgorithmEntry], shuffles: int
+) -> list[Case]:
     """One case for each run of each algorithm on a crowd, with the fingerprint of its files."""
     files = fingerprint(data, name)
     return [

@@ -1,4 +1,18 @@
-"""Runs the cases of an experiment on several cores; a stopped run can be continued."""
+"""Runs the cases of an experiment on several cores; a stopped run can be continued.
+
+An experiment is a function of one *case* (a flat mapping of names to texts and numbers, with
+everything that the result depends on besides the seed) and of a random generator. It returns a
+*result* (a flat mapping of names to numbers):
+
+    def measure(case: Case, rng: np.random.Generator) -> Result:
+        return {"error": ...}
+
+    cases = [{"algorithm": name, "run": run} for name in names for run in range(100)]
+    results = run(measure, cases, seed=0, jobs=2, journal=out / "name.jsonl", title="Name")
+
+The generator depends only on the seed and the case. So a result depends neither on `jobs` nor on
+the other cases, and the first 100 of 200 runs are the same as those of 100 runs.
+"""
 
 import json
 import os
@@ -81,22 +95,6 @@ def key(seed: int, case: Case) -> str:
     True
     """
     return json.dumps([seed, case], sort_keys=True)
-
-
-# Runs the cases of an experiment on several cores; a stopped run can be continued.
-#
-# An experiment is a function of one *case* (a flat mapping of names to texts and numbers, with
-# everything that the result depends on besides the seed) and of a random generator. It returns a
-# *result* (a flat mapping of names to numbers):
-#
-#     def measure(case: Case, rng: np.random.Generator) -> Result:
-#         return {"error": ...}
-#
-#     cases = [{"algorithm": name, "run": run} for name in names for run in range(100)]
-#     results = run(measure, cases, seed=0, jobs=2, journal=out / "name.jsonl", title="Name")
-#
-# The generator depends only on the seed and the case. So a result depends neither on `jobs` nor on
-# the other cases, and the first 100 of 200 runs are the same as those of 100 runs.
 
 
 Work = Callable[[Case, np.random.Generator], Result]

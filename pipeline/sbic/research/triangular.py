@@ -1,4 +1,17 @@
-"""Triangular estimation: a worker's reliability from agreement with two others."""
+"""Triangular estimation: a worker's reliability from agreement with two others.
+
+With θ_j = 2 p_j - 1, the mean product of two workers' answers to the tasks they share estimates
+C_jk = θ_j θ_k, so that for any three workers θ_k² = C_ik C_jk / C_ij. For worker k, TE takes the
+pair (i, j) of others with the largest |C_ij|. It finds the signs from
+
+    k* = argmax |θ_k² + Σ_i C_ik|,   sign θ_k* = sign of that sum,   sign θ_k = sign(θ_k* C_kk*)
+
+and lets every worker vote with log((1 + θ) / (1 - θ)). Bonald, Combes: *A Minimax Optimal
+Algorithm for Crowdsourcing*, NIPS 2017; as there, a pair that shares no task has C = 0.
+
+Several pairs are often equally strong, and the result depends on the choice: here the first pair,
+with the workers in order of first appearance.
+"""
 
 import numpy as np
 
@@ -70,21 +83,6 @@ class StrongestPairs:
         strength = np.where(every == without, -1.0, self._strength[rank, every])
         i = int(np.argmax(strength))
         return i, int(self._partner[rank[i], i])
-
-
-# Triangular estimation: a worker's reliability from agreement with two others.
-#
-# With θ_j = 2 p_j - 1, the mean product of two workers' answers to the tasks they share estimates
-# C_jk = θ_j θ_k, so that for any three workers θ_k² = C_ik C_jk / C_ij. For worker k, TE takes the
-# pair (i, j) of others with the largest |C_ij|. It finds the signs from
-#
-#     k* = argmax |θ_k² + Σ_i C_ik|,   sign θ_k* = sign of that sum,   sign θ_k = sign(θ_k* C_kk*)
-#
-# and lets every worker vote with log((1 + θ) / (1 - θ)). Bonald, Combes: *A Minimax Optimal
-# Algorithm for Crowdsourcing*, NIPS 2017; as there, a pair that shares no task has C = 0.
-#
-# Several pairs are often equally strong, and the result depends on the choice: here the first pair,
-# with the workers in order of first appearance.
 
 
 MOST_RELIABLE = 1 - 1e-9  # keeps the weight of a vote finite

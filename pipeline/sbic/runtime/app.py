@@ -296,9 +296,6 @@ class ProjectWatch(Service):
         return last is not None and last.number > self.revision.number
 
 
-# The Faust app of an instance: agents on topics, tables with changelogs, and services.
-
-
 log = logging.getLogger("sbic")
 
 

@@ -212,9 +212,6 @@ def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[st
     return list(zip(names, np.cumsum(counts).tolist(), strict=True))
 
 
-# The metrics of an instance, in base units; tasks and workers are never label values.
-
-
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)
 RECORDS_BUCKETS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
 REBALANCE_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)

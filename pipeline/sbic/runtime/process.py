@@ -96,9 +96,6 @@ async def _wait(settings: Settings, why_not: str) -> None:
                     return
 
 
-# Runs one instance as a process: logging, signals, and the exit status.
-
-
 class InstanceProcess(BatchedWorker):
     """Runs the app until SIGTERM, SIGINT, or a change of the project.
 

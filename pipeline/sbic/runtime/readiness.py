@@ -132,9 +132,6 @@ class Web(Service):
         )
 
 
-# Whether an instance is ready, and whether it has read everything there is.
-
-
 class Readiness:
     """Derives readiness from the app's assignment, its recovery and the followers."""
 

@@ -168,13 +168,10 @@ class FlowReader:
         return Reports(rests, findings, moved_at)
 
 
-# Reads the status of a project from Kafka alone: its topics and its consumer group.
-
-
 Take = Callable[[Iterable[ConsumerRecord]], None]
 
 
-def settings_in_force(settings: Settings) -> dict[str, object]:
+def shown_settings(settings: Settings) -> dict[str, object]:
     """The settings that define the numbers, and the rules that close tasks."""
     shown = {name: getattr(settings, name) for name in SHOWN_SETTINGS}
     return shown | {"algorithm": settings.chosen_algorithm}
@@ -182,7 +179,7 @@ def settings_in_force(settings: Settings) -> dict[str, object]:
 
 def empty_summary(settings: Settings) -> Summary:
     """The summary of a project before anything is read."""
-    return Summary(settings.prefix, settings_in_force(settings))
+    return Summary(settings.prefix, shown_settings(settings))
 
 
 class StatusReader:
@@ -213,7 +210,7 @@ class StatusReader:
         self.revision = await read_on(self.log, place, self.revision)
         if self.revision is not None:
             settings = self.revision.apply_to(self.settings)
-            self.summary.follow(settings_in_force(settings))
+            self.summary.follow(shown_settings(settings))
             self.parse = posterior_parser(settings.crowd_classes)
         group = await self.flow.group()
         await self._read(topics.posteriors.name, self._take_posteriors, "Reading posteriors")

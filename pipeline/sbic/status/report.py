@@ -56,9 +56,6 @@ class LetterCounts:
         return len(self._replayed)
 
 
-# Whether a project is settled, by what its instances report in the estimates topic.
-
-
 QUIET_MS = 1000  # a report ignores what was published shorter than this before it
 
 
@@ -132,9 +129,6 @@ class Share(NamedTuple):
 
     share: float
     interval: tuple[float, float] | None
-
-
-# The status of a project: what `sbic status --json` prints.
 
 
 DISPUTED = 10

@@ -235,9 +235,6 @@ class TaskTally:
         )
 
 
-# Aggregates of all workers' records: the best and the worst workers.
-
-
 class Rated(NamedTuple):
     """A worker with accuracy, interval and number of labels."""
 

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from sbic.wire.bad import parser
 from sbic.wire.columns import (
     NO_NAMES,
@@ -140,5 +138,4 @@ def read_facts(record: Columns) -> Facts:
     rows = [Fact(*row) for row in record.fields["rows"]]
     count, size = record.number("recent"), record.number("bytes")
     lengths, text = record.column("<u2", count), record.column("u1", size)
-    recent, _ = read_names([text.tobytes()], lengths, np.array([count]))
-    return Facts(record.number("epoch"), rows, recent)
+    return Facts(record.number("epoch"), rows, read_names(text.tobytes(), lengths))

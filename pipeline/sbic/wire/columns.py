@@ -1,4 +1,8 @@
-"""The format of records between instances: a line of JSON, columns of numbers, and names."""
+"""The format of records between instances: one line of JSON, followed by columns of numbers.
+
+The line has the kind and format of the record, and its fields. Numbers and names follow in binary,
+column by column, because parsing JSON would take longer than counting the votes.
+"""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -12,15 +16,8 @@ from sbic.engine.compiled import kernel
 from sbic.engine.labels import Ints
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason, parser
 
-# The format of records between instances: one line of JSON, followed by columns of numbers.
-#
-# The line has the kind and format of the record, and the names. The numbers follow in binary,
-# column by column, because parsing JSON would take longer than counting the votes.
-
-
 MOST = 1 << 62  # limit of offsets, times and epochs: the sum of two still fits into a column
-ROUNDING = 1e-6  # tolerance for sums over many labels
-FORMAT = 5  # records of other formats are refused: see `agents.continuity`
+FORMAT = 5  # records of other formats are refused: `check_continuity` says what to do
 COLUMNS = b"columns %d" % FORMAT  # sealed with the record: others are not of this version
 
 
@@ -66,9 +63,9 @@ class Columns:
     def number(self, field: str) -> int:
         """The whole number in a field, 0 or more."""
         number = self.fields.get(field)
-        if not is_number(number):
+        if type(number) is not int or not 0 <= number < MOST:
             raise NOT_OURS
-        return cast(int, number)
+        return number
 
     def column(self, kind: str, *shape: int) -> NDArray[Any]:
         """The next column, of this type and shape; writable, or kernels would be compiled twice."""
@@ -83,16 +80,6 @@ class Columns:
 def is_id(name: str) -> bool:
     """Whether the length of a name is that of an id."""
     return 0 < len(name.encode()) <= ID_MAX_BYTES
-
-
-def is_number(value: object, least: int = 0) -> bool:
-    """Whether a value is a whole number that fits into a column."""
-    return type(value) is int and least <= value < MOST
-
-
-def are_counts(numbers: NDArray[np.float64]) -> bool:
-    """Whether no number is negative, apart from rounding errors."""
-    return bool((numbers > -ROUNDING).all())
 
 
 NOT_OURS = BadRecord(Reason.NOT_OURS, "not an sbic record")
@@ -210,63 +197,9 @@ def _copy(text: Bytes, ends: Ints, places: Ints, into: Bytes) -> None:
             at += 1
 
 
-def read_names(
-    texts: Sequence[bytes], lengths: NDArray[np.uint16], rows: Ints
-) -> tuple[Names, NDArray[np.bool_]]:
-    """The names of several records, and which of the records have only ids.
-
-    Each record has a text and a number of rows; `lengths` are the bytes of each name.
-
-    >>> names, are_ids = read_names([b"t1t22", b"t3"], np.array([2, 3, 1], "<u2"), np.array([2, 1]))
-    >>> list(names), are_ids.tolist()
-    (['t1', 't22', 't3'], [True, False])
-    >>> read_names([b"t1"], np.array([], "<u2"), np.array([0]))[1].tolist()  # a text of no name
-    [False]
-    """
-    sizes = np.array([len(text) for text in texts], np.int64)
-    joined = b"".join(texts)
-    text, ends = np.frombuffer(joined, np.uint8), np.empty(len(lengths), np.int64)
-    are_ids = np.ones(len(texts), np.bool_)
-    _find_ends(text, sizes, lengths, rows, ends, are_ids)
-    if not joined.isascii():
-        for record, part in enumerate(texts):
-            are_ids[record] &= _is_utf8(part)
-    return Names(text, ends), are_ids
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-@kernel
-def _find_ends(
-    text: Bytes,
-    sizes: Ints,
-    lengths: NDArray[np.uint16],
-    rows: Ints,
-    ends: Ints,
-    are_ids: NDArray[np.bool_],
-) -> None:
-    """Write the end of each name, within its record; find records with lengths that cannot be."""
-    row, start = 0, 0
-    for record in range(len(sizes)):
-        at, end = start, start + sizes[record]
-        for _ in range(rows[record]):
-            is_inside = 0 < lengths[row] <= ID_MAX_BYTES and at + lengths[row] <= end
-            if not is_inside or text[at] & 0xC0 == 0x80:  # or it begins within a character
-                are_ids[record] = False
-            at = min(at + lengths[row], end)
-            ends[row] = at
-            row += 1
-        if at != end:
-            are_ids[record] = False
-            if rows[record]:
-                ends[row - 1] = end
-        start = end
+def read_names(text: bytes, lengths: NDArray[np.uint16]) -> Names:
+    """The names in a text with their lengths in bytes."""
+    return Names(np.frombuffer(text, np.uint8), np.cumsum(lengths, dtype=np.int64))
 
 
 NO_NAMES = Names.of([])

@@ -12,7 +12,7 @@ from sbic.wire.bad import BadRecord
 # origin and content together.
 
 
-HEADER = "sbic.origin"
+ORIGIN_HEADER = "sbic.origin"
 HEADERS_BYTES = 32 * 1024  # of all forwarded headers: they fit together with any valid record
 HEADER_ROOM = 16  # upper limit of a header's size besides its name and value
 MOST_DIGITS = 19
@@ -43,7 +43,7 @@ class Origin(NamedTuple):
 
 def origin_header(headers: Iterable[Header]) -> bytes | None:
     """The value of the header with the origin, if there is one."""
-    return next((value for name, value in headers if name == HEADER), None)
+    return next((value for name, value in headers if name == ORIGIN_HEADER), None)
 
 
 def read_origin(text: bytes, topic: str, partitions: int) -> Origin | None:
@@ -77,7 +77,7 @@ def forwarded_headers(headers: Sequence[Header], origin: Header) -> list[Header]
         size += len(name.encode()) + len(value or b"") + HEADER_ROOM
         if size > HEADERS_BYTES:
             break
-        if name != HEADER:
+        if name != ORIGIN_HEADER:
             kept.append((name, value))
     return [*kept, origin]
 
@@ -94,7 +94,18 @@ def content_mark(origin: Origin, value: bytes | None) -> int:
 
 
 # Dead letters: the original key and value, and the reason in the headers of Kafka Connect.
+#
+# The mark that one was replayed is on the dead-letter topic too: it has the origin of the letter
+# and no value. It is newer than its letter, so it does not expire before it.
 
+
+TOPIC = "__connect.errors.topic"
+PARTITION = "__connect.errors.partition"
+OFFSET = "__connect.errors.offset"
+REASON = "__connect.errors.exception.class.name"
+MESSAGE = "__connect.errors.exception.message"
+TRUNCATED = "sbic.truncated"
+REPLAYED = "sbic.replayed"
 
 MAX_BYTES = 3 << 19  # of key and value: 1.5 times the limit of a label
 
@@ -123,35 +134,16 @@ def dead_letter(
     __connect.errors.exception.message b"'task' is empty"
     """
     headers = [
-        ("__connect.errors.topic", origin.topic.encode()),
-        ("__connect.errors.partition", b"%d" % origin.partition),
-        ("__connect.errors.offset", b"%d" % origin.offset),
-        ("__connect.errors.exception.class.name", bad.reason.encode()),
-        ("__connect.errors.exception.message", bad.message.encode(errors="replace")),
+        *_origin_headers(origin),
+        (REASON, bad.reason.encode()),
+        (MESSAGE, bad.message.encode(errors="replace")),
     ]
     # a compressed record of any size fits into the labels topic, but not into this one
     if len(key or b"") + len(value or b"") > MAX_BYTES:
-        headers.append(("sbic.truncated", b"true"))
+        headers.append((TRUNCATED, b"true"))
         key = key and key[: MAX_BYTES // 3]
         value = value and value[: MAX_BYTES // 3 * 2]
     return DeadLetter(key, value, headers)
-
-
-# The headers of dead letters, and the records that mark them as replayed.
-#
-# Such a mark is on the dead-letter topic too: it has the origin of the letter and no value. It is
-# newer than its letter, so it does not expire before it.
-
-
-TOPIC = "__connect.errors.topic"
-PARTITION = "__connect.errors.partition"
-OFFSET = "__connect.errors.offset"
-REASON = "__connect.errors.exception.class.name"
-MESSAGE = "__connect.errors.exception.message"
-TRUNCATED = "sbic.truncated"
-REPLAYED = "sbic.replayed"
-
-Headers = Iterable[tuple[str, bytes | None]]
 
 
 class LetterHeaders(NamedTuple):
@@ -164,11 +156,10 @@ class LetterHeaders(NamedTuple):
     is_replayed: bool
 
 
-def read_headers(headers: Headers) -> LetterHeaders | None:
+def read_headers(headers: Iterable[Header]) -> LetterHeaders | None:
     """The headers of a dead letter or mark; None for any other record.
 
     >>> from sbic.wire.bad import BadRecord, Reason
-    >>> from sbic.wire.dead_letters import dead_letter
     >>> bad = BadRecord(Reason.BAD_ID, "'task' is empty")
     >>> letter = dead_letter(Origin("sbic.labels", 3, 42), b"w1", b"{...}", bad)
     >>> found = read_headers(letter.headers)
@@ -192,9 +183,9 @@ def read_headers(headers: Headers) -> LetterHeaders | None:
 
 def replayed_mark(origin: Origin) -> list[tuple[str, bytes]]:
     """The headers of the record that marks a dead letter as replayed."""
-    return [
-        (TOPIC, origin.topic.encode()),
-        (PARTITION, b"%d" % origin.partition),
-        (OFFSET, b"%d" % origin.offset),
-        (REPLAYED, b"true"),
-    ]
+    return [*_origin_headers(origin), (REPLAYED, b"true")]
+
+
+def _origin_headers(origin: Origin) -> list[tuple[str, bytes]]:
+    partition, offset = b"%d" % origin.partition, b"%d" % origin.offset
+    return [(TOPIC, origin.topic.encode()), (PARTITION, partition), (OFFSET, offset)]

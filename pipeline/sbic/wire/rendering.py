@@ -141,7 +141,7 @@ class _Signs(Rendering):
         return [1 - value, value]
 
 
-class _Names(Rendering):
+class _ClassNames(Rendering):
     """Names; shares are an object by name, with every class."""
 
     fields = ("prediction", "confidence", "probabilities")
@@ -247,7 +247,7 @@ def rendering_of(classes: Classes) -> Rendering:
     >>> pets.shares([0.75, 0.25]), pets.read_shares({"dog": 0.25, "cat": 0.75})
     ({'cat': 0.75, 'dog': 0.25}, [0.75, 0.25])
     """
-    return _Signs(classes) if classes.is_signs else _Names(classes)
+    return _Signs(classes) if classes.is_signs else _ClassNames(classes)
 
 
 def texts_of(column: NDArray[Any]) -> list[bytes]:

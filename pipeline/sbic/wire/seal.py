@@ -13,8 +13,7 @@ from hmac import compare_digest
 from typing import Protocol, TypeVar
 
 from sbic.wire.bad import BadRecord, Reason
-from sbic.wire.dead_letters import HEADER as ORIGIN_HEADER
-from sbic.wire.dead_letters import Header, Origin, origin_header, read_origin
+from sbic.wire.dead_letters import ORIGIN_HEADER, Header, Origin, origin_header, read_origin
 
 SEAL_HEADER = "sbic.seal"
 KEY_BYTES = 32

@@ -1,4 +1,10 @@
-"""Votes: labels that stand, sent from the owner of their worker to the owner of their task."""
+"""Votes: labels that stand, sent from the owner of their worker to the owner of their task.
+
+The owner of a partition of workers takes labels and decides which of them stand. It makes one
+record of votes for each partition of tasks, and publishes it if another instance owns that. The
+same bytes are stored in the answers of the partition of workers, and in the evidence of the
+partition of tasks. So a record is encoded once, and recovery parses the same format.
+"""
 
 from typing import NamedTuple, TypeVar
 
@@ -9,22 +15,12 @@ from sbic.engine.labels import Floats, Ints
 from sbic.wire.bad import parser
 from sbic.wire.columns import NOT_OURS, Columns, Names, encode_columns, read_names
 
-# Votes: labels that stand, sent from the owner of their worker to the owner of their task.
-#
-# The owner of a partition of workers takes labels and decides which of them stand. It makes one
-# record of votes for each partition of tasks, and publishes it if another instance owns that. The
-# same bytes are stored in the answers of the partition of workers, and in the evidence of the
-# partition of tasks. So a record is encoded once, and recovery parses the same format.
-
-
 REPEAT = -3
 """In place of a class: a repeated answer, which changes nothing but is reported as processed."""
 
 NOTHING = -4
 """In place of a class: a label that changes nothing and is sent to no task: it takes back an answer
 that was not given, or was forwarded a second time."""
-
-MOST_VOTE = 1000.0  # in absolute value: beyond, the probability is exactly 1 in a double
 
 NOBODY = -1
 """In place of a partition of tasks: for skips and labels that change nothing."""
@@ -49,7 +45,7 @@ class Votes(NamedTuple):
 
 
 def encode_votes(votes: Votes) -> bytes:
-    """The value of a record; `many_votes` reads it."""
+    """The value of a record; `VotesReader` reads it."""
     tasks, workers = votes.tasks, votes.workers
     return encode_columns(
         "votes",
@@ -81,15 +77,13 @@ Entry = TypeVar("Entry", np.int64, np.bool_)
 class ManyVotes(NamedTuple):
     """The votes of several records in sequence.
 
-    `sources`, `lengths`, `has_names` and `has_counts` have an entry for each record: its labels
-    partition, its number of votes, whether its names are ids, and whether it has the workers'
-    counts. `counts` has only the rows of those records. The other columns have an entry for each
-    vote, as in `votes.Votes`.
+    `sources`, `lengths` and `has_counts` have an entry for each record: its labels partition, its
+    number of votes, and whether it has the workers' counts. `counts` has only the rows of those
+    records. The other columns have an entry for each vote, as in `Votes`.
     """
 
     sources: Ints
     lengths: Ints
-    has_names: Bools
     has_counts: Bools
     tasks: Names
     workers: Names
@@ -117,7 +111,6 @@ class ManyVotes(NamedTuple):
         return ManyVotes(
             self.sources[records],
             self.lengths[records],
-            self.has_names[records],
             self.has_counts[records],
             self.tasks.take(np.flatnonzero(rows)),
             self.workers.take(np.flatnonzero(rows)),
@@ -135,12 +128,12 @@ class ManyVotes(NamedTuple):
         return self.only(records), which[self.by_vote(records)]
 
 
-MOST_WITH_VOTES = 8  # classes: the counts of more would be larger than all the rest of a record
+MOST_WITH_COUNTS = 8  # whose counts go with votes: of more they would be larger than the rest
 
 
 def counts_width(classes: int) -> int:
     """How many numbers the counts of a worker are in a record of votes; 0 if they are left out."""
-    return classes * classes if classes <= MOST_WITH_VOTES else 0
+    return classes * classes if classes <= MOST_WITH_COUNTS else 0
 
 
 class VotesReader:
@@ -185,16 +178,12 @@ class VotesReader:
         answers, offsets, timestamps, votes, counts, task_bytes, worker_bytes = map(
             np.frombuffer, joined, kinds
         )
-        lengths = np.array(self.lengths, np.int64)
-        tasks, are_tasks = read_names(self.tasks, task_bytes, lengths)
-        workers, are_workers = read_names(self.workers, worker_bytes, lengths)
         return ManyVotes(
             np.array(self.sources, np.int64),
-            lengths,
-            are_tasks & are_workers,
+            np.array(self.lengths, np.int64),
             np.array(self.has_counts, np.bool_),
-            tasks,
-            workers,
+            read_names(b"".join(self.tasks), task_bytes),
+            read_names(b"".join(self.workers), worker_bytes),
             answers,
             offsets,
             timestamps,
@@ -217,4 +206,4 @@ def parse_votes(value: bytes | None, classes: int) -> Votes:
     reader.add(Columns(value))
     many = reader.read()
     counts = many.counts if many.has_counts[0] else np.empty((len(many.tasks), 0))
-    return Votes(int(many.sources[0]), *many[4:10], counts)
+    return Votes(int(many.sources[0]), *many[3:9], counts)

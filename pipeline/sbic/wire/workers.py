@@ -120,7 +120,7 @@ def read_worker(value: bytes) -> dict[str, Any]:
 MAX_BYTES = 1 << 20  # of a value, as for labels
 
 
-class Entry(NamedTuple):
+class RosterEntry(NamedTuple):
     """What the owner of a project says of a worker.
 
     `blocked`: whether they get assignments, whatever the rule says; None if the rule decides.
@@ -131,23 +131,23 @@ class Entry(NamedTuple):
     name: str | None = None
 
 
-NOTHING_SAID = Entry()
+NOTHING_SAID = RosterEntry()
 
 
 @parser
-def parse_roster(key: bytes | None, value: Value) -> tuple[str, Entry]:
+def parse_roster(key: bytes | None, value: Value) -> tuple[str, RosterEntry]:
     """The worker and the entry in a record.
 
     >>> parse_roster(b"ann", b'{"worker": "ann", "blocked": true}')
-    ('ann', Entry(blocked=True, name=None))
+    ('ann', RosterEntry(blocked=True, name=None))
     >>> parse_roster(b"ann", None)
-    ('ann', Entry(blocked=None, name=None))
+    ('ann', RosterEntry(blocked=None, name=None))
     """
     if value is None:
         return id_of_key(key), NOTHING_SAID
     record = read_object(value, MAX_BYTES)
     worker = read_id(record, "worker")
-    return worker, Entry(_read_blocked(record.get("blocked")), _read_name(record.get("name")))
+    return worker, RosterEntry(_read_blocked(record.get("blocked")), _read_name(record.get("name")))
 
 
 def _read_blocked(value: Any) -> bool | None:
@@ -164,10 +164,10 @@ def _read_name(value: Any) -> str | None:
     raise BadRecord(Reason.BAD_FIELD, f"'name' must be {needs}, not {shown(value)}")
 
 
-def encode_roster(worker: str, entry: Entry) -> bytes:
+def encode_roster(worker: str, entry: RosterEntry) -> bytes:
     """The value of a worker's record; what is None is left out.
 
-    >>> encode_roster("ann", Entry(blocked=False))
+    >>> encode_roster("ann", RosterEntry(blocked=False))
     b'{"worker":"ann","blocked":false}'
     """
     said = {name: value for name, value in entry._asdict().items() if value is not None}
@@ -184,10 +184,10 @@ def encode_roster(worker: str, entry: Entry) -> bytes:
 class RosterPartition:
     """The entries of a partition, by worker, up to an offset."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, RosterEntry] = field(default_factory=dict)
     upto: int = 0
 
-    def apply(self, offset: int, worker: str, entry: Entry) -> bool:
+    def apply(self, offset: int, worker: str, entry: RosterEntry) -> bool:
         """Apply a record; return whether it is new here."""
         if offset < self.upto:
             return False
@@ -201,7 +201,8 @@ class Roster:
 
     >>> roster = Roster()
     >>> roster.open(3)
-    >>> roster.apply(3, 7, "ann", Entry(blocked=True)), roster.apply(4, 7, "bob", Entry())
+    >>> blocked = RosterEntry(blocked=True)
+    >>> roster.apply(3, 7, "ann", blocked), roster.apply(4, 7, "bob", blocked)
     (True, False)
     >>> roster.of(3, "ann").blocked, roster.of(3, "bob").blocked
     (True, None)
@@ -222,12 +223,12 @@ class Roster:
         """Replace partitions by what was read of them, all at once."""
         self.partitions.update(read)
 
-    def apply(self, partition: int, offset: int, worker: str, entry: Entry) -> bool:
+    def apply(self, partition: int, offset: int, worker: str, entry: RosterEntry) -> bool:
         """Apply a record; return whether it is new here. In a partition of others it is not."""
         found = self.partitions.get(partition)
         return found is not None and found.apply(offset, worker, entry)
 
-    def of(self, partition: int, worker: str) -> Entry:
+    def of(self, partition: int, worker: str) -> RosterEntry:
         """What is said of a worker of this partition."""
         found = self.partitions.get(partition)
         return NOTHING_SAID if found is None else found.entries.get(worker, NOTHING_SAID)

@@ -17,7 +17,7 @@ instance, 130 Ctrl-C. Errors are one line on standard error that says what to do
 PLAIN_NAMES = {"INTEGER RANGE": "N", "INT": "N", "FLOAT RANGE": "X", "FLOAT": "X", "STR": "TEXT"}
 
 
-class Command(NamedTuple):
+class DocumentedCommand(NamedTuple):
     """A command, and how it is called: `sbic tasks import`."""
 
     path: str
@@ -35,13 +35,13 @@ def commands_page() -> str:
     return page("Commands", INTRODUCTION, overview, *map(_section, found))
 
 
-def commands() -> Iterator[Command]:
+def commands() -> Iterator[DocumentedCommand]:
     """Every command that is not a group of others, in the order of the help."""
     context = click.Context(sbic, info_name="sbic")
     yield from _commands_of(sbic, context)
 
 
-def _commands_of(group: click.Group, context: click.Context) -> Iterator[Command]:
+def _commands_of(group: click.Group, context: click.Context) -> Iterator[DocumentedCommand]:
     known: list[click.Command] = []
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -52,7 +52,7 @@ def _commands_of(group: click.Group, context: click.Context) -> Iterator[Command
         if isinstance(command, click.Group):
             yield from _commands_of(command, own)
         else:
-            yield Command(own.command_path, command, own)
+            yield DocumentedCommand(own.command_path, command, own)
 
 
 def paragraphs(command: click.Command) -> tuple[list[str], str]:
@@ -73,7 +73,7 @@ def paragraphs(command: click.Command) -> tuple[list[str], str]:
     return found, examples
 
 
-def _section(each: Command) -> str:
+def _section(each: DocumentedCommand) -> str:
     text, examples = paragraphs(each.command)
     usage = " ".join(each.command.collect_usage_pieces(each.context))
     parts = [f"## {each.path}\n", fenced(f"{each.path} {usage}", "text")]
@@ -86,7 +86,7 @@ def _section(each: Command) -> str:
     return "\n".join(parts)
 
 
-def _row(each: Command, option: click.Option) -> list[str]:
+def _row(each: DocumentedCommand, option: click.Option) -> list[str]:
     text, _, default = (option.help or "").partition("  [default: ")
     shown = default.rstrip("]") or (_default(option) if option.show_default else "")
     if option.envvar and str(option.envvar) not in text:
@@ -94,7 +94,7 @@ def _row(each: Command, option: click.Option) -> list[str]:
     return [code(_with_value(each, option)), shown, text]
 
 
-def _with_value(each: Command, option: click.Option) -> str:
+def _with_value(each: DocumentedCommand, option: click.Option) -> str:
     """The option as it is written, with a word for its value."""
     names = ", ".join([*option.opts, *option.secondary_opts])
     if option.is_flag:
@@ -115,7 +115,7 @@ def _default(option: click.Option) -> str:
     return code(" ".join(map(shown_value, values)))
 
 
-def _short(each: Command) -> str:
+def _short(each: DocumentedCommand) -> str:
     return each.command.get_short_help_str(200)
 
 

@@ -3,25 +3,25 @@
 from collections.abc import Sequence
 
 from tests.stages.simulated.log import CHANGELOGS, Log
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 
-class Cluster:
+class SimulatedCluster:
     """Instances of one group; partition p of all topics belongs to one of them."""
 
-    def __init__(self, log: Log, project: Project) -> None:
+    def __init__(self, log: Log, project: SimulatedProject) -> None:
         self.log = log
         self.project = project
-        self.members: list[Member] = []
-        self.stalled: list[Member] = []
+        self.members: list[SimulatedMember] = []
+        self.stalled: list[SimulatedMember] = []
         self.generation = 0
 
-    def owner(self, partition: int) -> Member:
+    def owner(self, partition: int) -> SimulatedMember:
         """The instance that owns a partition."""
         return next(member for member in self.members if partition in member.partitions)
 
-    def rebalance(self, members: Sequence[Member], owners: Sequence[int]) -> None:
+    def rebalance(self, members: Sequence[SimulatedMember], owners: Sequence[int]) -> None:
         """Make these the members; `owners` has the number of each partition's member.
 
         An instance that stays in the group publishes and commits everything first.

@@ -11,11 +11,11 @@ from sbic.wire.dead_letters import Header
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.tasks import Description, encode_task
-from sbic.wire.workers import Entry, encode_roster
+from sbic.wire.workers import RosterEntry, encode_roster
 
 
 @dataclass
-class Record:
+class SimulatedRecord:
     offset: int
     timestamp: int
     value: bytes | None
@@ -39,7 +39,7 @@ CHANGELOGS = "answers", "evidence"
 INPUTS = "labels", "votes", "tasks", "roster"
 TOPICS = (*INPUTS, *CHANGELOGS, "estimates", "posteriors", "workers", "dead-letters")
 
-Topic = list[list[Record]]
+Topic = list[list[SimulatedRecord]]
 """The records of a topic, by partition."""
 
 
@@ -59,7 +59,9 @@ class Log:
         """Append a record; its offset."""
         records = self[write.topic][write.partition]
         topic, partition, value, key, headers = write
-        records.append(Record(len(records), self.now, value, key, headers, topic, partition))
+        records.append(
+            SimulatedRecord(len(records), self.now, value, key, headers, topic, partition)
+        )
         return len(records) - 1
 
     def produce(self, task: str, worker: str, label: int | str | None) -> int:
@@ -68,7 +70,9 @@ class Log:
         offset = len(self["labels"][partition])
         value = encode_label(task, worker, label)
         key = worker.encode()
-        self["labels"][partition].append(Record(offset, offset, value, key, partition=partition))
+        self["labels"][partition].append(
+            SimulatedRecord(offset, offset, value, key, partition=partition)
+        )
         return partition
 
     def describe(self, description: Description) -> int:
@@ -78,7 +82,7 @@ class Log:
         self.write(Write("tasks", partition, encode_task(description), key))
         return partition
 
-    def enlist(self, worker: str, entry: Entry | None) -> int:
+    def enlist(self, worker: str, entry: RosterEntry | None) -> int:
         """Append a record to the roster, None for a tombstone; its partition."""
         partition = partition_of(worker.encode(), self.partitions)
         value = None if entry is None else encode_roster(worker, entry)

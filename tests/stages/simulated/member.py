@@ -12,8 +12,8 @@ from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.wire.estimates import Findings
 from sbic.wire.workers import RosterPartition
-from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, Record, Write
-from tests.stages.simulated.project import SEAL, Project
+from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, SimulatedRecord, Write
+from tests.stages.simulated.project import SEAL, SimulatedProject
 
 NOT_RECOVERED_FROM = "posteriors", "workers"
 
@@ -26,10 +26,10 @@ class Pending:
     upto: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
-class Member:
+class SimulatedMember:
     """One instance, which owns the partitions that `assign` gave it."""
 
-    def __init__(self, log: Log, project: Project = Project()) -> None:  # noqa: B008  # frozen
+    def __init__(self, log: Log, project: SimulatedProject = SimulatedProject()) -> None:  # noqa: B008  # frozen
         self.log = log
         engine = Engine(
             project.algorithm,
@@ -41,7 +41,9 @@ class Member:
         self.crowd = Crowd(engine, project.classes, log.partitions)
         self.workers = WorkerStage(self.crowd, SEAL, project.repeats)
         self.tasks = TaskStage(self.crowd, project.rules)
-        self.instance: Instance[Record] = Instance(self.workers, self.tasks, SEAL, throttled=False)
+        self.instance: Instance[SimulatedRecord] = Instance(
+            self.workers, self.tasks, SEAL, throttled=False
+        )
         self.exchange = self.instance.exchange
         self.is_member = True  # of the group; only members may commit
         self.missed = False  # whether it was out of the group
@@ -61,7 +63,7 @@ class Member:
 
     # Input.
 
-    def read(self, topic: str, partition: int, most: int | None = None) -> list[Record]:
+    def read(self, topic: str, partition: int, most: int | None = None) -> list[SimulatedRecord]:
         """The next records of an input."""
         place = topic, partition
         start = self.positions[place]

@@ -8,19 +8,19 @@ from orjson import loads
 from sbic.instance.taken import Taken
 from sbic.instance.workers import encode_workers
 from sbic.wire.tasks import Description
-from sbic.wire.workers import Entry
-from tests.stages.simulated.log import Log, Record
-from tests.stages.simulated.member import Member
-from tests.stages.simulated.project import Project
+from sbic.wire.workers import RosterEntry
+from tests.stages.simulated.log import Log, SimulatedRecord
+from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.project import SimulatedProject
 
 
-class OneInstance(Member):
+class OneInstance(SimulatedMember):
     """An instance with all partitions, which publishes each result at once."""
 
     def __init__(
         self,
         log: Log,
-        project: Project = Project(),  # noqa: B008  # frozen
+        project: SimulatedProject = SimulatedProject(),  # noqa: B008  # frozen
         *,
         recovers: bool = True,
     ) -> None:
@@ -38,8 +38,12 @@ class OneInstance(Member):
         self.flush()
 
     def take(
-        self, partition: int, records: Sequence[Record], *, crash_before_votes: bool = False
-    ) -> Taken[Record]:
+        self,
+        partition: int,
+        records: Sequence[SimulatedRecord],
+        *,
+        crash_before_votes: bool = False,
+    ) -> Taken[SimulatedRecord]:
         """Process a batch as the worker agent does, up to a crash."""
         taken = self.instance.filling.taken
         self.instance.take({partition: records})
@@ -50,7 +54,7 @@ class OneInstance(Member):
             self.flush()
         return taken
 
-    def label(self, task: str, worker: str, label: int | str | None) -> Taken[Record]:
+    def label(self, task: str, worker: str, label: int | str | None) -> Taken[SimulatedRecord]:
         """Produce a label and take it."""
         partition = self.log.produce(task, worker, label)
         return self.take(partition, self.log["labels"][partition][-1:])
@@ -69,7 +73,7 @@ class OneInstance(Member):
         self.heed(partition)
         self.flush()
 
-    def enlist_worker(self, worker: str, entry: Entry | None) -> None:
+    def enlist_worker(self, worker: str, entry: RosterEntry | None) -> None:
         """Say something of a worker, or withdraw it."""
         self.enlist(self.log.enlist(worker, entry))
         self.flush()

@@ -15,7 +15,7 @@ PRIOR = Prior(alpha=2.0, beta=1.5, q=0.3)
 
 
 @dataclass(frozen=True)
-class Project:
+class SimulatedProject:
     """The settings that all instances share.
 
     Without a fence a stalled instance still publishes, late, what it had in flight.

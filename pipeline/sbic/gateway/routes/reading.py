@@ -115,9 +115,6 @@ class TaskRoutes:
 # `/workers`: one worker, or a page of workers.
 
 
-LABEL = {"type": ["integer", "string"]}
-
-
 class WorkerRoutes:
     """Workers' records, as published."""
 

@@ -12,7 +12,7 @@ from sbic.foreign import shown
 from sbic.gateway.access import GatewayMetrics, Route, json
 from sbic.gateway.body import JSON, LINES, parsed, read_body, values_in
 from sbic.gateway.config import HttpProblem, unavailable
-from sbic.gateway.session import Projects, Session
+from sbic.gateway.session import Projects, ProjectSession
 from sbic.integrations import label_studio
 from sbic.integrations.label_studio import (
     Annotations,
@@ -36,7 +36,7 @@ from sbic.wire.partitions import Row
 RULE_NAMES = tuple(name for name in PROJECT_SETTINGS if SPECS[name].change == "at once")
 
 
-def rules_of(settings: Mapping[str, Any]) -> web.Response:
+def rules_response(settings: Mapping[str, Any]) -> web.Response:
     """All rules of a project, as JSON."""
     return json(dumps({"rules": {name: settings[name] for name in RULE_NAMES}}))
 
@@ -105,7 +105,7 @@ class WritingRoutes:
 
     async def rules(self, request: web.Request) -> web.Response:
         """Show the rules in force."""
-        return rules_of(project_settings(self.projects.of(request).session.settings))
+        return rules_response(project_settings(self.projects.of(request).session.settings))
 
     async def change_rules(self, request: web.Request) -> web.Response:
         """Append a revision to the project, if this gateway may."""
@@ -122,10 +122,10 @@ class WritingRoutes:
         log.info(
             "%s: rules changed over HTTP, revision %d", session.settings.prefix, revision.number
         )
-        return rules_of(revision.settings)
+        return rules_response(revision.settings)
 
     async def _send(
-        self, session: Session, kind: str, topic: Topic, rows: Sequence[Row]
+        self, session: ProjectSession, kind: str, topic: Topic, rows: Sequence[Row]
     ) -> web.Response:
         try:
             places = await session.writer.send(topic.name, rows)
@@ -230,7 +230,7 @@ class LabelStudioRoutes:
             log.warning("a webhook of Label Studio is lost: %s; %s", error, FIXED_BY)
             raise unavailable(str(error)) from None
 
-    async def _take(self, session: Session, event: Event) -> web.Response:
+    async def _take(self, session: ProjectSession, event: Event) -> web.Response:
         await self._send_unusable(session, event.unusable)
         if not event.updated and not event.deleted:  # new ones do not depend on known ones
             records = [Record.of(created) for created in event.created]
@@ -239,7 +239,7 @@ class LabelStudioRoutes:
             records, unknown = _records(known, event)
             return await self._send(session, records, event.unusable, unknown)
 
-    async def _send_unusable(self, session: Session, unusable: Sequence[Unusable]) -> None:
+    async def _send_unusable(self, session: ProjectSession, unusable: Sequence[Unusable]) -> None:
         """Publish annotations that are no labels: an instance makes them dead letters."""
         if not unusable:
             return
@@ -250,7 +250,7 @@ class LabelStudioRoutes:
 
     async def _send(
         self,
-        session: Session,
+        session: ProjectSession,
         records: Sequence[Record],
         unusable: Sequence[Unusable],
         unknown: Sequence[int] = (),
@@ -270,7 +270,7 @@ class LabelStudioRoutes:
         return json(dumps(answer))
 
 
-def _choices(request: web.Request, session: Session) -> Choices:
+def _choices(request: web.Request, session: ProjectSession) -> Choices:
     classes = session.settings.crowd_classes
     label_map = request.query.get("map")
     labels = {} if label_map is None else label_map_of(label_map, classes)

@@ -1,4 +1,8 @@
-"""An app, and its process: ends on any unexpected error, without committing what failed."""
+"""An app, and its process: ends on any unexpected error, without committing what failed.
+
+Faust 0.15.3 restarts an agent that raised, after acking the event that it raised on. When a
+service crashes, it stops the others in an order in which offsets may still be committed.
+"""
 
 import signal
 from abc import abstractmethod
@@ -22,12 +26,6 @@ from sbic.runtime.faust.groups import GroupPublisher
 from sbic.runtime.faust.producer import Fence, Offsets
 from sbic.runtime.faust.recovery import BatchRecovery, BatchTable, BatchTableManager
 from sbic.runtime.faust.stop import abort
-
-# An app that ends the process on any unexpected error, without committing what failed.
-#
-# Faust 0.15.3 restarts an agent that raised, after acking the event that it raised on. When a
-# service crashes, it stops the others in an order in which offsets may still be committed.
-
 
 REQUEST_SECONDS = 60.0
 

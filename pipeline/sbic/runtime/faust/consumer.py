@@ -111,8 +111,6 @@ def credentials_of(options: Mapping[str, Any]) -> Credentials | None:
     return None if context is None else SSLCredentials(context)
 
 
-# Gives an agent one event per fetch, each record once and in order, and commits finished batches.
-#
 # All partitions of a topic in a fetch are one event: with an event for each, at a low rate most of
 # the time would be spent on events, and groups to publish would be smaller.
 #

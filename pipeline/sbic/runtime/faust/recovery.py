@@ -175,8 +175,6 @@ class BatchTable(Table[Any, Any]):
             abort(error)
 
 
-# Recovers the tables; runs until caught up or revoked.
-#
 # Faust 0.15.3 collects a thousand events of a changelog and applies them at once. Here an event is
 # a batch, so that would be the whole changelog: no heartbeat would be sent meanwhile, and Kafka
 # would remove the instance from the group. Here records are applied as they come, and every few

@@ -25,8 +25,8 @@ RESTARTED = "SBIC_RESTARTED"
 RECOVERS = "Nothing is lost; the next start recovers"
 
 
-class CannotGoOn(Exception):
-    """The process ends with status 1 and without a traceback: something else has to be fixed."""
+class CannotStart(Exception):
+    """Something else has to be fixed first: the process ends with status 1 and this one line."""
 
 
 def abort(error: BaseException) -> NoReturn:
@@ -34,7 +34,7 @@ def abort(error: BaseException) -> NoReturn:
 
     If this client is no longer authorized, restart the command instead: it waits for the right.
     """
-    if isinstance(error, CannotGoOn):
+    if isinstance(error, CannotStart):
         end(str(error), 1)
     if isinstance(error, NOT_ALLOWED):
         print(f"sbic: no longer authorized: {error}", file=sys.stderr)
@@ -60,13 +60,6 @@ def end(message: str, status: int) -> NoReturn:
     log.critical(message)
     sys.stderr.flush()
     os._exit(status)
-
-
-# Why an instance cannot start, in one line for the person who started it.
-
-
-class CannotStart(CannotGoOn):
-    """The process ends with status 1 and without a traceback: something else has to be fixed."""
 
 
 # Counts the errors of Kafka's clients from which they recover by themselves.
