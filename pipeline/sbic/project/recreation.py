@@ -50,6 +50,7 @@ from sbic.wire.bad import ID_MAX_BYTES, BadRecord
 from sbic.wire.changelogs import Fact, Facts, encode_facts, read_facts
 from sbic.wire.columns import COLUMNS, Columns
 from sbic.wire.partitions import Row
+from sbic.wire.posteriors import CLOSE_REASONS
 from sbic.wire.seal import KEY_BYTES, Seal
 
 EMPTY_SECONDS = 3.0  # longer than a starting instance takes to see the revision
@@ -160,7 +161,7 @@ def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
 # it are deleted.
 
 
-BY_RULES = ("confident", "labels", "budget")
+BY_RULES = {*CLOSE_REASONS} - {"request"}  # requests are on the topic of tasks, which stays
 FACTS_AT_ONCE = 1_000_000 // (300 + ID_MAX_BYTES)
 
 
