@@ -100,7 +100,7 @@ async def recreate_topics(
     topics = Topics(settings)
     recreated = topics_to_recreate(settings, begun.state)
     stay = [topic for topic in topics if topic.public and topic not in recreated]
-    await empty_added(settings, await _seal_of(settings, begun), stay, note)
+    await empty_added(settings, await seal_of(settings, begun), stay, note)
     keeps = begun.state != "resetting" and not reopens and await _is_intact(settings)
     if begun.state == "rotating" or not begun.seal:
         begun = await _with_new_key(settings, begun, keeps=keeps)
@@ -130,7 +130,7 @@ async def _with_new_key(settings: Settings, begun: Revision, *, keeps: bool) -> 
     return after
 
 
-async def _seal_of(settings: Settings, revision: Revision) -> Seal:
+async def seal_of(settings: Settings, revision: Revision) -> Seal:
     """The seal of a project; if its key is lost, one that is on no record."""
     try:
         return await read_seal(settings, revision)
@@ -173,7 +173,7 @@ async def keep_closed(settings: Settings, before: Revision, after: Revision) -> 
     """
     evidence = Topics(settings).evidence
     extent = await extents(settings, [evidence.name])
-    decided = await _decided(settings, await _seal_of(settings, before))
+    decided = await _decided(settings, await seal_of(settings, before))
     seal = await read_seal(settings, after)
     now = time_ns() // 1_000_000
     async with writing(settings, evidence) as writer:
