@@ -1,5 +1,6 @@
 """The classes of a project: -1 and 1, or names."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -62,7 +63,17 @@ class Classes:
         Traceback (most recent call last):
         ValueError: the class 'cat' is given twice
         """
-        names = tuple(name.strip() for name in text.split(","))
+        return cls.of(name.strip() for name in text.split(","))
+
+    @classmethod
+    def of(cls, given: Iterable[str]) -> Self:
+        """Classes with these names, none of which may have a comma; likewise.
+
+        >>> Classes.of(["cat,dog", "bird"])
+        Traceback (most recent call last):
+        ValueError: the class 'cat,dog' must not contain a comma, or blanks around it
+        """
+        names = tuple(given)
         return cls(SIGN_NAMES if sorted(names) == sorted(SIGN_NAMES) else names)
 
     def __len__(self) -> int:

@@ -123,6 +123,9 @@ NONSENSE = [
     b'{"worker":"w1","accuracy":0.5,"labels":1,"correct":0.5,"theta":0.1,"habits":{"1":[]}}',
 ]
 
+KEYS = [bytes(size).hex().encode() for size in (0, 31, 33, 64, 65, 100)] + [b"\xff", b"0" * 65]
+"""On the topic of the seal: none of them is a key."""
+
 
 @dataclass
 class PoisonAftermath:
@@ -211,12 +214,24 @@ class Poisoner:
             for value in NONSENSE:
                 await self.send("posteriors", partition, value, b"forged")
                 await self.send("workers", partition, value, b"w1")
+        for key in KEYS:
+            await self.send("seal", 0, key)
 
     async def to_be_forwarded(self) -> None:
         """Labels, tasks and a request in the wrong partition, with more than fits."""
         await self._to_be_forwarded("a key of 500 kB", [], bytes(500_000))
         for name, headers in HEADERS.items():
             await self._to_be_forwarded(name, headers, None)
+
+    async def with_headers(self) -> None:
+        """A label that counts, one that does not, and a request, each with a forged origin."""
+        headers = [("trace", b"7"), ("sbic.origin", b"sbic.labels/0/0/00")]
+        home = home_of("ann")
+        await self.send("labels", home, encode_label("headers", "ann", 1), b"ann", headers)
+        self.found.labels += 1
+        offset = await self.send("labels", home, b'{"task":"headers"}', b"ann", headers)
+        self.found.sent["labels", home, offset] = "with headers"
+        await self.send("requests", home_of("zoe"), encode_request("zoe"), b"zoe", headers)
 
     async def _to_be_forwarded(
         self, name: str, headers: list[tuple[str, bytes]], key: bytes | None
@@ -271,23 +286,31 @@ def reasons_in(
     return dead
 
 
+Places = set[tuple[str, int, int]]
+
+
+async def until_dead(here: ProjectOnBroker, found: PoisonAftermath, topics: set[str]) -> Places:
+    """Wait until what was sent to these topics is among the dead letters; return where it was."""
+    sent = {place for place in found.sent if place[0] in topics}
+    await here.until_read(
+        here.topics.dead_letters.name, lambda letters: sent <= reasons_in(here, letters).keys()
+    )
+    return sent
+
+
 async def until_told(
     here: ProjectOnBroker, found: PoisonAftermath, topics: set[str], running: RunningInstance
 ) -> None:
     """Wait until what was sent to these topics is among the dead letters, and is counted."""
-    sent = {place for place in found.sent if place[0] in topics}
-
-    await here.until_read(
-        here.topics.dead_letters.name, lambda letters: sent <= reasons_in(here, letters).keys()
-    )
+    sent = await until_dead(here, found, topics)
     name = 'sbic_dead_letters_total{reason="not-ours"}'
     found.metrics.append(running.metrics_with(name, len(sent)))
 
 
 @pytest.fixture(scope="module")
 async def aftermath(broker: EmbeddedBroker) -> PoisonAftermath:
-    here = await project(broker, partitions=PARTITIONS)
-    env = {"SBIC_PARTITIONS": str(PARTITIONS)}
+    here = await project(broker, partitions=PARTITIONS, repeats="last")
+    env = {"SBIC_PARTITIONS": str(PARTITIONS), "SBIC_REPEATS": "last"}
     found = PoisonAftermath()
     asking = {f"worker {name}" for name in ["a key of 500 kB", *HEADERS]} | {"zoe"}
     async with poisoner(here, found) as stranger:
@@ -303,13 +326,14 @@ async def aftermath(broker: EmbeddedBroker) -> PoisonAftermath:
         with instance(broker.url, here.settings.prefix, **env) as running:
             running.wait_ready()
             await stranger.labels("after", AFTER)
-            await stranger.send("requests", home_of("zoe"), encode_request("zoe"), b"zoe")
+            await stranger.with_headers()
             await until_all_count(here, found, running)
             await here.until_read(
                 here.topics.assignments.name,
                 lambda records: asking <= {json.loads(each.value)["worker"] for each in records},
             )
             await until_told(here, found, {"answers", "evidence"}, running)
+            await until_dead(here, found, {"labels"})
             assert running.terminate() == 0
         found.posteriors = posteriors_in(await here.read(here.topics.posteriors.name))
         with instance(broker.url, here.settings.prefix, **env) as running:
@@ -358,6 +382,7 @@ def test_every_poison_is_among_the_dead_letters(aftermath: PoisonAftermath) -> N
     reasons = {
         f"{place[0]}: {name}": aftermath.dead.get(place) for place, name in aftermath.sent.items()
     }
+    assert reasons.pop("labels: with headers") == "missing-field"
     assert {name: reason for name, reason in reasons.items() if reason != "not-ours"} == {}
 
 
@@ -367,7 +392,7 @@ def test_nothing_else_is_among_the_dead_letters(aftermath: PoisonAftermath) -> N
 
 def test_a_counter_tells(aftermath: PoisonAftermath) -> None:
     counts = [found['sbic_dead_letters_total{reason="not-ours"}'] for found in aftermath.metrics]
-    assert sum(counts) >= len(aftermath.sent)
+    assert sum(counts) >= len(aftermath.sent) - 1  # the label with headers has another reason
 
 
 @pytest.mark.parametrize("name", ["a key of 500 kB", *HEADERS])

@@ -39,3 +39,10 @@ def test_help_loads_no_command_and_neither_kafka_nor_numpy() -> None:
         "sbic.commands.main",
     ]
     assert not {"aiokafka", "faust", "numba", "numpy", "orjson"} & set(loaded)
+
+
+def test_classes_given_one_by_one_have_no_comma_in_them() -> None:
+    names = ["--classes", "yes, sure", "--classes", "no"]
+    ended = CliRunner().invoke(sbic, ["topics", *names])
+    assert ended.exit_code == 2
+    assert "given 2 times, each is one name, and 'yes, sure' has a comma" in ended.output

@@ -15,10 +15,19 @@ from sbic.client import Posterior
 from sbic.engine.labels import Prior
 from sbic.kafka.admin import delete_topics, ensure_topics
 from sbic.local.broker import EmbeddedBroker
-from sbic.project.opening import append, open_project, read_project
+from sbic.project.opening import append, open_project, read_project, read_seal
 from sbic.project.revision import Given
-from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
-from sbic.wire.columns import Names
+from sbic.wire.changelogs import (
+    Answers,
+    Fact,
+    Facts,
+    Piece,
+    VotesFor,
+    encode_answers,
+    encode_facts,
+)
+from sbic.wire.columns import COLUMNS, Names
+from sbic.wire.posteriors import CLOSE_REASONS
 from sbic.wire.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
 from tests.agents.kafka import ProjectOnBroker, Triple, project, until
@@ -243,6 +252,28 @@ async def test_what_rules_have_closed_and_users_reopened_stays_so_in_a_recount_u
         after = await here.until_counted(len(first))
         assert {posterior["status"] for posterior in after.values()} == {"open"}
         assert running.terminate() == 0
+
+
+async def test_a_task_that_any_rule_has_closed_stays_closed_in_a_recount(
+    broker: EmbeddedBroker,
+) -> None:
+    here = await project(broker, partitions=1)
+    opened = await open_project(Given.of(here.settings))
+    seal, evidence = await read_seal(here.settings, opened.revision), here.topics.evidence.name
+    reasons = [reason for reason in CLOSE_REASONS if reason != "request"]
+    facts = [Fact(reason, None, None, reason, False, -1, 0) for reason in reasons]
+    value = encode_facts(Facts(1, facts))
+    header = seal.header(evidence, 0, value, COLUMNS)
+    async with here.producer() as producer:
+        await producer.send_and_wait(evidence, value, partition=0, headers=[header])
+    await here.send([(reason, "ann", 1) for reason in reasons])
+    await command(here, "recount")
+    with instance(broker.url, here.settings.prefix) as running:
+        running.wait_ready()
+        after = await here.until_counted(len(reasons))
+        assert {task: found.get("reason") for task, found in after.items()} == {
+            reason: reason for reason in reasons
+        }
 
 
 def log_odds_of(triples: list[Triple]) -> dict[str, float]:

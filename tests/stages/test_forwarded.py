@@ -1,11 +1,15 @@
 """A label that is forwarded twice counts once; a forged origin affects no other label."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from sbic.instance.requests import Rules
 from sbic.instance.taken import Outcome
 from sbic.wire.assignments import encode_request
 from sbic.wire.dead_letters import Header, Origin
 from sbic.wire.labels import encode_label
-from sbic.wire.seal import Seal
+from sbic.wire.seal import KEY_BYTES, Seal, read_key
 from tests.stages.assigning import AssigningInstance
 from tests.stages.simulated.log import Log, SimulatedRecord
 from tests.stages.simulated.one_instance import OneInstance
@@ -85,3 +89,25 @@ def test_an_origin_without_a_seal_is_not_believed() -> None:
     assigning.describe([{"task": "t1"}])
     [given] = assigning.ask("ann", headers=[("sbic.origin", b"requests/0/42")])
     assert given["id"] == "0-0-0"
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 33, 64, 65, 100, 100_000])
+def test_only_a_key_of_the_right_size_is_one(size: int) -> None:
+    assert read_key(bytes(size).hex().encode()) is None
+
+
+TEXTS = st.none() | st.binary(max_size=80)
+
+
+@given(
+    value=TEXTS | st.binary().map(lambda key: key.hex().encode()),
+    headers=st.lists(st.tuples(st.sampled_from(["sbic.seal", "sbic.origin", "x"]), TEXTS)),
+)
+def test_nothing_on_the_topic_of_the_seal_or_in_headers_raises(
+    value: bytes | None, headers: list[Header]
+) -> None:
+    key = read_key(value)
+    seal = Seal(bytes(KEY_BYTES), [key] if key is not None else [])
+    record = SimulatedRecord(0, 0, value, None, headers)
+    assert seal.origin(record, partitions=1) is None
+    assert not seal.is_on(record)

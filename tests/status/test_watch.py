@@ -59,7 +59,35 @@ def test_into_a_pipe_a_line_of_json_for_each_change_and_ctrl_c_ends_with_0(
     assert process.returncode == 0
 
 
+def test_into_a_pipe_also_where_classes_have_names(pets: Settings) -> None:
+    before: list[Posterior] = [named("t1", [0.25, 0.5, 0.25]), named("t2", [0.5, 0.25, 0.25])]
+    publish(pets, posterior("t1", 0.5), *before)  # the first of another project
+    with subprocess.Popen(
+        [*WATCH, "--from-start"], env=environment(pets), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert [json.loads(process.stdout.readline()) for _ in before] == before
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == ""
+    assert process.returncode == 0
+
+
 def test_in_a_terminal_a_table_that_follows_the_changes(project: Settings) -> None:
+    changes = posterior("the-first", 2.0), posterior("the-second", -2.0)
+    screen = watched_in_a_terminal(project, *changes)
+    assert b"the-first" in screen
+    assert b"0.881" in screen
+
+
+def test_in_a_terminal_a_table_also_where_classes_have_names(pets: Settings) -> None:
+    changes = named("the-first", [0.25, 0.625, 0.125]), named("the-second", [0.5, 0.25, 0.25])
+    screen = watched_in_a_terminal(pets, *changes)
+    assert b"dog" in screen
+    assert b"0.625" in screen
+
+
+def watched_in_a_terminal(project: Settings, *changes: Posterior) -> bytes:
+    """What `sbic watch` shows of these two, which come while it runs."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     process = subprocess.Popen(
@@ -72,13 +100,12 @@ def test_in_a_terminal_a_table_that_follows_the_changes(project: Settings) -> No
     os.close(its)
     try:
         screen = read_until(ours, b"no change yet")
-        publish(project, posterior("the-first", 2.0), posterior("the-second", -2.0))
+        publish(project, *changes)
         screen = read_until(ours, b"2 changes of 2 tasks")
-        assert b"the-first" in screen
-        assert b"0.881" in screen
         process.send_signal(signal.SIGTERM)
         read_until(ours, b"\x1b[?1049l")  # the terminal is as it was before
         assert process.wait(30) == 0
+        return screen
     finally:
         process.kill()
         process.wait()

@@ -1,7 +1,9 @@
 """`sbic broker`: a real Apache Kafka on this machine, without Java or Docker."""
 
 import signal
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
@@ -13,10 +15,13 @@ from sbic.commands.options import BadInput, Function, in_order, run_connected, s
 from sbic.kafka.connect import RequestClient, connected
 from sbic.kafka.errors import Refused
 from sbic.kafka.rights import ROLES, Resource, Right
+from sbic.local import guard
 from sbic.local.broker import EmbeddedBroker, default_folder
 from sbic.local.java import KAFKA_VERSION, BadChoice, BrokerCannotStart
 from sbic.local.secure import ADMIN, SecureFolder
 from sbic.project.settings import Settings, command_line
+
+COMPILING_NOTICE_SECONDS = 1.0
 
 
 def broker_options(function: Function) -> Function:
@@ -104,6 +109,35 @@ class Granting(RequestClient):
         ((error_code, message),) = answer.creation_responses
         if error_code:
             raise Refused(f"Kafka does not grant {right.acl_options(prefix)}: {message}")
+
+
+@contextmanager
+def compiling() -> Iterator[Callable[[], None]]:
+    """Compile what instances run beside the block, in which the function waits for it.
+
+    Instances that start at the same time would otherwise all compile the same.
+    """
+    command = (sys.executable, "-P", "-m", "sbic.commands.warm_up", "instances")
+    running = subprocess.Popen(
+        (sys.executable, "-I", "-S", guard.__file__, "", *command),
+        stdin=subprocess.PIPE,  # when it closes, even because this process was killed, it ends
+        stderr=subprocess.DEVNULL,  # an instance says the same
+        start_new_session=True,  # Ctrl-C goes to this process only
+    )
+
+    def wait() -> None:
+        try:
+            running.wait(COMPILING_NOTICE_SECONDS)
+        except subprocess.TimeoutExpired:
+            click.echo("Compiling, once: this takes up to a minute ...", err=True)
+            running.wait()
+
+    try:
+        yield wait
+    finally:
+        assert running.stdin
+        running.stdin.close()
+        running.wait()
 
 
 @click.command("broker")

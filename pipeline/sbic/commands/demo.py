@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sbic.commands.broker import own_broker
+from sbic.commands.broker import compiling, own_broker
 from sbic.commands.crowd import Habits, Plan
 from sbic.commands.demo_run import Demo, DemoFailed, Errors, Result, Scoreboards, Stage, Times
 from sbic.commands.options import run_connected
@@ -220,8 +220,6 @@ def command(
       sbic demo --open
       sbic demo --instances 2 --labels 100000
     """
-    from sbic.commands.warm_up import compiling  # numba
-
     console = Console(highlight=False)
     page_port = page_port_of(gateway_port)
     habits = Habits(think_seconds=AT_ONCE / rate, spammers=SPAMMERS)

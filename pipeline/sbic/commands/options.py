@@ -150,7 +150,7 @@ def _option(spec: Spec) -> Callable[[Function], Function]:
 
 
 class JoinedOption(click.Option):
-    """An option whose values are joined by commas if it is given several times."""
+    """An option with a list of names, or given once for each of them: then none has a comma."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser keep all values, not the last one."""
@@ -163,7 +163,15 @@ class JoinedOption(click.Option):
     ) -> tuple[Any, ParameterSource]:
         """The values on the command line as one, or the variable, or the default."""
         value, source = super().consume_value(ctx, opts)
-        return ",".join(value) if isinstance(value, list) else value, source
+        if not isinstance(value, list):
+            return value, source
+        for name in value:
+            if len(value) > 1 and "," in name:
+                problem = (
+                    f"given {len(value)} times, each is one name, and {shown(name)} has a comma"
+                )
+                raise click.BadParameter(problem, ctx, self)
+        return ",".join(value), source
 
 
 # Runs the part of a command that uses Kafka; errors of Kafka become one line.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sbic.commands.broker import broker_options, folder_for, own_broker, what_is_kept
+from sbic.commands.broker import broker_options, compiling, folder_for, own_broker, what_is_kept
 from sbic.commands.options import BadInput, Function, given_options, in_order, run_connected
 from sbic.local.java import is_free
 from sbic.local.processes import (
@@ -80,8 +80,6 @@ def command(
       sbic up --instances 2 --ephemeral
       sbic up --port 19092 --prefix birds --web-port 7000
     """
-    from sbic.commands.warm_up import compiling  # numba
-
     folder = folder_for(data_dir, ephemeral)
     page_port = page_port_of(gateway_port)
     ports = web_ports(given.values.get("web_port", SPECS["web_port"].default), instances)

@@ -5,15 +5,15 @@ import signal
 import click
 from rich.console import Console
 
-from sbic.commands.options import run_connected, settings_options
-from sbic.project.settings import Settings
+from sbic.commands.options import given_options, in_project, run_connected
+from sbic.project.revision import Given
 from sbic.status.watch import watch_as_json, watch_as_table
 
 
 @click.command(short_help="Show posteriors as they change.")
 @click.option("--from-start", is_flag=True, help="Begin with the existing posteriors.")
-@settings_options("broker", "prefix")
-def command(settings: Settings, from_start: bool) -> None:
+@given_options("broker", "prefix")
+def command(given: Given, from_start: bool) -> None:
     """Show posteriors as they change, until Ctrl-C.
 
     In a terminal it is a table of the tasks that changed last, with the probability of +1, or with
@@ -30,6 +30,7 @@ def command(settings: Settings, from_start: bool) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     try:
+        settings = in_project(given)
         if console.is_terminal:
             run_connected(watch_as_table(settings, from_start, console))
         else:

@@ -1,7 +1,6 @@
 """Opens a project: reads its log, and applies its settings."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from secrets import token_bytes
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from sbic.project.revision import (
 from sbic.project.settings import Settings, is_name
 from sbic.project.topics import Topic, Topics
 from sbic.wire.partitions import Row
-from sbic.wire.seal import KEY_BYTES, Seal, key_id
+from sbic.wire.seal import KEY_BYTES, Seal, key_id, read_key
 
 
 class RefusedSettings(ClusterError):
@@ -177,8 +176,7 @@ async def read_seal(settings: Settings, revision: Revision) -> Seal:
         reader = Reader(consumer, [place], await consumer.end_offsets([place]))
         async for records in reader.to_the_end():
             for record in records:
-                with suppress(ValueError):
-                    key = bytes.fromhex((record.value or b"").decode())
+                if (key := read_key(record.value)) is not None:
                     keys[key_id(key)] = key
     if revision.seal not in keys:
         raise NoKey(settings)

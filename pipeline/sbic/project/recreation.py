@@ -50,6 +50,7 @@ from sbic.wire.bad import ID_MAX_BYTES, BadRecord
 from sbic.wire.changelogs import Fact, Facts, encode_facts, read_facts
 from sbic.wire.columns import COLUMNS, Columns
 from sbic.wire.partitions import Row
+from sbic.wire.posteriors import CLOSE_REASONS
 from sbic.wire.seal import KEY_BYTES, Seal
 
 EMPTY_SECONDS = 3.0  # longer than a starting instance takes to see the revision
@@ -99,7 +100,7 @@ async def recreate_topics(
     topics = Topics(settings)
     recreated = topics_to_recreate(settings, begun.state)
     stay = [topic for topic in topics if topic.public and topic not in recreated]
-    await empty_added(settings, await _seal_of(settings, begun), stay, note)
+    await empty_added(settings, await seal_of(settings, begun), stay, note)
     keeps = begun.state != "resetting" and not reopens and await _is_intact(settings)
     if begun.state == "rotating" or not begun.seal:
         begun = await _with_new_key(settings, begun, keeps=keeps)
@@ -129,7 +130,7 @@ async def _with_new_key(settings: Settings, begun: Revision, *, keeps: bool) -> 
     return after
 
 
-async def _seal_of(settings: Settings, revision: Revision) -> Seal:
+async def seal_of(settings: Settings, revision: Revision) -> Seal:
     """The seal of a project; if its key is lost, one that is on no record."""
     try:
         return await read_seal(settings, revision)
@@ -160,7 +161,7 @@ def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
 # it are deleted.
 
 
-BY_RULES = ("confident", "labels", "budget")
+BY_RULES = {*CLOSE_REASONS} - {"request"}  # requests are on the topic of tasks, which stays
 FACTS_AT_ONCE = 1_000_000 // (300 + ID_MAX_BYTES)
 
 
@@ -172,7 +173,7 @@ async def keep_closed(settings: Settings, before: Revision, after: Revision) -> 
     """
     evidence = Topics(settings).evidence
     extent = await extents(settings, [evidence.name])
-    decided = await _decided(settings, await _seal_of(settings, before))
+    decided = await _decided(settings, await seal_of(settings, before))
     seal = await read_seal(settings, after)
     now = time_ns() // 1_000_000
     async with writing(settings, evidence) as writer:

@@ -110,6 +110,20 @@ class Seal:
         return read_origin(text, record.topic, partitions)
 
 
+def read_key(value: bytes | None) -> bytes | None:
+    """The key in a record of the seal topic; None if it is none, whoever wrote it.
+
+    >>> read_key(b"00" * KEY_BYTES) == bytes(KEY_BYTES), read_key(b"00"), read_key(b"")
+    (True, None, None)
+    """
+    try:
+        key = bytes.fromhex((value or b"").decode())
+    except ValueError:
+        return None
+    # an empty key is one that everybody knows, and blake2b raises at one of more than 64 bytes
+    return key if len(key) == KEY_BYTES else None
+
+
 def key_id(key: bytes) -> str:
     """The name of a key, which says nothing about it.
 
