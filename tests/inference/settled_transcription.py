@@ -14,6 +14,27 @@ def softmax(z: Sequence[float]) -> Row:
     return [v / sum(odds) for v in odds]
 
 
+def calibrated(gold: Sequence[tuple[Row, int]], classes: int) -> tuple[float, Row]:
+    """The most probable a and b of softmax(a X + b), given X and truth of gold.
+
+    For each a the best b is found, and log a by halving where the slope of the posterior changes
+    its sign.
+    """
+    low, high, b = -16.0, 16.0, np.zeros(classes)
+    x, is_true = np.array([x for x, _ in gold]), np.eye(classes)[[y for _, y in gold]]
+    while gold and (log_a := (low + high) / 2) not in (low, high):
+        for _ in range(50):  # Newton's steps
+            p = np.array([softmax(row) for row in exp(log_a) * x + b])
+            bend = np.diag(p.sum(axis=0) + 1 / 0.7**2) - p.T @ p
+            step = np.linalg.solve(bend, (is_true - p).sum(axis=0) - b / 0.7**2)
+            b = b + np.clip(step, -0.5, 0.5)
+            if np.abs(step).max() < 1e-13:
+                break
+        is_below = exp(log_a) * ((is_true - p) * x).sum() > log_a / 0.6**2
+        low, high = (log_a, high) if is_below else (low, log_a)
+    return exp((low + high) / 2), b.tolist()
+
+
 class Transcription:
     """A label is taken as the equations say it; `settle` refreshes all tasks in order."""
 
@@ -39,6 +60,10 @@ class Transcription:
         self.apart: dict[int, tuple[float, float]] = {}
         self.copy: dict[tuple[int, int], float] = {}
         self.dependence, self.scale, self.bias = 0.0, 1.0, [0.0 for _ in self.classes]
+
+    def labels_of(self, i: int) -> dict[int, int]:
+        """The answers to a task, by worker."""
+        return dict(self.labels.get(i, {}))
 
     # Counts, added up anew each time.
 
@@ -271,23 +296,8 @@ class Transcription:
         return [z / less for z in self.score[i]]
 
     def calibrate(self) -> None:
-        """The most probable a and b: the slope of their log-posterior vanishes."""
         gold = [(self.discounted(i), x) for i, x in self.gold.items() if self.labels.get(i)]
-        at, spread = (
-            np.zeros(1 + len(self.classes)),
-            np.array([0.6, *[0.7] * len(self.classes)]) ** 2,
-        )
-        for _ in range(200 if gold else 0):
-            slope, bend = -at / spread, np.diag(1 / spread)
-            for x, y in gold:
-                p = np.array(softmax([exp(at[0]) * v + b for v, b in zip(x, at[1:], strict=True)]))
-                wrong = (np.array(self.classes) == y) - p
-                turn = np.vstack((exp(at[0]) * np.array(x), np.eye(len(p))))
-                slope = slope + turn @ wrong
-                bend = bend + turn @ (np.diag(p) - np.outer(p, p)) @ turn.T
-            step = np.linalg.solve(bend, slope)
-            at = at + step * min(1.0, 0.5 / max(np.abs(step).max(), 1e-300))
-        self.scale, self.bias = exp(at[0]), at[1:].tolist()
+        self.scale, self.bias = calibrated(gold, len(self.classes))
 
     def published(self, i: int) -> Row:
         if i in self.gold:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
-from sbic.engine import RETRACT, AlgorithmName
+from sbic.engine import RETRACT, AlgorithmName, outside
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.formulas import look
 from sbic.engine.labels import AnyEstimate, Floats, Labels, Prior
@@ -16,7 +16,8 @@ from sbic.engine.state import G, M, S
 from sbic.infer.settled import Settled, settled, settled_live
 from tests.examples import examples
 from tests.inference.crowds import crowd_of_classes, real_crowd
-from tests.inference.settled_transcription import Transcription
+from tests.inference.operations import AT_LAST, COMMON, REST, Operation, happen, operations
+from tests.inference.settled_transcription import Transcription, calibrated
 
 RNG = np.random.default_rng()
 TWO = [
@@ -124,61 +125,29 @@ def test_the_test_vectors_of_judges_who_err_together(classes: int, golds: int, c
         assert found == pytest.approx(JURIES[classes, golds, copies], rel=1e-6, abs=1e-6)
 
 
-TASKS, WORKERS = 6, 5
-operations = st.lists(
-    st.tuples(
-        st.sampled_from(["label"] * 6 + ["retract", "gold", "prior"]),
-        st.integers(0, TASKS - 1),
-        st.integers(0, WORKERS - 1),
-        st.integers(0, 5),
-        st.lists(st.floats(0.05, 1), min_size=6, max_size=6),
-    ),
-    min_size=1,
-    max_size=60,
-)
-
-
-@given(st.integers(2, 6), operations, st.sampled_from(["learned", "uniform", "given"]))
-@examples(150)
+@given(st.integers(2, 6), operations(40), st.sampled_from(["learned", "uniform", "given"]))
+@examples(100)
 def test_the_engine_equals_the_equations_whatever_happens(
-    classes: int, operations: list[tuple[str, int, int, int, list[float]]], kind: str
+    classes: int, drawn: list[Operation], kind: str
 ) -> None:
     given_prior = np.arange(1, classes + 1) / np.arange(1, classes + 1).sum()
     fixed = {"learned": None, "uniform": [1 / classes] * classes, "given": given_prior.tolist()}
     class_prior: ClassPrior = given_prior.tolist() if kind == "given" else kind  # type: ignore[assignment]
     engine = Engine(
-        "settled", classes=classes, prior=Prior(3, 1.5), class_prior=class_prior, common=5
+        "settled", classes=classes, prior=Prior(3, 1.5), class_prior=class_prior, common=COMMON
     )
-    by_hand = Transcription(classes, 3, 1.5, fixed[kind], common=5)
-    for verb, i, j, number, weights in operations:
-        x = number % classes
-        known = by_hand.labels.get(i, {})
-        if verb == "gold":
-            gold = None if number % 2 else x
-            engine.set_gold(i, gold)
-            by_hand.set_gold(i, gold)
-        elif verb == "prior":
-            prior = np.array(weights[:classes]) / sum(weights[:classes])
-            engine.set_prior(i, None if number % 2 else prior.tolist())
-            by_hand.set_prior(i, None if number % 2 else prior.tolist())
-        elif verb == "retract":
-            if j in known:
-                by_hand.retract(i, j)
-            engine.take([i], [j], [RETRACT])
-        else:
-            engine.take([i], [j], [x], replaces=True)
-            if j not in known:
-                by_hand.observe(i, j, x)
-            elif known[j] != x:
-                by_hand.retract(i, j)
-                by_hand.observe(i, j, x)
+    by_hand = Transcription(classes, 3, 1.5, fixed[kind], common=COMMON)
+    for operation in [*drawn, AT_LAST]:
+        happen(operation, engine, by_hand)
         compare(engine, by_hand)
-    if any(by_hand.labels.values()) and by_hand.settle(1e-11):
-        engine.settle(1e-11)
-        compare(engine, by_hand)
-        compare_published(engine, by_hand)
-        assert not engine.refresh_due(10**6)
-        compare(engine, by_hand)
+        is_to_rest = operation[0] == "settle" and any(by_hand.labels.values())
+        if is_to_rest and by_hand.settle(REST):
+            engine.settle(REST)
+            compare(engine, by_hand)
+            compare_published(engine, by_hand)
+            assert not engine.refresh_due(10**6)
+            compare(engine, by_hand)
+            event(f"copies: {bool(by_hand.copy)}")
 
 
 def compare(engine: Engine, by_hand: Transcription) -> None:
@@ -204,9 +173,24 @@ def compare(engine: Engine, by_hand: Transcription) -> None:
 def compare_published(engine: Engine, by_hand: Transcription) -> None:
     now = engine.outside
     found, expected = [now.dependence, now.scale, *now.bias], [by_hand.dependence, by_hand.scale]
-    assert found == pytest.approx([*expected, *by_hand.bias], abs=1e-7)
+    assert found == pytest.approx([*expected, *by_hand.bias], abs=1e-9)
     for i in [i for i, labels in by_hand.labels.items() if labels]:
-        assert engine.beliefs([i])[0] == pytest.approx(by_hand.published(i), abs=1e-7)
+        assert engine.beliefs([i])[0] == pytest.approx(by_hand.published(i), abs=1e-9)
+
+
+@given(
+    st.integers(2, 6), st.integers(0, 20), st.sampled_from([0.1, 1, 5, 20]), st.integers(0, 10**6)
+)
+def test_a_calibration_is_the_most_probable_one_even_where_gold_contradicts(
+    classes: int, golds: int, far: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x, truth = far * rng.normal(size=(golds, classes)), rng.integers(classes, size=golds)
+    if seed % 2:  # all are right, or all are wrong
+        truth = x.argmax(axis=1) if seed % 4 == 1 else x.argmin(axis=1)
+    scale, bias = outside.calibrated(x, truth)
+    found = calibrated(list(zip(x.tolist(), truth.tolist(), strict=True)), classes)
+    assert [scale, *bias] == pytest.approx([found[0], *found[1]], rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -251,10 +251,15 @@ class Queries(Storage):
 
     def is_blank(self, tasks: Ints) -> NDArray[np.bool_]:
         """Whether a task computed here has no label, no gold and no prior."""
+        is_gold: NDArray[np.bool_] = self.state.task[tasks, GOLD] != NONE
+        return self._is_unseen(tasks) & ~is_gold
+
+    def _is_unseen(self, tasks: Ints) -> NDArray[np.bool_]:
+        """Whether a task computed here has no label and no prior: but for gold, π is all."""
         task = self.state.task[tasks]
-        is_told = (task[:, [GOLD, PRIOR]] != NONE).any(axis=1)
-        is_blank: NDArray[np.bool_] = ~is_told & (task[:, LABELS] == 0) & (task[:, IS_HERE] == 1)
-        return is_blank
+        has_none = (task[:, LABELS] == 0) & (task[:, PRIOR] == NONE)
+        is_unseen: NDArray[np.bool_] = has_none & (task[:, IS_HERE] == 1)
+        return is_unseen
 
     def inner_scores(self, tasks: ArrayLike) -> Floats:
         """Logarithms of the inner beliefs without gold, up to a constant for each task."""
@@ -262,7 +267,7 @@ class Queries(Storage):
         self._make_room(known, None)
         rows: Floats = self.state.belief[known, BELIEF + self.classes : BELIEF + 2 * self.classes]
         if self.is_settled:
-            rows[self.is_blank(known)] = np.log(self.class_prior)
+            rows[self._is_unseen(known)] = np.log(self.class_prior)
         return rows
 
     def evidence(self, tasks: ArrayLike) -> Floats:
