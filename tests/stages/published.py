@@ -88,7 +88,7 @@ def check_roster(members: Sequence[SimulatedMember], log: Log) -> None:
     published = {record.key: record.value for records in log["workers"] for record in records}
     for value in published.values():
         found = loads(value or b"")
-        entry = RosterEntry(found.get("blocked"), found.get("name"))
+        entry = RosterEntry(*map(found.get, RosterEntry._fields))
         assert entry == said.get(found["worker"], NOTHING_SAID)
 
 
