@@ -183,7 +183,7 @@ class WorkerStage:
 
     def _skip(self, rows: Rows) -> None:
         for worker, task in zip(rows.workers.tolist(), rows.tasks.tolist(), strict=True):
-            self.crowd.skipped.setdefault(worker, set()).add(task)
+            self.crowd.skip(worker, task)
 
     def take(self, parts: Mapping[int, Sequence[R]], taken: Taken[R]) -> Rows | None:
         """Turn labels, by partition, into votes; add the results to `taken`.

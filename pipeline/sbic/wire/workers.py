@@ -127,6 +127,15 @@ MOST_PRICE = 1_000_000
 UNITS = 1_000_000  # of money, in which costs are added up: sums of them are exact in any order
 
 
+def units_of(money: float | None) -> int | None:
+    """An amount of money in units.
+
+    >>> units_of(0.5), units_of(None)
+    (500000, None)
+    """
+    return None if money is None else round(money * UNITS)
+
+
 class RosterEntry(NamedTuple):
     """What the owner of a project says of a worker.
 
@@ -146,7 +155,7 @@ class RosterEntry(NamedTuple):
     @property
     def units(self) -> int:
         """The price in units of money."""
-        return round((self.price or 0) * UNITS)
+        return units_of(self.price) or 0
 
 
 NOTHING_SAID = RosterEntry()
