@@ -365,6 +365,11 @@ class Queries(Storage):
         return Outside(float(crowd[DEPENDENCE]), float(crowd[SCALE]), bias)
 
     @property
+    def dependence(self) -> float:
+        """The dependence in force."""
+        return float(self.state.crowd[DEPENDENCE])
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether gold calibrates what is published."""
         now = self.outside

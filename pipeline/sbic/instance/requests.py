@@ -14,7 +14,6 @@ from sbic.engine.labels import Floats, Ints, Prior
 from sbic.instance.crowd import Crowd
 from sbic.instance.leases import Lease, Leases, Request
 from sbic.instance.taken import Forwarded, R, Rejected, TakenLabel, labels_in
-from sbic.instance.tiers import ALL_TIERS
 from sbic.instance.workers import WorkerStage
 from sbic.policy.escalate import Escalate
 from sbic.policy.policy import Policy, Uncertainty, Uniform
@@ -193,10 +192,11 @@ class AssignmentStage:
         self.leases = leases
         self.rules = rules
         self.prior = prior
+        self._surveyed = self.crowd.given_by_tier  # when the steps were computed
         names = self.crowd.tasks.names
         self.policy: Policy | Escalate
         if rules.policy == "escalate":
-            self.policy = Escalate(names, ALL_TIERS, rules.seed)
+            self.policy = Escalate(names, steps_of(self.crowd, prior), rules.seed)
         else:
             self.policy = policy_of(rules.policy, names, rules.seed, prior)
         self.gold: Policy = Uniform(self.crowd.tasks.names, rules.seed)
@@ -341,11 +341,12 @@ class AssignmentStage:
             self.gold.follow(tasks, is_open & is_gold, labels, leads, in_flight)
             is_open &= ~is_gold
         if isinstance(self.policy, Escalate):
-            task, now = self.crowd.task, self.crowd.engine.outside
-            tiers = np.where(is_open, task.tier[tasks], 0)
-            steps = steps_of(self.crowd, self.prior)
-            columns = tiers, task.left[tasks], labels, leads, in_flight
-            self.policy.follow(tasks, *columns, steps, now.dependence)
+            if self._surveyed is not self.crowd.given_by_tier:
+                self._surveyed = self.crowd.given_by_tier
+                self.policy.steps = steps_of(self.crowd, self.prior)
+            offers = self.crowd.task.tier, self.crowd.task.left
+            dependence = self.crowd.engine.dependence
+            self.policy.follow(tasks, is_open, *offers, labels, leads, in_flight, dependence)
         else:
             self.policy.follow(tasks, is_open, labels, leads, in_flight)
 

@@ -70,8 +70,9 @@ def warm_up_policies() -> None:
 
 def warm_up_escalation() -> None:
     """Compile what chooses tasks by tiers."""
-    columns = np.ones(1, np.int8), np.ones(1, np.int32), np.zeros(1, np.int64), np.zeros(1)
-    Escalate(["t"], 2).follow(np.zeros(1, np.int64), *columns, columns[2], np.ones(2), 0.0)
+    nothing, offers = np.zeros(1, np.int64), (np.ones(1, np.int8), np.ones(1, np.int32))
+    policy = Escalate(["t"], np.ones(2))
+    policy.follow(nothing, nothing == 0, *offers, nothing, np.zeros(1), nothing, 0.0)
 
 
 def warm_up_stages() -> None:

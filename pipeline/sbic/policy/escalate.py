@@ -25,19 +25,20 @@ class Escalate:
     `steps` is what a label of each tier is worth, in log-odds.
 
     >>> from sbic.policy.policy import AnswerSet
-    >>> policy = Escalate(["t1", "t2", "t3"], 4)
-    >>> tasks, nothing = np.arange(3), np.zeros(3, np.int64)
-    >>> tiers, left = np.array([1, 1, 2], np.int8), np.array([9, 9, 9], np.int32)
-    >>> leads, steps = np.array([0.5, 0.4, 0.1]), np.ones(4)
-    >>> policy.follow(tasks, tiers, left, nothing, leads, nothing, steps, 0.0)
+    >>> policy = Escalate(["t1", "t2", "t3"], np.ones(4))
+    >>> tasks, nothing, leads = np.arange(3), np.zeros(3, np.int64), np.array([0.5, 0.4, 0.1])
+    >>> offers = np.array([1, 1, 2], np.int8), np.array([9, 9, 9], np.int32)
+    >>> policy.follow(tasks, nothing == 0, *offers, nothing, leads, nothing, 0.0)
     >>> policy.choose(1, AnswerSet()), policy.choose(2, AnswerSet()), policy.choose(3, AnswerSet())
     (1, 2, None)
     """
 
-    def __init__(self, names: Sequence[Hashable], tiers: int, seed: int = 0) -> None:
+    def __init__(self, names: Sequence[Hashable], steps: Floats, seed: int = 0) -> None:
         weights = Weights(label=0.0, lead=GRID, in_flight=0.0)
-        self._of_tier = [Policy(names, weights, seed) for _ in range(tiers)]
-        self._used: set[int] = set()
+        self.steps = steps
+        self._of_tier = [Policy(names, weights, seed) for _ in steps]
+        self._used: list[int] = []  # tiers that any task was offered to
+        self._bits = 0  # the same, a bit for each
 
     def __len__(self) -> int:
         """How many tasks are offered to any tier."""
@@ -50,19 +51,24 @@ class Escalate:
     def follow(
         self,
         tasks: Ints,
+        is_open: NDArray[np.bool_],
         tiers: NDArray[np.int8],
         left: NDArray[np.int32],
         labels: Ints,
         leads: Floats,
         in_flight: Ints,
-        steps: Floats,
         dependence: float,
     ) -> None:
-        """Offer each task to its tier; one of tier 0, or with all labels in flight, to none."""
+        """Offer open tasks to their tiers; one of tier 0, or with all labels in flight, to none.
+
+        `tiers` and `left` are of all tasks, by their numbers.
+        """
         keys, offered = np.empty(len(tasks)), np.empty(len(tasks), np.int64)
-        columns = tiers, left, labels, leads, in_flight
-        used = weigh(*columns, steps, dependence, keys, offered)
-        self._used.update(tier for tier in range(len(self._of_tier)) if used >> tier & 1)
+        columns = tasks, is_open, tiers, left, labels, leads, in_flight
+        used = weigh(*columns, self.steps, dependence, keys, offered)
+        if used != self._bits:
+            self._bits |= used
+            self._used = [tier for tier in range(len(self._of_tier)) if self._bits >> tier & 1]
         for tier in self._used:
             self._of_tier[tier].follow(tasks, offered == tier, labels, keys, in_flight)
 
@@ -88,6 +94,8 @@ class Escalate:
 
 @kernel
 def weigh(
+    tasks: Ints,
+    is_open: NDArray[np.bool_],
     tiers: NDArray[np.int8],
     left: NDArray[np.int32],
     labels: Ints,
@@ -104,8 +112,9 @@ def weigh(
     is worth less on a task that has n: s = s0 / (1 + n ρ).
     """
     used = 0
-    for t in range(len(tiers)):
-        tier = tiers[t] if in_flight[t] < left[t] else 0
+    for t in range(len(tasks)):
+        i = tasks[t]
+        tier = tiers[i] if is_open[t] and in_flight[t] < left[i] else 0
         offered[t] = tier
         keys[t] = 0.0
         if tier > 0:

@@ -1,11 +1,13 @@
 """What it saves to ask cheap judges first and people where these leave doubt: recorded juries.
 
-The judges of a jury are the first tier, and a person who knows the truth is the second. An instance
-without Kafka assigns tasks by the policy `escalate` until no task is open; a judge who is asked
-gives the label that was recorded. For comparison, the error of all judges on all tasks.
+The judges of a jury are the first tier, and a person who knows the truth is the second, whose
+answers become gold. The person begins with 100 random tasks, which are paid as all others; a judge
+who is asked gives the label that was recorded. An instance without Kafka assigns tasks by the
+policy `escalate` until no task is open. For comparison, the error of all judges on all tasks.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +25,7 @@ from sbic.instance.leases import Leases
 from sbic.instance.requests import Answered, AssignmentStage, Rules
 from sbic.instance.survey import Survey, Surveyor
 from sbic.instance.tasks import StopRules, TaskStage
+from sbic.instance.tiers import UNLIMITED
 from sbic.instance.workers import WorkerStage
 from sbic.research.honesty import UNKNOWN
 from sbic.research.outcome import Finding, text_table
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 TIER_LABELS = 2, 3, 4, 6
 CONFIDENCES = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95
 PERSON = "a person"
+GOLD = 100  # random tasks that the person answers first
 ROUNDS = 20  # of requests between two surveys
 
 
@@ -59,7 +63,8 @@ class Point(NamedTuple):
     error: float
 
 
-class TakenRecord(NamedTuple):
+@dataclass
+class TakenRecord:
     """A record, as an instance needs it."""
 
     offset: int
@@ -100,7 +105,38 @@ class Jury:
         }
         self.given: dict[str, int] = dict.fromkeys((*labels.worker_names, PERSON), 0)
         self.offset = self.requests = 0
+        self.offset_of_tasks = len(truth)
         self._register()
+        self._begin(min(len(labels.worker_names), rules.tier_labels or UNLIMITED))
+
+    def _begin(self, judges: int) -> None:
+        """Let so many judges and the person answer random tasks, before anything is known.
+
+        As many judges as answer other tasks: confidence is calibrated for such.
+        """
+        known = np.flatnonzero(self.truth != UNKNOWN)
+        records = []
+        for i in self.rng.choice(known, min(GOLD, len(known)), replace=False).tolist():
+            self._know(i)
+            records.append(self._label(PERSON, str(i), int(self.truth[i])))
+            for place in self.rng.permutation(len(self.labels.worker_names))[:judges].tolist():
+                answer = self.said.get((i, place))
+                records.append(self._label(self.labels.worker_names[place], str(i), answer))
+        self.instance.take({0: records})
+        self._publish()
+
+    def _know(self, i: int) -> None:
+        """Make what the person says of a task gold."""
+        self.offset_of_tasks += 1
+        gold = self.classes.label_of(int(self.truth[i]))
+        value = b'{"task": "%d", "gold": "%s"}' % (i, str(gold).encode())
+        self.instance.describe(TakenRecord(self.offset_of_tasks, 0, value, topic="tasks"))
+
+    def _label(self, name: str, task: str, answer: int | None) -> TakenRecord:
+        label = 0 if answer is None else self.classes.label_of(answer)
+        self.given[name] += answer is not None
+        self.offset += 1
+        return TakenRecord(self.offset, 0, encode_label(task, name, label))
 
     def _register(self) -> None:
         known = np.flatnonzero(self.truth != UNKNOWN).tolist()
@@ -151,10 +187,9 @@ class Jury:
             if task is None:
                 return
             answer = self.truth[int(task)] if place is None else self.said.get((int(task), place))
-            label = 0 if answer is None else self.classes.label_of(int(answer))
-            self.given[name] += answer is not None
-            self.offset += 1
-            yield TakenRecord(self.offset, 0, encode_label(task, name, label))
+            if place is None:
+                self._know(int(task))
+            yield self._label(name, task, None if answer is None else int(answer))
 
     def _publish(self) -> None:
         group = self.instance.filling
