@@ -9,7 +9,7 @@ import pytest
 from sbic.engine.labels import Labels
 from sbic.instance.tasks import StopRules
 from sbic.research import escalation
-from sbic.research.escalation import GOLD, PERSON, Jury, Point, frontier
+from sbic.research.escalation import GOLD, PERSON, EscalationPoint, Jury, frontier
 from sbic.research.outcome import save_csv, save_png
 
 TASKS, JUDGES = 400, 8
@@ -39,7 +39,7 @@ def test_a_person_is_asked_about_few_tasks_and_the_rest_costs_less(
     monkeypatch.setattr(escalation, "CONFIDENCES", (0.7, 0.9, 0.95))
     monkeypatch.setattr(escalation, "GOLD", 20)
     found = escalation.escalation(data, tmp_path, price=5, seed=1, jobs=1)
-    points = cast(list[Point], found.rows)
+    points = cast(list[EscalationPoint], found.rows)
     (everybody,) = (each for each in points if each.tier_labels is None)
     assert (everybody.cost, everybody.by_person) == (JUDGES, 0.0)
     tiered = [each for each in points if each.tier_labels]

@@ -1,7 +1,7 @@
 """Checks of what a simulated cluster has published against its inputs."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -168,7 +168,11 @@ class Offline:
     """The offline computation on all labels, at its fixed point."""
 
     def __init__(
-        self, expected: ExpectedResults, classes: int, common: int, roster: dict[str, RosterEntry]
+        self,
+        expected: ExpectedResults,
+        classes: int,
+        common: int,
+        roster: Mapping[str, RosterEntry] = {},  # not changed
     ) -> None:
         self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD, common=common)
         self.tasks = sorted(expected.sources)

@@ -12,7 +12,7 @@ FIELDS = ("worker", "group", "tier", "price", "blocked", "name")
 TRUTHS = {"true": True, "false": False}
 
 
-class Said(NamedTuple):
+class RosterRow(NamedTuple):
     """A worker, and what is said of them: the fields that are not empty."""
 
     worker: str
@@ -22,7 +22,7 @@ class Said(NamedTuple):
 class RosterTable(NamedTuple):
     """What is said of each worker; `unread`, the other columns, fills as rows are read."""
 
-    rows: Iterator[Said]
+    rows: Iterator[RosterRow]
     unread: dict[str, None]
 
 
@@ -42,7 +42,7 @@ def roster_table(source: TextFile, reading: Reading = DEFAULT) -> RosterTable:
     ]
     table = read_table(source, fields)
 
-    def rows() -> Iterator[Said]:
+    def rows() -> Iterator[RosterRow]:
         lines: dict[str, int] = {}
         for line, texts in table.rows:
             if not "".join(texts).strip():
@@ -60,7 +60,7 @@ def roster_table(source: TextFile, reading: Reading = DEFAULT) -> RosterTable:
     return RosterTable(rows(), table.unread)
 
 
-def _said(texts: Mapping[str, str]) -> Said:
+def _said(texts: Mapping[str, str]) -> RosterRow:
     """What a row says; raises `BadRecord`."""
     values: dict[str, Any] = {
         "blocked": TRUTHS.get(texts["blocked"].lower(), texts["blocked"]),
@@ -70,7 +70,7 @@ def _said(texts: Mapping[str, str]) -> Said:
     record = {name: values.get(name, text) for name, text in texts.items() if text}
     worker, entry = parse_roster(None, {"worker": "", **record})
     given = entry._asdict()
-    return Said(worker, {name: given[name] for name in RosterEntry._fields if name in record})
+    return RosterRow(worker, {name: given[name] for name in RosterEntry._fields if name in record})
 
 
 def number(text: str) -> float | str:

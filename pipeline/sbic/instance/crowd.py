@@ -17,7 +17,7 @@ from sbic.engine.engine import Engine
 from sbic.engine.labels import Ints
 from sbic.engine.state import Overview
 from sbic.instance.names import NameTable, with_room
-from sbic.instance.tiers import ALL_TIERS, UNKNOWN, Standing, Standings
+from sbic.instance.tiers import ALL_TIERS, UNKNOWN, Listed, Standings
 from sbic.wire.columns import Names
 from sbic.wire.partitions import homes_of, partition_of
 from sbic.wire.posteriors import CLOSE_REASONS, CloseReason
@@ -318,8 +318,8 @@ class Crowd:
         return numbers
 
     def say(
-        self, partition: int, said: Mapping[str, Standing], *, replaces: bool = False
-    ) -> dict[str, Standing]:
+        self, partition: int, said: Mapping[str, Listed], *, replaces: bool = False
+    ) -> dict[str, Listed]:
         """Set standings of workers of a partition; return those that changed."""
         most = self.standings.most_kin
         before = {name: self.standings.of(partition, name).group for name in said}
@@ -348,11 +348,11 @@ class Crowd:
 
     def say_own(self, partition: int, workers: Iterable[str], *, replaces: bool = False) -> None:
         """Set the standings of own workers by the roster and the rule, for all instances."""
-        said: dict[str, Standing] = {}
+        said: dict[str, Listed] = {}
         for name in workers:
             entry, number = self.roster.of(partition, name), self.workers.known(name)
             by_rule = number is not None and bool(self.worker.by_rule[number])
-            said[name] = Standing.of(entry, by_rule) if entry != NOTHING_SAID else UNKNOWN
+            said[name] = Listed.of(entry, by_rule) if entry != NOTHING_SAID else UNKNOWN
         changed = self.say(partition, said, replaces=replaces)
         self.standings.unsaid.setdefault(partition, {}).update(dict.fromkeys(changed))
 

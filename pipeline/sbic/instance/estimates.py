@@ -11,7 +11,7 @@ from sbic.engine.state import Sums
 from sbic.instance.crowd import NEVER, OPEN, TaskColumns, WorkerColumns, by_home
 from sbic.instance.names import NameTable, with_room
 from sbic.instance.tasks import TaskStage
-from sbic.instance.tiers import Standing
+from sbic.instance.tiers import Listed
 from sbic.wire.estimates import (
     Ask,
     Beliefs,
@@ -258,7 +258,7 @@ class Exchange:
     def _add_said(
         self,
         partition: int,
-        said: Mapping[str, Standing],
+        said: Mapping[str, Listed],
         records: EstimateRecords,
         *,
         replaces: bool = False,
@@ -427,7 +427,7 @@ class Exchange:
         groups = [said.group_names[place] for place in said.groups.tolist()]
         columns = said.tiers.tolist(), said.are_members.tolist(), said.units.tolist()
         rows = zip(*columns, groups, said.are_barred.tolist(), strict=True)
-        standings = dict(zip(said.names, (Standing(*row) for row in rows), strict=True))
+        standings = dict(zip(said.names, (Listed(*row) for row in rows), strict=True))
         self.crowd.say(partition, standings, replaces=said.replaces)
 
     def _receive_tasks(self, partition: int, estimates: Beliefs) -> None:

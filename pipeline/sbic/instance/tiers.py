@@ -29,7 +29,7 @@ ALL_TIERS = TIERS[-1] + 1  # a column for each, and one for none
 UNLIMITED = 1 << 30  # labels
 
 
-class Standing(NamedTuple):
+class Listed(NamedTuple):
     """What the model and the policy have to know of a worker.
 
     `tier` is 1 also for those who are no `member` of it. `units` are of money, for each label.
@@ -42,18 +42,18 @@ class Standing(NamedTuple):
     is_barred: bool = False
 
     @classmethod
-    def of(cls, entry: RosterEntry, is_barred: bool) -> "Standing":
+    def of(cls, entry: RosterEntry, is_barred: bool) -> "Listed":
         """What follows from the word of the owner, or of the rule where they say nothing.
 
-        >>> Standing.of(RosterEntry(tier=2, price=0.5), is_barred=True)
-        Standing(tier=2, is_member=True, units=500000, group='', is_barred=True)
+        >>> Listed.of(RosterEntry(tier=2, price=0.5), is_barred=True)
+        Listed(tier=2, is_member=True, units=500000, group='', is_barred=True)
         """
         said = is_barred if entry.blocked is None else entry.blocked
         member = entry.tier is not None
         return cls(entry.tier or 1, member, entry.units, entry.group or "", said)
 
 
-UNKNOWN = Standing()
+UNKNOWN = Listed()
 
 
 class Standings:
@@ -62,27 +62,27 @@ class Standings:
     `unsaid` has the workers of each partition whose standing the other instances do not know yet.
 
     >>> standings = Standings(partitions=1)
-    >>> standings.say(0, {"ann": Standing(tier=2, is_member=True)})
-    {'ann': Standing(tier=2, is_member=True, units=0, group='', is_barred=False)}
+    >>> standings.say(0, {"ann": Listed(tier=2, is_member=True)})
+    {'ann': Listed(tier=2, is_member=True, units=0, group='', is_barred=False)}
     >>> standings.members.tolist()
     [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
     """
 
     def __init__(self, partitions: int) -> None:
-        self.by_worker: list[dict[str, Standing]] = [{} for _ in range(partitions)]
+        self.by_worker: list[dict[str, Listed]] = [{} for _ in range(partitions)]
         self.unsaid: dict[int, dict[str, None]] = {}
         self.members = np.zeros(ALL_TIERS, np.int64)  # not barred, by tier
         self.groups: dict[str, dict[str, int]] = {}  # the members, with their partitions
         self._numbers: dict[str, int] = {}  # of groups
         self._sizes = np.zeros(MOST_KIN + 2, np.int64)  # how many groups have each
 
-    def of(self, partition: int, worker: str) -> Standing:
+    def of(self, partition: int, worker: str) -> Listed:
         """The standing of a worker of this partition."""
         return self.by_worker[partition].get(worker, UNKNOWN)
 
     def say(
-        self, partition: int, said: Mapping[str, Standing], *, replaces: bool = False
-    ) -> dict[str, Standing]:
+        self, partition: int, said: Mapping[str, Listed], *, replaces: bool = False
+    ) -> dict[str, Listed]:
         """Set the standings of workers, or with `replaces` of all; return those that changed."""
         known = self.by_worker[partition]
         new = {**dict.fromkeys(known, UNKNOWN), **said} if replaces else said
@@ -114,7 +114,7 @@ class Standings:
         """The largest size of groups that are acted on.
 
         >>> standings = Standings(1)
-        >>> both = {name: Standing(group="f") for name in ("ann", "bob")}
+        >>> both = {name: Listed(group="f") for name in ("ann", "bob")}
         >>> _ = standings.say(0, both)
         >>> standings.most_kin >= 2, standings.kin_of(0, "ann"), standings.kin_of(0, "eve")
         (True, 0, -1)
@@ -128,7 +128,7 @@ class Standings:
             return -1
         return self._numbers.setdefault(group, len(self._numbers))
 
-    def take_unsaid(self, partition: int) -> dict[str, Standing]:
+    def take_unsaid(self, partition: int) -> dict[str, Listed]:
         """Remove and return what the other instances do not know yet of a partition."""
         names = self.unsaid.pop(partition, {})
         return {name: self.of(partition, name) for name in names}

@@ -47,7 +47,7 @@ GOLD = 100  # random tasks that the person answers first
 ROUNDS = 20  # of requests between two surveys
 
 
-class Point(NamedTuple):
+class EscalationPoint(NamedTuple):
     """A point of the curve: cost and error, and what comes of them.
 
     `cost` is per task, `by_person` the share of the tasks that the person answered. Without
@@ -233,7 +233,7 @@ def escalation(data: Path, out: Path, *, price: float, seed: int, jobs: int) -> 
     points = [point(case, result, price) for case, result in zip(cases, results, strict=True)]
     return Finding(
         "escalation",
-        Point._fields,
+        EscalationPoint._fields,
         points,
         as_text(points, price),
         partial(draw, points, price),
@@ -263,11 +263,11 @@ def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
     }
 
 
-def point(case: Case, result: Result, price: float) -> Point:
+def point(case: Case, result: Result, price: float) -> EscalationPoint:
     """The point of a case, with a person who costs so many times what a judge does."""
     judged, by_person = float(result["judged"]), float(result["by_person"])
     is_all = not case["tier_labels"]
-    return Point(
+    return EscalationPoint(
         str(case["set"]),
         None if is_all else int(case["tier_labels"]),
         None if is_all else float(case["confidence"]),
@@ -278,16 +278,16 @@ def point(case: Case, result: Result, price: float) -> Point:
     )
 
 
-def frontier(points: Sequence[Point]) -> list[Point]:
+def frontier(points: Sequence[EscalationPoint]) -> list[EscalationPoint]:
     """The points with a smaller error than all cheaper ones, the cheapest first."""
-    found: list[Point] = []
+    found: list[EscalationPoint] = []
     for each in sorted(points, key=lambda each: (each.cost, each.error)):
         if not found or each.error < found[-1].error:
             found.append(each)
     return found
 
 
-def as_text(points: Sequence[Point], price: float) -> str:
+def as_text(points: Sequence[EscalationPoint], price: float) -> str:
     """For each jury, what everybody costs, and the curve of the cheapest points."""
     parts = [f"Cheap judges first, then a person who costs {price:g} times a judge's label"]
     header = ("tier labels", "confidence", "cost", "of everybody", "by a person", "error")
@@ -313,7 +313,7 @@ def as_text(points: Sequence[Point], price: float) -> str:
     return "\n\n".join(parts)
 
 
-def draw(points: Sequence[Point], price: float, figure: "Figure") -> None:
+def draw(points: Sequence[EscalationPoint], price: float, figure: "Figure") -> None:
     """The error by the cost, for each jury."""
     names = list(dict.fromkeys(each.crowd for each in points))
     for axes, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):

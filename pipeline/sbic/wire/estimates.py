@@ -4,7 +4,7 @@ Every instance consumes them. They are published as they change, and completely 
 rebalance or on request, so that an instance that starts to consume then has all of them.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sbic.engine.outside import Moments
 from sbic.engine.state import ELSEWHERE, Sums
 from sbic.wire.bad import BadRecord, parser
 from sbic.wire.columns import NOT_OURS, Columns, encode_columns
+from sbic.wire.workers import TIERS
 
 CANDIDATE_ROWS, CANDIDATE_COLUMNS = 160, 4
 
@@ -268,10 +269,15 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         kinds = "<i1", "?", "<i8", "<i4", "?"
         tiers, members, units, groups, barred = (record.column(kind, len(names)) for kind in kinds)
         group_names, replaces = record.names("groups"), bool(record.number("replaces"))
+        if not (are_places(groups, len(group_names)) and are_places(tiers, TIERS[-1] + 1)):
+            raise NOT_OURS
         estimates = Said(names, tiers, members, units, group_names, groups, barred, replaces)
     elif record.kind == "skips":
         pairs = record.column("<i4", record.number("rows"), 2)
         estimates = Skips(record.names("workers"), record.names("tasks"), pairs)
+        whose, which = pairs.T
+        if not are_places(whose, len(estimates.workers)) & are_places(which, len(estimates.tasks)):
+            raise NOT_OURS
     elif record.kind == "spent":
         estimates = Spent(int(record.column("<i8", 1)[0]))
     elif record.kind in ("sums", "whole"):
@@ -303,6 +309,15 @@ def parse_report(value: bytes | None, classes: int) -> Rest | Findings | None:
     except BadRecord:
         return None
     return report if isinstance(report, Rest | Findings) else None
+
+
+def are_places(numbers: NDArray[Any], size: int) -> bool:
+    """Whether all of these numbers are places in a list of this size.
+
+    >>> are_places(np.array([0, 2]), 3), are_places(np.array([-1]), 3)
+    (True, False)
+    """
+    return bool(((numbers >= 0) & (numbers < size)).all())
 
 
 def _encode_findings(fields: dict[str, object], found: Findings) -> bytes:
