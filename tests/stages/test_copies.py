@@ -79,12 +79,11 @@ def test_copies_share_a_vote_whatever_happens_on_the_way(seed: int, instances: i
 
 
 @pytest.mark.parametrize("instances", [1, 2, 3])
-@pytest.mark.parametrize("seed", range(2))
 def test_a_group_shares_votes_as_far_as_it_agrees_whatever_happens_on_the_way(
-    seed: int, instances: int, monkeypatch: pytest.MonkeyPatch
+    instances: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(DIFFERS, "eve", 0.3)  # too much for a copy
-    rng = random.Random(10 * seed + instances)
+    monkeypatch.setitem(DIFFERS, "eve", 0.3)  # they agree on .85 to .95: too little for a copy
+    rng = random.Random(instances)
     project = SimulatedProject("settled", FOUR, prior=GOOD_CROWD, common=12)
     schedule, happens = Schedule(project, instances), events(rng)
     for worker, group in (("eve", "f"), ("ann", "f"), ("gus", "g"), ("ida", "g"), ("gus", None)):
