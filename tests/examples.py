@@ -1,6 +1,8 @@
 """On how many examples hypothesis tries a property: fewer in `make check` than in `make test`.
 
-With EXAMPLES=100 a hundred times as many: `EXAMPLES=100 .venv/bin/pytest tests/stages/test_schedules.py --timeout 0`.
+With EXAMPLES=100 a hundred times as many:
+
+    EXAMPLES=100 .venv/bin/pytest --timeout 0 tests/stages/test_schedules.py
 """
 
 import os

@@ -158,7 +158,10 @@ class RequestClient:
 
 
 class AdminClient:
-    """aiokafka's admin client, with the `start` and `stop` of consumers and producers."""
+    """aiokafka's admin client, with the `start` and `stop` of consumers and producers.
+
+    Most requests are made in a block of `answering`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -171,6 +174,17 @@ class AdminClient:
 
     async def stop(self) -> None:
         await self.client.close()
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        """The client for some requests; every error of Kafka becomes a `ClusterError`."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield self.client
+        except TimeoutError:
+            raise KafkaUnreachable(self.settings) from None
+        except KafkaError as error:
+            raise await explained(error, self.settings, Operation.DESCRIBE) from error
 
 
 # Finds out why no client can connect: aiokafka 0.14 reports only that no server was usable.
