@@ -36,10 +36,7 @@ from sbic.runtime.faust.consumer import Batch, credentials_of
 from sbic.runtime.faust.producer import BatchProducer, Fence
 from sbic.runtime.faust.recovery import BatchTable, PartitionedState
 from sbic.runtime.faust.stop import NOT_ALLOWED, KafkaErrors
-from sbic.runtime.followers import (
-    AssignmentsFollower,
-    EstimatesFollower,
-)
+from sbic.runtime.followers import AssignmentsFollower, EstimatesFollower
 from sbic.runtime.logs import DeadLetterLog, ReadinessLog
 from sbic.runtime.metrics import Lag, Metrics, TaskSurvey, add_gauges
 from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
