@@ -411,11 +411,11 @@ class Startable(Protocol):
         """Disconnect."""
 
 
-Client = TypeVar("Client", bound=Startable)
+S = TypeVar("S", bound=Startable)
 
 
 @asynccontextmanager
-async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]:
+async def connected(client: S, settings: Settings) -> AsyncIterator[S]:
     """Start a client, stop it at the end, and translate the Kafka errors raised meanwhile."""
     operation = OPERATIONS.get(type(client), Operation.DESCRIBE)
     try:
