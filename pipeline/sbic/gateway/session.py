@@ -15,7 +15,7 @@ from sbic.gateway.config import HttpProblem, unavailable
 from sbic.gateway.view import ProjectView
 from sbic.integrations.label_studio import Annotations
 from sbic.integrations.label_studio_import import AnnotationsFollower, following_annotations
-from sbic.kafka.connect import connected, explained, new_consumer
+from sbic.kafka.connect import connected, explained, new_consumer, until_first
 from sbic.kafka.errors import ClusterError, Refused
 from sbic.kafka.protocol import TopicIds, check_role
 from sbic.kafka.reader import Reader, reading
@@ -196,24 +196,13 @@ class ProjectSession:
 
     async def run(self) -> None:
         """Read until the project's settings change."""
-        tasks = [
-            asyncio.create_task(work)
-            for work in (
-                self._watch_group_and_settings(),
-                *(each.run() for name, each in self._followers.items() if name != "labels"),
-                self._follow_labels(),
-                self.writer.run(),
-                self.asker.follow(),
-            )
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first(
+            self._watch_group_and_settings(),
+            *(each.run() for name, each in self._followers.items() if name != "labels"),
+            self._follow_labels(),
+            self.writer.run(),
+            self.asker.follow(),
+        )
 
     async def _follow_labels(self) -> None:
         """Read labels last: only the answers of a task depend on them."""

@@ -25,7 +25,7 @@ from sbic.integrations.database import (
     Table,
     Values,
 )
-from sbic.kafka.connect import connected, new_consumer
+from sbic.kafka.connect import connected, new_consumer, until_first
 from sbic.kafka.errors import ClusterError, MissingTopic, Refused
 from sbic.kafka.protocol import TopicIds
 from sbic.kafka.reader import Reader, reading
@@ -254,16 +254,7 @@ class SinkSession:
 
     async def run(self) -> None:
         """Write what comes, until the project is another."""
-        tasks = [asyncio.create_task(feed.run()) for feed in self._feeds]
-        tasks.append(asyncio.create_task(self._look()))
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first(self._look(), *(feed.run() for feed in self._feeds))
 
     async def run_to_the_end(self) -> None:
         """Write what the topics had at the start; raises `Refused` if they were recreated."""

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from socket import gaierror
@@ -427,6 +427,19 @@ async def connected(client: S, settings: Settings) -> AsyncIterator[S]:
         raise await explained(error, settings, operation) from error
     finally:
         await stop(client)
+
+
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run them until one of them ends, and cancel the others; raise what it raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def explained(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
