@@ -16,7 +16,7 @@ from sbic.classes import SIGNS, SKIP, Classes
 from sbic.engine.labels import Prior
 from sbic.kafka.connect import why_unreachable
 from sbic.kafka.requests import PATIENCE_SECONDS, Asker, asking
-from sbic.kafka.writer import At, Label, Sent, Writer, writing
+from sbic.kafka.writer import At, NumberedLabel, Sent, Writer, writing
 from sbic.project.settings import Settings, command_line
 from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
@@ -337,7 +337,9 @@ class CrowdAtWork:
         self.came_to["labels"] += 1
         if again:
             self.came_to["repeats"] += 1
-        self._given(Sent(at, place.partition, place.offset or 0, [Label(task, worker.name, first)]))
+        self._given(
+            Sent(at, place.partition, place.offset or 0, [NumberedLabel(task, worker.name, first)])
+        )
         return True
 
 
@@ -350,7 +352,7 @@ def rush(
     workers: Mapping[str, SimulatedWorker],
     answered: Set[tuple[str, str]],
     seed: int,
-) -> list[Label]:
+) -> list[NumberedLabel]:
     """Draw `count` labels, none twice, and none by a worker on a task that they have `answered`.
 
     >>> from sbic.commands.crowd import Habits
@@ -361,13 +363,13 @@ def rush(
     """
     pairs, rng = np.random.default_rng(seed), Random(seed)
     tasks, names = list(truth), list(workers)
-    labels: list[Label] = []
+    labels: list[NumberedLabel] = []
     for pair in pairs.permutation(len(tasks) * len(names)).tolist():
         task, name = tasks[pair // len(names)], names[pair % len(names)]
         if len(labels) == count:
             break
         if (task, name) not in answered:
-            labels.append(Label(task, name, workers[name].answer(truth[task], rng)))
+            labels.append(NumberedLabel(task, name, workers[name].answer(truth[task], rng)))
     return labels
 
 

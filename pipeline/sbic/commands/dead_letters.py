@@ -44,7 +44,6 @@ from sbic.wire.workers import parse_roster
 
 AT_ONCE = 500
 
-Value = bytes | None
 LabelMap = Mapping[str, int | str]
 
 
@@ -65,14 +64,14 @@ class Check:
         self.labels = topics.labels.name
         self.label_map = label_map
         parse_label, parse_task = label_parser(classes), task_parser(classes)
-        self.parsers: dict[str, Callable[[Value, Value], Any]] = {
+        self.parsers: dict[str, Callable[[bytes | None, bytes | None], Any]] = {
             topics.labels.name: lambda _, value: parse_label(value),
             topics.tasks.name: parse_task,
             topics.roster.name: parse_roster,
             topics.requests.name: lambda _, value: parse_request(value),
         }
 
-    def value_of(self, letter: Letter) -> Value:
+    def value_of(self, letter: Letter) -> bytes | None:
         """The value to send; raises `ValueError` with the reason why there is none."""
         topic = letter.headers.origin.topic
         if topic not in self.parsers:
@@ -86,7 +85,7 @@ class Check:
             raise ValueError(f"would be refused again: {bad.reason}") from None
         return value
 
-    def _mapped(self, value: Value) -> Value:
+    def _mapped(self, value: bytes | None) -> bytes | None:
         """The value with its label replaced according to the map."""
         if not self.label_map or value is None:
             return value
@@ -140,7 +139,7 @@ class Sender:
         self.sent = 0
         self._waiting: list[tuple[Letter, Delivery]] = []
 
-    async def send(self, letter: Letter, value: Value) -> None:
+    async def send(self, letter: Letter, value: bytes | None) -> None:
         """Send a letter to its original partition; instances forward it if necessary."""
         origin = letter.headers.origin
         if origin.partition not in await self.writer.kafka.partitions_for(origin.topic):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sbic.commands.broker import compiling, own_broker
 from sbic.commands.crowd import Habits, Plan
-from sbic.commands.demo_run import Demo, DemoFailed, Errors, Result, Scoreboards, Stage, Times
+from sbic.commands.demo_run import Demo, DemoFailed, DemoResult, Errors, Scoreboards, Stage, Times
 from sbic.commands.options import run_connected
 from sbic.commands.up import page_options, page_port_of
 from sbic.local.java import KAFKA_VERSION
@@ -106,12 +106,12 @@ def curve(values: tuple[float, ...], top: float = 0.5) -> str:
     return "".join(SPARKS[round(min(value / top, 1) * (len(SPARKS) - 1))] for value in values)
 
 
-def summary(result: Result) -> RenderableType:
+def summary(result: DemoResult) -> RenderableType:
     """The tables at the end, and their result in words."""
     return Group(measured(result), "", errors_of(result), "", in_words(result))
 
 
-def measured(result: Result) -> Table:
+def measured(result: DemoResult) -> Table:
     """The number of labels and the speed."""
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(justify="right")
@@ -129,7 +129,7 @@ def measured(result: Result) -> Table:
     return table
 
 
-def errors_of(result: Result) -> Table:
+def errors_of(result: DemoResult) -> Table:
     """The errors of the three algorithms, side by side."""
     table = Table(box=None, padding=(0, 2), header_style="")
     table.add_column("share of wrong predictions", justify="right")
@@ -140,7 +140,7 @@ def errors_of(result: Result) -> Table:
     return table
 
 
-def in_words(result: Result) -> str:
+def in_words(result: DemoResult) -> str:
     """The outcome in one sentence."""
     majority, fast, settled = (f"{error * result.tasks:,.0f}" for error in result.errors)
     return (

@@ -35,6 +35,7 @@ from sbic.engine.labels import Prior
 from sbic.files.tables import BadFile
 from sbic.foreign import printable
 from sbic.infer.registry import STREAMED, default_algorithm
+from sbic.instance.requests import PolicyName
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.requests import PATIENCE_SECONDS
@@ -168,10 +169,7 @@ async def _check_that_nothing_is_open(settings: Settings, reader: Reader) -> Non
 # Runs the same crowd on several pipelines, one for each policy, on one broker.
 
 
-Policy = Literal["uniform", "uncertainty"]
-
-
-def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
+def project_of(settings: Settings, policy: PolicyName, plan: Plan) -> Settings:
     """The project of a policy, with the distribution of the crowd's accuracies as its prior.
 
     Its prefix includes the algorithm, the classes and the accuracies if they are not the defaults.
@@ -200,7 +198,7 @@ def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
 
 
 async def simulate_policies(
-    settings: Settings, policies: Sequence[Policy], plan: Plan, advance: Advance
+    settings: Settings, policies: Sequence[PolicyName], plan: Plan, advance: Advance
 ) -> list[SimulationResult]:
     """A run for each policy; on return the instances have exited, the topics stay."""
     projects = [project_of(settings, policy, plan) for policy in policies]
@@ -434,7 +432,7 @@ def carry_out(
     """Carry out the runs, with a progress bar."""
     # handled like Ctrl-C, which asyncio turns into a cancellation: the tasks are closed
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    names: list[Policy] = []
+    names: list[PolicyName] = []
     if policy is not None:
         names = ["uniform", "uncertainty"] if policy == "compare" else [policy]
     try:

@@ -295,7 +295,7 @@ ROWS_IN_A_GROUP = 100_000
 BYTES_AT_ONCE = 1 << 20
 INT64 = range(-(1 << 63), 1 << 63)
 
-Kind = type[str] | type[bool] | type[int] | type[float]
+ColumnType = type[str] | type[bool] | type[int] | type[float]
 """The type of a column; objects and lists become JSON strings."""
 
 
@@ -305,7 +305,7 @@ def check_parquet() -> None:
         raise MissingExtra("Parquet needs an extra: run pip install 'sbic[parquet]'")
 
 
-def kind_of(values: Iterable[object], otherwise: Kind = str) -> Kind:
+def kind_of(values: Iterable[object], otherwise: ColumnType = str) -> ColumnType:
     """The type of a column with these values; `otherwise`, if all are missing.
 
     >>> [kind_of(values) for values in ([1, None], [1, 0.5], [True], [{"3": 42}], [1, "x"])]
@@ -324,8 +324,8 @@ def kind_of(values: Iterable[object], otherwise: Kind = str) -> Kind:
 
 
 def kinds_of(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], otherwise: Mapping[str, Kind]
-) -> list[Kind]:
+    columns: Sequence[str], rows: Sequence[Sequence[object]], otherwise: Mapping[str, ColumnType]
+) -> list[ColumnType]:
     """The type of each column; `otherwise` has those of empty ones, by the word before a colon.
 
     >>> kinds_of(("task", "labels", "p:cat"), [["t1", 3, None]], {"p": float})
@@ -338,7 +338,7 @@ def kinds_of(
 
 
 def parquet_parts(
-    columns: Sequence[str], kinds: Sequence[Kind], rows: Iterable[Sequence[object]]
+    columns: Sequence[str], kinds: Sequence[ColumnType], rows: Iterable[Sequence[object]]
 ) -> Iterator[bytes]:
     """The content of the file, in parts; it is written to a temporary file first."""
     from arro3.core import DataType, Field, RecordBatchReader, Schema
@@ -358,7 +358,7 @@ def parquet_parts(
 def _batches(
     schema: "Schema",
     types: Sequence["DataType"],
-    kinds: Sequence[Kind],
+    kinds: Sequence[ColumnType],
     rows: Iterable[Sequence[object]],
 ) -> Iterator["RecordBatch"]:
     from arro3.core import Array, RecordBatch
@@ -371,7 +371,7 @@ def _batches(
         yield RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _parquet_cell(value: object, kind: Kind) -> object:
+def _parquet_cell(value: object, kind: ColumnType) -> object:
     if value is None or type(value) is kind:
         return value
     return float(str(value)) if kind is float else dumps(value).decode()

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from aiokafka import ConsumerRecord
-from numpy.typing import NDArray
 from orjson import dumps
 
 from sbic.classes import SIGNS, Classes, LabelForm
-from sbic.engine.labels import Ints
+from sbic.engine.labels import Floats, Ints
 from sbic.kafka.reader import parsed, readable
 from sbic.status.contents import Standing
 from sbic.status.report import Summary
@@ -156,8 +155,6 @@ class Latency:
 # Pages of an order, which is sorted now and then in a thread, so that a page is cheap.
 
 
-Floats = NDArray[np.float64]
-
 FRESH_SECONDS = 0.5
 SHARE = 10  # an order is sorted again only after this many times as long as sorting took
 QUICK_SECONDS = 0.02  # requests wait for a sort that is quicker than this
@@ -225,7 +222,7 @@ class Ranking:
         return first + int(np.searchsorted(equal, cursor.number, "right"))
 
 
-Columns = Callable[[], tuple[Ints, Floats]]
+RankedColumns = Callable[[], tuple[Ints, Floats]]
 
 
 class LiveRanking:
@@ -237,7 +234,7 @@ class LiveRanking:
 
     def __init__(
         self,
-        columns: Columns,
+        columns: RankedColumns,
         key: Callable[[int], float],
         clock: Callable[[], float] = monotonic,
     ) -> None:

@@ -16,10 +16,10 @@ from sbic.engine.compiled import kernel
 from sbic.engine.labels import Ints
 from sbic.wire.columns import Bytes, Names, gather_names
 
-Kind = TypeVar("Kind", bound=np.generic)
+Element = TypeVar("Element", bound=np.generic)
 
 
-def with_room(array: NDArray[Kind], rows: int) -> NDArray[Kind]:
+def with_room(array: NDArray[Element], rows: int) -> NDArray[Element]:
     """The array, or if it has fewer rows a longer copy, which ends with zeros.
 
     >>> with_room(np.array([1, 2]), 3).tolist(), with_room(np.array([1, 2]), 1).tolist()

@@ -19,7 +19,7 @@ from sbic.wire.bad import BadRecord, Reason, parser, read_id, read_object
 VERSION = 1
 """Of the tables: others are refused, not altered."""
 
-Kind = Literal["text", "real", "whole", "flag", "time", "json"]
+ColumnKind = Literal["text", "real", "whole", "flag", "time", "json"]
 Values = tuple[Any, ...]
 
 
@@ -35,7 +35,7 @@ class Column(NamedTuple):
     """A column: its name, what kind of values it has, and what they are."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     note: str
 
 
@@ -250,7 +250,7 @@ class Database:
     All methods block, and have to be called from one thread. They raise `DatabaseTrouble`.
     """
 
-    types: ClassVar[Mapping[Kind, str]]
+    types: ClassVar[Mapping[ColumnKind, str]]
     begin = "BEGIN"
     errors: tuple[type[Exception], ...]
     bad_values: tuple[type[Exception], ...]
@@ -453,7 +453,7 @@ class Database:
 class SQLite(Database):
     """A file of SQLite; others can read it meanwhile."""
 
-    types: ClassVar[Mapping[Kind, str]] = {
+    types: ClassVar[Mapping[ColumnKind, str]] = {
         "text": "text",
         "real": "real",
         "whole": "integer",
@@ -486,7 +486,7 @@ class SQLite(Database):
 class PostgreSQL(Database):
     """A schema of a database of PostgreSQL, by psycopg."""
 
-    types: ClassVar[Mapping[Kind, str]] = {
+    types: ClassVar[Mapping[ColumnKind, str]] = {
         "text": "text",
         "real": "double precision",
         "whole": "bigint",

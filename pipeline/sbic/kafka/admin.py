@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
@@ -17,15 +17,8 @@ from aiokafka.errors import (
     for_code,
 )
 
-from sbic.kafka.connect import ANSWER_SECONDS, AdminClient, connected, new_consumer
-from sbic.kafka.errors import (
-    KafkaUnreachable,
-    MayNotCreate,
-    Mismatch,
-    MissingTopic,
-    Refused,
-    WrongTopics,
-)
+from sbic.kafka.connect import AdminClient, connected, new_consumer
+from sbic.kafka.errors import MayNotCreate, Mismatch, MissingTopic, Refused, WrongTopics
 from sbic.kafka.protocol import describe_topics
 from sbic.kafka.rights import Need, Operation
 from sbic.project.settings import Settings
@@ -35,13 +28,8 @@ from sbic.project.topics import Topic, Topics
 @asynccontextmanager
 async def connected_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     """An admin client for the block; every error of Kafka becomes a `ClusterError`."""
-    admin = AdminClient(settings)
-    async with connected(admin, settings):
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                yield admin.client
-        except TimeoutError:
-            raise KafkaUnreachable(settings) from None
+    async with connected(AdminClient(settings), settings) as admin, admin.answering() as client:
+        yield client
 
 
 def why(error_code: int, message: str | None) -> str:
@@ -335,9 +323,14 @@ async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
     ]
     if not partitions:
         return {}
-    async with connected(new_consumer(settings), settings) as consumer:
-        begins = await consumer.beginning_offsets(partitions)
-        ends = await consumer.end_offsets(partitions)
+    async with connected(new_consumer(settings), settings) as asking:
+        return await extents_of(asking, partitions)
+
+
+async def extents_of(asking: AIOKafkaConsumer, partitions: Sequence[TopicPartition]) -> Extents:
+    """The extents of these partitions, on a connection that stays open."""
+    begins = await asking.beginning_offsets(partitions)
+    ends = await asking.end_offsets(partitions)
     return {tp: Extent(begins[tp], ends[tp]) for tp in partitions}
 
 
@@ -426,11 +419,9 @@ def labels_kept(
     )
 
 
-async def wrong_labels_config(settings: Settings) -> list[Mismatch]:
+async def wrong_labels_config(admin: AIOKafkaAdminClient, topic: Topic) -> list[Mismatch]:
     """How the retention or compaction of the labels topic differs from the project's."""
-    topic = Topics(settings).labels
-    async with connected_admin(settings) as admin:
-        found = await find_topics(admin, [topic])
+    found = await find_topics(admin, [topic])
     return [
         Mismatch(topic.name, f"{name}={config[name]}", topic.config[name])
         for config in (each.config for each in found.values())

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from socket import gaierror
@@ -158,7 +158,10 @@ class RequestClient:
 
 
 class AdminClient:
-    """aiokafka's admin client, with the `start` and `stop` of consumers and producers."""
+    """aiokafka's admin client, with the `start` and `stop` of consumers and producers.
+
+    Most requests are made in a block of `answering`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -171,6 +174,17 @@ class AdminClient:
 
     async def stop(self) -> None:
         await self.client.close()
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        """The client for some requests; every error of Kafka becomes a `ClusterError`."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield self.client
+        except TimeoutError:
+            raise KafkaUnreachable(self.settings) from None
+        except KafkaError as error:
+            raise await explained(error, self.settings, Operation.DESCRIBE) from error
 
 
 # Finds out why no client can connect: aiokafka 0.14 reports only that no server was usable.
@@ -397,11 +411,11 @@ class Startable(Protocol):
         """Disconnect."""
 
 
-Client = TypeVar("Client", bound=Startable)
+S = TypeVar("S", bound=Startable)
 
 
 @asynccontextmanager
-async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]:
+async def connected(client: S, settings: Settings) -> AsyncIterator[S]:
     """Start a client, stop it at the end, and translate the Kafka errors raised meanwhile."""
     operation = OPERATIONS.get(type(client), Operation.DESCRIBE)
     try:
@@ -413,6 +427,19 @@ async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]
         raise await explained(error, settings, operation) from error
     finally:
         await stop(client)
+
+
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run them until one of them ends, and cancel the others; raise what it raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def explained(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:

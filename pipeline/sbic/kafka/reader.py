@@ -52,15 +52,17 @@ class Reader:
         consumer: AIOKafkaConsumer,
         partitions: list[TopicPartition],
         ends: dict[TopicPartition, int],
+        at_once: int = RECORDS_AT_ONCE,
     ) -> None:
         self.consumer = consumer
+        self.at_once = at_once
         self.partitions = partitions
         self.ends = ends
 
     async def next(self, seconds: float) -> list[ConsumerRecord]:
         """The next records, or none if none arrive within `seconds`."""
         fetched = await self.consumer.getmany(
-            timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
+            timeout_ms=int(seconds * 1000), max_records=self.at_once
         )
         return [record for records in fetched.values() for record in records]
 

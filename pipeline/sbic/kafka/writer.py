@@ -347,7 +347,7 @@ async def paced(things: Sequence[T], rate: float | None) -> AsyncIterator[Sequen
         yield portion
 
 
-class Label(NamedTuple):
+class NumberedLabel(NamedTuple):
     """A label to send: `answer` is the number of a class, or `SKIP`."""
 
     task: str
@@ -364,14 +364,14 @@ class Sent(NamedTuple):
     at: float
     partition: int
     first: int
-    labels: Sequence[Label]
+    labels: Sequence[NumberedLabel]
 
 
 class _Portion(NamedTuple):
     """Labels that were passed to the producer at some time."""
 
     at: float
-    labels: Sequence[Label]
+    labels: Sequence[NumberedLabel]
     delivery: Delivery
 
     async def acknowledged(self) -> list[Sent]:
@@ -395,7 +395,7 @@ class LabelSender:
         self.form_of = classes.label_of
 
     async def send_all(
-        self, labels: Sequence[Label], rate: float | None = None
+        self, labels: Sequence[NumberedLabel], rate: float | None = None
     ) -> AsyncIterator[Sent]:
         """Send all in order, at most `rate` labels a second, and yield what is acknowledged."""
         in_flight: deque[_Portion] = deque()
@@ -409,7 +409,7 @@ class LabelSender:
             for sent in await last.acknowledged():
                 yield sent
 
-    def send(self, labels: Iterable[Label]) -> Delivery:
+    def send(self, labels: Iterable[NumberedLabel]) -> Delivery:
         """Begin to send labels."""
         form_of = self.form_of
         rows = [

@@ -5,7 +5,7 @@ from dataclasses import replace
 from secrets import token_bytes
 from typing import NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 
 from sbic.kafka.admin import connected_admin, ensure_topics, extents
 from sbic.kafka.connect import connected, new_consumer
@@ -112,8 +112,8 @@ async def read_project(settings: Settings) -> Revision | None:
     # a consumer would create a missing topic
     if not await describe_topics(settings, [Need(topic, Operation.READ)]):
         return None
-    async with connected(log_consumer(settings), settings) as consumer:
-        return await read_on(consumer, TopicPartition(topic, 0), None)
+    async with connected(ProjectLog(settings), settings) as log:
+        return await log.read()
 
 
 async def existing_project(place: Settings) -> Revision:
@@ -124,22 +124,28 @@ async def existing_project(place: Settings) -> Revision:
     return revision
 
 
-def log_consumer(settings: Settings) -> AIOKafkaConsumer:
-    """A consumer for `read_on`."""
-    return new_consumer(settings, client_id=f"{settings.prefix}-project")
+class ProjectLog:
+    """The project topic of a project that exists, on a connection that stays open."""
 
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.last: Revision | None = None
+        self.consumer = new_consumer(settings, client_id=f"{settings.prefix}-project")
+        self._place = TopicPartition(Topics(settings).project.name, 0)
 
-async def read_on(
-    consumer: AIOKafkaConsumer, place: TopicPartition, before: Revision | None
-) -> Revision | None:
-    """The last revision, reading from the consumer's position to the current end."""
-    if place not in consumer.assignment():
-        consumer.assign([place])
-    reader = Reader(consumer, [place], await consumer.end_offsets([place]))
-    last = before
-    async for records in reader.to_the_end():
-        last = last_revision((record.value for record in records), last)
-    return last
+    async def start(self) -> None:
+        await self.consumer.start()
+        self.consumer.assign([self._place])
+
+    async def stop(self) -> None:
+        await self.consumer.stop()
+
+    async def read(self) -> Revision | None:
+        """The last revision, with what was appended since the last call."""
+        ends = await self.consumer.end_offsets([self._place])
+        async for records in Reader(self.consumer, [self._place], ends).to_the_end():
+            self.last = last_revision((record.value for record in records), self.last)
+        return self.last
 
 
 async def append(settings: Settings, revision: Revision) -> None:
@@ -309,8 +315,8 @@ async def projects(place: Settings) -> list[ListedProject]:
     for name in names:
         prefix = name.removesuffix(ENDING)
         if name.endswith(ENDING) and is_name(prefix):
-            async with connected(log_consumer(place), place) as consumer:
-                revision = await read_on(consumer, TopicPartition(name, 0), None)
+            async with connected(ProjectLog(replace(place, prefix=prefix)), place) as log:
+                revision = await log.read()
             if revision is not None:
                 revisions[prefix] = revision
     topics = {prefix: Topics(replace(place, prefix=prefix)).labels.name for prefix in revisions}

@@ -43,7 +43,7 @@ from sbic.project.opening import (
     read_seal,
     topic_ids,
 )
-from sbic.project.revision import Revision, State
+from sbic.project.revision import ProjectState, Revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord
@@ -56,7 +56,7 @@ from sbic.wire.seal import KEY_BYTES, Seal
 EMPTY_SECONDS = 3.0  # longer than a starting instance takes to see the revision
 NOTE_SECONDS = 10.0
 
-MAY_FOLLOW: dict[State, tuple[State, ...]] = {
+MAY_FOLLOW: dict[ProjectState, tuple[ProjectState, ...]] = {
     "recounting": ("ready",),
     "rotating": ("ready", "recounting"),
     "resetting": ("ready", "recounting", "rotating"),
@@ -66,7 +66,7 @@ MAY_FOLLOW: dict[State, tuple[State, ...]] = {
 Note = Callable[[str], None]
 
 
-async def begin(place: Settings, state: State, **changes: Any) -> Revision:
+async def begin(place: Settings, state: ProjectState, **changes: Any) -> Revision:
     """Publish the new state; if the project is already in it, continue from there."""
     revision = await existing_project(place)
     if revision.state == state and not changes:
@@ -138,7 +138,7 @@ async def seal_of(settings: Settings, revision: Revision) -> Seal:
         return Seal(token_bytes(KEY_BYTES))
 
 
-def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
+def topics_to_recreate(settings: Settings, state: ProjectState) -> list[Topic]:
     """The topics that are recreated in a state: those computed from labels, or labels as well.
 
     A new key makes the old assignments worthless, too.

@@ -19,7 +19,7 @@ from sbic.wire.bad import BadRecord, parser
 FORMAT = 1
 VALUE_MAX_BYTES = 256 * 1024
 
-State = Literal["ready", "recounting", "rotating", "resetting", "deleting", "copying"]
+ProjectState = Literal["ready", "recounting", "rotating", "resetting", "deleting", "copying"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Revision:
     number: int
     settings: Mapping[str, Any]
     topics: Mapping[str, str]
-    state: State = "ready"
+    state: ProjectState = "ready"
     seal: str = ""
     copy_of: str = ""
 
@@ -110,11 +110,11 @@ def _read_revision(value: bytes | None) -> Revision:
     seal = record.get("seal", "")  # projects of earlier versions have none
     copy_of = record.get("copy_of", "")
     texts = [seal, copy_of, *topics.keys(), *topics.values()]
-    known = record["format"] == FORMAT and type(number) is int and state in get_args(State)
+    known = record["format"] == FORMAT and type(number) is int and state in get_args(ProjectState)
     if not known or any(type(text) is not str for text in texts):
         raise ValueError("not a revision")
     return Revision(
-        number, _settings(record["settings"]), topics, cast(State, state), seal, copy_of
+        number, _settings(record["settings"]), topics, cast(ProjectState, state), seal, copy_of
     )
 
 

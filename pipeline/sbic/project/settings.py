@@ -16,7 +16,7 @@ from sbic.infer.registry import ALGORITHMS, STREAMED, AlgorithmEntry, default_al
 from sbic.project.security import Security
 
 Scope = Literal["process", "project"]
-Change = Literal["at once", "restart", "recount", "never"]
+WhenChanged = Literal["at once", "restart", "recount", "never"]
 
 
 class BadSetting(ValueError):
@@ -58,7 +58,7 @@ class Spec:
     kind: Callable[[str], Any]
     group: str = ""
     scope: Scope = "process"
-    change: Change = "restart"
+    change: WhenChanged = "restart"
     instead: str = ""
     is_shown: bool = False
     meaning: Callable[[Any], object] = lambda value: value

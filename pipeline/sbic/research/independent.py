@@ -72,7 +72,7 @@ def attacked(workers: int, classes: int, rng: np.random.Generator) -> Floats:
     return np.where(rng.random(workers) < ADVERSARIES, ADVERSARY, paper(workers, classes, rng))
 
 
-class Kind(NamedTuple):
+class CrowdKind(NamedTuple):
     """The shares of the classes, and the accuracies of workers."""
 
     shares: tuple[float, ...]
@@ -85,16 +85,16 @@ def even(classes: int) -> tuple[float, ...]:
 
 
 KINDS = {
-    "2 classes": Kind(even(2)),
-    "3 classes": Kind(even(3)),
-    "4 classes": Kind(even(4)),
-    "5 classes": Kind(even(5)),
-    "80/20": Kind((0.8, 0.2)),
-    "70/15/10/5": Kind((0.7, 0.15, 0.1, 0.05)),
-    "all right in 55 %": Kind(even(2), alike),
-    "Beta(5.5, 4.5)": Kind(even(2), weak),
-    "30 % spammers": Kind(even(2), spammed),
-    "10 % adversaries": Kind(even(2), attacked),
+    "2 classes": CrowdKind(even(2)),
+    "3 classes": CrowdKind(even(3)),
+    "4 classes": CrowdKind(even(4)),
+    "5 classes": CrowdKind(even(5)),
+    "80/20": CrowdKind((0.8, 0.2)),
+    "70/15/10/5": CrowdKind((0.7, 0.15, 0.1, 0.05)),
+    "all right in 55 %": CrowdKind(even(2), alike),
+    "Beta(5.5, 4.5)": CrowdKind(even(2), weak),
+    "30 % spammers": CrowdKind(even(2), spammed),
+    "10 % adversaries": CrowdKind(even(2), attacked),
 }
 
 
@@ -131,7 +131,7 @@ COMPARED = [
 WORSE = 0.03  # than the majority: the most that is promised
 
 
-def simulated(kind: Kind, size: Dimensions, rng: np.random.Generator) -> tuple[Labels, Ints]:
+def simulated(kind: CrowdKind, size: Dimensions, rng: np.random.Generator) -> tuple[Labels, Ints]:
     """Draw a crowd: its labels in random order, and the truth of its tasks.
 
     >>> labels, truth = simulated(KINDS["80/20"], Dimensions(10, 3, 6), np.random.default_rng(1))
@@ -241,7 +241,7 @@ def independent(out: Path, *, seeds: int, seed: int, jobs: int) -> Finding:
     )
 
 
-Place = tuple[str, Dimensions]
+KindAndSize = tuple[str, Dimensions]
 
 
 def row(name: str, size: Dimensions, each: Sequence[Result]) -> CrowdMeans:
@@ -251,7 +251,7 @@ def row(name: str, size: Dimensions, each: Sequence[Result]) -> CrowdMeans:
     )
 
 
-def calibration_table(rows: dict[Place, CrowdMeans]) -> str:
+def calibration_table(rows: dict[KindAndSize, CrowdMeans]) -> str:
     """ECE where workers are independent, of what is published and of the belief inside."""
     lines = []
     for name, size, most in CALIBRATED:
@@ -281,7 +281,7 @@ def worst(rows: Iterable[CrowdMeans], field: str) -> str:
     return f"{above:+.3f} at {labels}"
 
 
-def majority_table(rows: dict[Place, CrowdMeans]) -> str:
+def majority_table(rows: dict[KindAndSize, CrowdMeans]) -> str:
     """The errors beside the majority's, where they are farthest above it."""
     lines = []
     for name, each in dict.fromkeys((name, size.labels_per_worker) for name, size in COMPARED):
@@ -307,7 +307,7 @@ def majority_table(rows: dict[Place, CrowdMeans]) -> str:
     )
 
 
-def draw(found: Mapping[Place, Sequence[Result]], figure: "Figure") -> None:
+def draw(found: Mapping[KindAndSize, Sequence[Result]], figure: "Figure") -> None:
     """How often predictions of each confidence are right, for crowds of 20 labels per worker."""
     shown = [(name, size) for name, size, _ in CALIBRATED if size.labels_per_worker == 20]
     names = list(dict.fromkeys(name for name, _ in shown))

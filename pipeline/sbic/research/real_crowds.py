@@ -140,8 +140,8 @@ class CrowdCell(NamedTuple):
     runs: int
 
 
-Errors = Mapping[str, float]
-"""Errors by algorithm, without those that do not fit the crowd."""
+ErrorByAlgorithm = Mapping[str, float]
+"""ErrorByAlgorithm by algorithm, without those that do not fit the crowd."""
 
 
 def crowds(
@@ -230,12 +230,12 @@ def crowd_by_crowd(cells: Sequence[CrowdCell]) -> dict[str, list[CrowdCell]]:
     return by_crowd
 
 
-def errors_of(cells: Sequence[CrowdCell]) -> Errors:
+def errors_of(cells: Sequence[CrowdCell]) -> ErrorByAlgorithm:
     """The errors on one crowd."""
     return {cell.algorithm: cell.error for cell in cells}
 
 
-def error_texts(algorithms: Sequence[str], errors: Errors) -> list[str]:
+def error_texts(algorithms: Sequence[str], errors: ErrorByAlgorithm) -> list[str]:
     """A row of the table: the lowest marked, a dash for an algorithm that does not fit.
 
     >>> error_texts(["em", "kos", "te"], {"em": 0.25, "te": 0.125})

@@ -239,16 +239,14 @@ def compile_engine() -> None:
 # The current state of a compacted topic, the last record of every key, as a table.
 
 
-Row = list[object]
-Record = Mapping[str, Any]
-Records = Sequence[Record]
+Records = Sequence[Mapping[str, Any]]
 
 
 class ExportTable(NamedTuple):
     """The columns, and a row for each record."""
 
     columns: tuple[str, ...]
-    rows: list[Row]
+    rows: list[list[object]]
 
 
 class Export(NamedTuple):
@@ -306,7 +304,7 @@ def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> 
         classes = dict.fromkeys(name for record in records for name in record.get(each, ()))
         names += [f"{WORDS.get(each, each)}:{name}" for name in classes]
         paths += [(each, name) for name in classes]
-    rows: list[Row] = [
+    rows: list[list[object]] = [
         [
             record.get(each) if name is None else record.get(each, {}).get(name)
             for each, name in paths
@@ -339,7 +337,7 @@ EXPORTS = {
 }
 
 
-async def current_records(settings: Settings, export: Export) -> list[Record]:
+async def current_records(settings: Settings, export: Export) -> list[Mapping[str, Any]]:
     """The last record of every key in the topic now, sorted by key."""
     topic, parse = export.topic(Topics(settings)).name, export.parser(settings.crowd_classes)
     last: dict[bytes, bytes] = {}

@@ -14,8 +14,7 @@ from sbic.kafka.groups import ConsumerGroup, describe_group
 from sbic.kafka.protocol import describe_topics
 from sbic.kafka.reader import Reader, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
-from sbic.project.opening import log_consumer, read_on
-from sbic.project.revision import Revision
+from sbic.project.opening import ProjectLog
 from sbic.project.settings import SHOWN_SETTINGS, Settings
 from sbic.project.topics import Topic, Topics
 from sbic.status.report import (
@@ -95,7 +94,8 @@ class FlowReader:
     async def check_labels(self) -> None:
         """Compare the retention of labels with the project's, if this client may."""
         with suppress(ClusterError):
-            self.wrong = await wrong_labels_config(self.settings)
+            async with self.admin.answering() as client:
+                self.wrong = await wrong_labels_config(client, self.topics.labels)
 
     async def _flow(self, at: int, starts: Mapping[TopicPartition, int]) -> Flow:
         """Labels in the topic, and those of the last minute by their timestamps."""
@@ -190,11 +190,10 @@ class StatusReader:
         settings: Settings,
         readers: dict[str, Reader],
         asking: AIOKafkaConsumer,
-        log: AIOKafkaConsumer,
+        log: ProjectLog,
         flow: FlowReader,
     ) -> None:
         self.settings = settings
-        self.revision: Revision | None = None
         self.topics = Topics(settings)
         self.log = log
         self.readers = readers
@@ -206,10 +205,9 @@ class StatusReader:
     async def update(self) -> Summary:
         """Read what is new, and return the summary."""
         topics = self.topics
-        place = TopicPartition(topics.project.name, 0)
-        self.revision = await read_on(self.log, place, self.revision)
-        if self.revision is not None:
-            settings = self.revision.apply_to(self.settings)
+        revision = await self.log.read()
+        if revision is not None:
+            settings = revision.apply_to(self.settings)
             self.summary.follow(shown_settings(settings))
             self.parse = posterior_parser(settings.crowd_classes)
         group = await self.flow.group()
@@ -252,7 +250,7 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
             readers[topic.name] = await stack.enter_async_context(reader)
         asking = await stack.enter_async_context(connected(new_consumer(settings), settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
-        log = await stack.enter_async_context(connected(log_consumer(settings), settings))
+        log = await stack.enter_async_context(connected(ProjectLog(settings), settings))
         yield StatusReader(settings, readers, asking, log, flow)
 
 

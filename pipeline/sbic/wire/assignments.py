@@ -18,11 +18,11 @@ from sbic.wire.columns import is_id
 MAX_COUNT = 100
 MAX_BYTES = 1 << 16  # of a value: a valid request still fits when it is forwarded
 
-Request = tuple[str, int]
+ParsedRequest = tuple[str, int]
 """Worker and number of tasks; a plain tuple, as for labels."""
 
 
-def parse_request(value: bytes | None) -> Request:
+def parse_request(value: bytes | None) -> ParsedRequest:
     """The request in a record's value, or `BadRecord`.
 
     >>> parse_request(b'{"worker": "w1"}')
@@ -49,7 +49,7 @@ def parse_request(value: bytes | None) -> Request:
 
 
 @parser
-def _parse_carefully(value: bytes | None) -> Request:
+def _parse_carefully(value: bytes | None) -> ParsedRequest:
     """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
     record = read_object(value, MAX_BYTES)
     worker = read_id(record, "worker")

@@ -20,7 +20,8 @@ from sbic.wire.bad import (
     read_number,
     read_shallow,
 )
-from sbic.wire.rendering import Rendering, Shares, rendering_of, texts_of
+from sbic.wire.columns import Bytes
+from sbic.wire.rendering import Probabilities, Rendering, rendering_of, texts_of
 
 TASKS = "tasks"  # key of the tasks topic in `sources`
 
@@ -48,13 +49,13 @@ class Posterior(NamedTuple):
     """
 
     task: str
-    beliefs: Shares
+    beliefs: Probabilities
     prediction: int | None
     labels: int
     sources: dict[str, int]
     updated_at: int = 0
     reason: CloseReason | None = None
-    evidence: Shares | None = None
+    evidence: Probabilities | None = None
     effective_votes: float = 0.0
     log_odds: float | None = None
 
@@ -64,7 +65,7 @@ class Posterior(NamedTuple):
         return doubt_of(self.beliefs)
 
 
-def doubt_of(shares: Shares) -> float:
+def doubt_of(shares: Probabilities) -> float:
     """How probable it is that the most probable class is wrong.
 
     >>> doubt_of([1.0, 1e-30]), doubt_of([0.5, 0.25, 0.25])
@@ -263,7 +264,6 @@ def _sources(columns: PosteriorColumns, row: int) -> dict[str, int]:
 # computing them.
 
 
-Bytes = NDArray[np.uint8]
 DIGITS = 20  # of a number at most
 SOURCE_BYTES = 2 * DIGITS + 4
 TAIL_BYTES = 3 * DIGITS + 100
