@@ -65,8 +65,8 @@ class OutputLost(Exception):
         self.is_closed_pipe = error.errno == EPIPE
 
 
-class _Guarded(io.FileIO):
-    """Standard output, or `OutputLost`."""
+class _CheckedOutput(io.FileIO):
+    """Standard output; a failed write raises `OutputLost`."""
 
     def write(self, content: Any) -> int:
         try:
@@ -75,14 +75,14 @@ class _Guarded(io.FileIO):
             raise OutputLost(error) from None
 
 
-def guard_output() -> None:
+def check_output() -> None:
     """Make every failed write to standard output raise `OutputLost`."""
     if sys.stdout is None:  # closed by the caller: reserve its file descriptor
         os.open(os.devnull, os.O_RDONLY)
         number, encoding = 1, "utf-8"
     else:
         number, encoding = sys.stdout.fileno(), sys.stdout.encoding
-    raw = _Guarded(number, "wb", closefd=False)
+    raw = _CheckedOutput(number, "wb", closefd=False)
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=raw.isatty())
 
 
@@ -170,7 +170,7 @@ def main() -> Never:
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     for line in misspelt(os.environ):
         click.echo(f"sbic: {line}", err=True)
-    guard_output()
+    check_output()
     try:
         status = run()
         flush_output()

@@ -54,7 +54,7 @@ from sbic.engine.state import (
 )
 from sbic.engine.update import tell_one
 
-ALIKE, COMMON = 0.95, 50  # copies agree on more than this share of so many contested tasks
+ALIKE, COMMON = 0.95, 50  # copies agree on more than this share, of this many contested tasks
 MOST_PAIRS = 10_000
 DIFFERENT = 10  # common tasks that one on which a pair differs counts for, when pairs are named
 
@@ -229,7 +229,7 @@ class Tally:
         self._add_up()
 
     def proceed(self, state: State, labels: int) -> bool:
-        """Go on counting about so many labels; True when it is complete."""
+        """Go on counting about this many labels; True when it is complete."""
         whole = state.whole
         if whole[PAIR_WORKER] == NONE:
             whole[PAIR_WORKER], whole[PAIR_LABEL] = 0, state.worker_link[0, NEWEST]
@@ -321,7 +321,7 @@ def continue_tally(
     asked: Ints,
     at: Ints,
 ) -> bool:
-    """Go on, about so many labels; True when complete, False also if `rows` is full."""
+    """Go on, about this many labels; True when complete, False also if `rows` is full."""
     whole, seen = state.whole, 0
     while seen < labels:
         j, label = whole[PAIR_WORKER], whole[PAIR_LABEL]

@@ -26,7 +26,7 @@ from sbic.project.revision import Given
 STUCK_SECONDS = 20
 
 
-class GuardedSite(web.BaseSite):
+class LimitedSite(web.BaseSite):
     """A TCP port that immediately closes connections beyond the limits."""
 
     def __init__(self, runner: web.AppRunner, config: GatewayConfig) -> None:
@@ -221,7 +221,7 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
     await runner.setup()
     following = [asyncio.create_task(project.follow()) for project in projects.by_prefix.values()]
     try:
-        site = GuardedSite(runner, config)
+        site = LimitedSite(runner, config)
         await listen(site, config)
         metrics.connections(lambda: site.connections.taken)
         yield site.name
