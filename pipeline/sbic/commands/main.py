@@ -23,7 +23,7 @@ ELSEWHERE = (
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
-    """A line for each `SBIC_*` variable that is not known.
+    """Return a line for each `SBIC_*` variable that is not known.
 
     >>> misspelt(["SBIC_ALPHAA", "SBIC_ALPHA", "SBIC_DATA", "HOME"])
     ['SBIC_ALPHAA is not read by anything: did you mean SBIC_ALPHA?']
@@ -141,7 +141,7 @@ class Commands(click.Group):
     """Imports `sbic.commands.NAME` only when NAME is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order of the README."""
+        """Return the names in the order of the README."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -150,7 +150,7 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command defined in the module of this name."""
+        """Return the command defined in the module of this name."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
