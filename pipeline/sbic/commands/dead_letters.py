@@ -72,7 +72,7 @@ class Check:
         }
 
     def value_of(self, letter: Letter) -> bytes | None:
-        """The value to send; raises `ValueError` with the reason why there is none."""
+        """Return the value to send; raise `ValueError` with the reason why there is none."""
         topic = letter.headers.origin.topic
         if topic not in self.parsers:
             raise ValueError("not from labels, tasks, roster or requests")
@@ -86,7 +86,7 @@ class Check:
         return value
 
     def _mapped(self, value: bytes | None) -> bytes | None:
-        """The value with its label replaced according to the map."""
+        """Return the value with its label replaced according to the map."""
         if not self.label_map or value is None:
             return value
         try:
@@ -218,7 +218,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
 
 
 def as_object(letter: Letter, is_replayed: bool) -> dict[str, Any]:
-    """A letter as a JSON object."""
+    """Return a letter as a JSON object."""
     headers = letter.headers
     return {
         "at": letter.at,
@@ -235,7 +235,7 @@ def as_object(letter: Letter, is_replayed: bool) -> dict[str, Any]:
 
 
 def lines(letter: Letter, is_replayed: bool) -> list[str]:
-    """A letter as lines of text."""
+    """Return a letter as lines of text."""
     headers = letter.headers
     state = "  replayed" * is_replayed + "  truncated" * headers.is_truncated
     text = "(no value)"
@@ -311,7 +311,7 @@ def origin_of(text: str) -> Origin:
 
 
 def summary(outcome: "Resent") -> list[str]:
-    """The outcome of a replay, in lines.
+    """Return the outcome of a replay, in lines.
 
     >>> from collections import Counter
     >>> from sbic.commands.dead_letters import Resent

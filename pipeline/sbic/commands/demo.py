@@ -81,7 +81,7 @@ class Screen:
         return Padding(grid, (1, 0))
 
     def _curves(self) -> list[str]:
-        """The curve of each algorithm."""
+        """Return the curve of each algorithm."""
         return [curve(each) for each in zip(*self.curves, strict=True)] or [""] * len(NAMES)
 
 
@@ -91,7 +91,7 @@ def rate(stage: Stage, standing: Scoreboards) -> float:
 
 
 def line(standing: Scoreboards) -> str:
-    """The errors in one line."""
+    """Return the errors in one line."""
     errors = zip(NAMES, standing.errors, strict=True)
     wrong = ", ".join(f"{name} {error:.3f}" for name, error in errors)
     return f"{standing.counted:>8,} labels: {wrong} wrong"
@@ -107,12 +107,12 @@ def curve(values: tuple[float, ...], top: float = 0.5) -> str:
 
 
 def summary(result: DemoResult) -> RenderableType:
-    """The tables at the end, and their result in words."""
+    """Return the tables at the end, and their result in words."""
     return Group(measured(result), "", errors_of(result), "", in_words(result))
 
 
 def measured(result: DemoResult) -> Table:
-    """The number of labels and the speed."""
+    """Return the number of labels and the speed."""
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(justify="right")
     table.add_column(justify="right", style="bold")
@@ -130,7 +130,7 @@ def measured(result: DemoResult) -> Table:
 
 
 def errors_of(result: DemoResult) -> Table:
-    """The errors of the three algorithms, side by side."""
+    """Return the errors of the three algorithms, side by side."""
     table = Table(box=None, padding=(0, 2), header_style="")
     table.add_column("share of wrong predictions", justify="right")
     for labels in (result.asked_labels, result.labels):
@@ -141,7 +141,7 @@ def errors_of(result: DemoResult) -> Table:
 
 
 def in_words(result: DemoResult) -> str:
-    """The outcome in one sentence."""
+    """Return the outcome in one sentence."""
     majority, fast, settled = (f"{error * result.tasks:,.0f}" for error in result.errors)
     return (
         f"Of {result.tasks:,} tasks, majority vote got {majority} wrong, Fast SBIC {fast} and "

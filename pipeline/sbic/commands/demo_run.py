@@ -178,7 +178,7 @@ class DemoProject:
 async def demo_project(
     settings: Settings, board: Scoreboard, ports: Sequence[int], moved: Callable[[], None]
 ) -> AsyncIterator[DemoProject]:
-    """A connected project whose instances are running."""
+    """Connect to a project whose instances are running."""
     topic = Topics(settings).posteriors.name
     async with (
         crowd_client(settings) as client,
@@ -405,5 +405,5 @@ class Demo:
 
 
 def times(seconds: list[float]) -> Times:
-    """The median and the 99th percentile after the warm-up."""
+    """Return the median and the 99th percentile after the warm-up."""
     return Times(*np.percentile(seconds[int(len(seconds) * WARM_UP) :], [50, 99]).tolist())

@@ -185,7 +185,7 @@ def show(given: Given) -> None:
 
 
 def changed_by(*changes: WhenChanged) -> str:
-    """The settings of a project whose change has one of these effects.
+    """Return the settings of a project whose change has one of these effects.
 
     >>> changed_by("never")
     'partitions and replication'
@@ -226,7 +226,7 @@ def set_values(
     place = given.place
 
     async def publish_change() -> Revision | None:
-        """The revision that begins a recount, if one is needed."""
+        """Return the revision that begins a recount, if one is needed."""
         texts = read_assignments(values)
         revision = await existing_project(place)
         if revision.state != "ready":

@@ -364,7 +364,7 @@ def labels_of(path: str, reading: Reading, settings: Settings) -> list[NumberedL
 
 
 def other_classes(found: tuple[str, ...], prefix: str) -> str:
-    """The error for a file with classes other than -1 and 1, and the two ways out.
+    """Return the error for a file with classes other than -1 and 1, and the two ways out.
 
     >>> other_classes(("cat", "dog"), "pets")
     'has the labels cat, dog, but the classes of the project are -1 and 1: map two of them with \
@@ -395,7 +395,7 @@ def repeats_in(labels: list[NumberedLabel]) -> int:
 
 
 def left_undone(done: "Replayed", labels: int) -> str:
-    """What Ctrl-C left undone, and how to continue.
+    """Return what Ctrl-C left undone, and how to continue.
 
     >>> from sbic.commands.replay import Replayed
     >>> left_undone(Replayed(labels=3000), 8000)

@@ -174,16 +174,16 @@ class ProjectSession:
         self._parse_task = task_parser(settings.crowd_classes)
 
     def label_row(self, posted: Posted) -> Row:
-        """The key and value of a label; raises `BadRecord`."""
+        """Return the key and value of a label; raise `BadRecord`."""
         _, worker, _ = self._parse_label(posted.content)
         return Row(worker.encode(), posted.value)
 
     def task_row(self, posted: Posted) -> Row:
-        """The key and value of a task's description; raises `BadRecord`."""
+        """Return the key and value of a task's description; raise `BadRecord`."""
         return Row(self._parse_task(None, posted.content)["task"].encode(), posted.value)
 
     def roster_row(self, posted: Posted) -> Row:
-        """The key and value of a record of the roster; raises `BadRecord`."""
+        """Return the key and value of a record of the roster; raise `BadRecord`."""
         return Row(parse_roster(None, posted.content)[0].encode(), posted.value)
 
     @property
@@ -252,7 +252,7 @@ class ProjectSession:
 
 @asynccontextmanager
 async def session(given: Given) -> AsyncIterator[ProjectSession]:
-    """A connected session with the project as it is now."""
+    """Connect a session with the project as it is now."""
     revision = await read_project(given.place)
     settings = settings_at(revision, given)
     await check_role(settings, "gateway")
@@ -363,7 +363,7 @@ class Projects:
         self.default = projects[0].prefix
 
     def of(self, request: web.Request) -> Project:
-        """The project of a request; raises 404."""
+        """Return the project of a request; raise 404."""
         prefix = request.query.get("project", self.default)
         try:
             return self.by_prefix[prefix]

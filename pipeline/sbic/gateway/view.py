@@ -57,7 +57,7 @@ class RecentChanges:
             del self._last[next(iter(self._last))]
 
     def since(self, count: int) -> Seen:
-        """The posteriors that changed after this count, the newest last."""
+        """Return the posteriors that changed after this count, the newest last."""
         return Seen([value for at, value in self._last.values() if at > count], self.count)
 
 
@@ -207,7 +207,7 @@ class Ranking:
         self.numbers, self.keys = numbers[order], keys[order]
 
     def page(self, after: Cursor | None, limit: int) -> Page:
-        """The first `limit` numbers, or those after a cursor."""
+        """Return the first `limit` numbers, or those after a cursor."""
         start = 0 if after is None else self._index_after(after)
         end = start + limit
         numbers = self.numbers[start:end].tolist()
@@ -246,7 +246,7 @@ class LiveRanking:
         self._sorting: asyncio.Task[None] | None = None
 
     async def page(self, after: Cursor | None, limit: int) -> Page:
-        """The first `limit` numbers, or those after a cursor."""
+        """Return the first `limit` numbers, or those after a cursor."""
         if self._clock() >= self._stale_at:
             if self._sorting is None:
                 self._sorting = asyncio.create_task(self._sort())
@@ -323,19 +323,19 @@ class TaskView:
             self._values[i] = None
 
     def get(self, task: str) -> bytes | None:
-        """The last posterior of a task, as published; None if there is none."""
+        """Return the last posterior of a task, as published; None if there is none."""
         i = self.tally.ids.known(task)
         return None if i is None else self._values[i]
 
     def prediction(self, task: str) -> LabelForm:
-        """The prediction for a task, as published; None if there is none."""
+        """Return the prediction for a task, as published; None if there is none."""
         i = self.tally.ids.known(task)
         if i is None or self._values[i] is None:
             return None
         return self._rendering.prediction(self.tally.prediction(i))
 
     def values(self, numbers: Iterable[int]) -> list[bytes]:
-        """The posteriors of these numbers, without deleted tasks."""
+        """Return the posteriors of these numbers, without deleted tasks."""
         return [value for i in numbers if (value := self._values[i]) is not None]
 
     def _by_doubt(self) -> tuple[Ints, Floats]:
@@ -383,12 +383,12 @@ class WorkerView:
             self._values[j] = record.value
 
     def get(self, worker: str) -> bytes | None:
-        """The last record of a worker, as published; None if there is none."""
+        """Return the last record of a worker, as published; None if there is none."""
         j = self.tally.ids.known(worker)
         return None if j is None else self._values[j]
 
     def values(self, numbers: Iterable[int]) -> list[bytes]:
-        """The records of these numbers."""
+        """Return the records of these numbers."""
         return [self._values[j] for j in numbers]
 
     def _by_low(self) -> tuple[Ints, Floats]:
@@ -436,7 +436,7 @@ class ProjectView:
         self._has_labels = True
 
     def answers(self, task: str) -> list[dict[str, Any]] | None:
-        """The labels of a task that stand, with their workers' accuracies; None: not read yet."""
+        """Return the standing labels of a task, with workers' accuracies; None: not read yet."""
         if not self._has_labels:
             return None
         return [
@@ -445,7 +445,7 @@ class ProjectView:
         ]
 
     def given_by(self, worker: str) -> list[dict[str, Any]] | None:
-        """The last labels of a worker that stand, the newest first; None: not read yet."""
+        """Return the last labels of a worker that stand, the newest first; None: not read yet."""
         if not self._has_labels:
             return None
         return [

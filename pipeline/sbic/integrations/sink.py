@@ -199,7 +199,7 @@ class DatabaseThread:
         self._pool = ThreadPoolExecutor(1, "sbic-sink")
 
     async def __call__(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What the function returns."""
+        """Return what the function returns."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: function(*arguments, **named))
 
@@ -218,7 +218,7 @@ class TableSource:
 
 
 def sources_of(settings: Settings) -> list[TableSource]:
-    """The tables of a project, and where they come from.
+    """Return the tables of a project, and where they come from.
 
     Ids of assignments are made of offsets of the requests: a new key recreates the assignments
     alone, and those that are known stay true.
@@ -285,7 +285,7 @@ class SinkSession:
 async def session(
     given: Given, database: Database, do: DatabaseThread, metrics: SinkMetrics
 ) -> AsyncIterator[SinkSession]:
-    """A connected session with the project as it is now."""
+    """Connect a session with the project as it is now."""
     revision = await existing_project(given.place)
     if revision.state != "ready":
         raise Unfinished(given.place.prefix, revision.state)

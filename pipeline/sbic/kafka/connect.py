@@ -53,7 +53,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._security = security
 
     async def token(self) -> str:
-        """The token; raises `NoToken` with the reason, and never with the token itself."""
+        """Return the token; raise `NoToken` with the reason, and never with the token itself."""
         command = self._security.token_command
         text = await (self._printed(command) if command else asyncio.to_thread(self._read))
         token = text.strip()
@@ -74,7 +74,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             raise NoToken(f"{TOKEN_FILE}: cannot read {path}: {why}") from None
 
     async def _printed(self, command: str) -> str:
-        """What the command prints; its error output may contain a secret and is dropped."""
+        """Return what the command prints; its error output may contain a secret and is dropped."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *shlex.split(command),
@@ -103,7 +103,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """The options common to aiokafka's consumers, producers and admin clients.
+    """Return the options common to aiokafka's consumers, producers and admin clients.
 
     >>> client_options(Settings(broker="kafka://one:9092"))
     {'bootstrap_servers': ['one:9092'], 'security_protocol': 'PLAINTEXT'}
@@ -127,13 +127,13 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 
 def new_consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:
-    """A consumer that commits nothing by itself, and begins at the start of a partition."""
+    """Return a consumer that commits nothing by itself, and begins at the start of a partition."""
     options = {"enable_auto_commit": False, "auto_offset_reset": "earliest"} | options
     return AIOKafkaConsumer(**client_options(settings), **options)
 
 
 def new_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
-    """An idempotent producer of whole batches, for a `Writer`."""
+    """Return an idempotent producer of whole batches, for a `Writer`."""
     return AIOKafkaProducer(
         **client_options(settings),
         enable_idempotence=True,
@@ -177,7 +177,7 @@ class AdminClient:
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[AIOKafkaAdminClient]:
-        """The client for some requests; every error of Kafka becomes a `ClusterError`."""
+        """Lend the client for some requests; every error of Kafka becomes a `ClusterError`."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 yield self.client
@@ -199,7 +199,7 @@ EXPIRED, NOT_YET_VALID, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's v
 
 
 async def why_unreachable(settings: Settings) -> ClusterError:
-    """What is wrong with the connection; `KafkaUnreachable` if no server answers at all."""
+    """Return what is wrong with the connection; `KafkaUnreachable` if no server answers at all."""
     advertised: dict[str, str] = {}
     try:
         for server in settings.bootstrap_servers:
@@ -348,7 +348,7 @@ class Probe:
         return await create_conn(self.host, self.port, request_timeout_ms=milliseconds, **options)
 
     async def _mechanisms(self) -> list[str]:
-        """The SASL mechanisms that the server accepts."""
+        """Return the SASL mechanisms that the server accepts."""
         security = self.security
         options = client_options(self.settings) | {
             "security_protocol": "SSL" if security.has_tls else "PLAINTEXT"
@@ -443,7 +443,7 @@ async def until_first(*works: Coroutine[Any, Any, None]) -> None:
 
 
 async def explained(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
-    """A Kafka error as a `ClusterError`, with the cause if there is no connection."""
+    """Return a Kafka error as a `ClusterError`, with the cause if there is no connection."""
     if isinstance(error, NOT_CONNECTED):
         return await why_unreachable(settings)
     return in_our_words(error, settings, operation)
@@ -487,7 +487,7 @@ async def start(client: Startable, settings: Settings) -> None:
 
 
 def in_our_words(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
-    """A Kafka error as a `ClusterError`; `operation` is what the client was doing."""
+    """Return a Kafka error as a `ClusterError`; `operation` is what the client was doing."""
     at = f"Kafka at {', '.join(settings.bootstrap_servers)}"
     if isinstance(error, GONE):
         return Refused(f"{at} no longer answers")

@@ -36,7 +36,7 @@ class ConsumerGroup(NamedTuple):
 
 
 async def describe_group(admin: AdminClient) -> ConsumerGroup:
-    """The group of the project; one that does not exist has no members and no offsets."""
+    """Return the group of the project; one that does not exist has no members and no offsets."""
     group = admin.settings.prefix
     async with admin.answering() as client:
         state, members = await _describe(client, group)
@@ -44,7 +44,7 @@ async def describe_group(admin: AdminClient) -> ConsumerGroup:
 
 
 async def committed_by(client: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:
-    """The offsets that a group has committed."""
+    """Return the offsets that a group has committed."""
     offsets = await client.list_consumer_group_offsets(group)
     return {tp: found.offset for tp, found in offsets.items() if found.offset >= 0}
 
@@ -77,7 +77,7 @@ def _member(*fields: Any) -> GroupMember:
 
 
 async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
-    """The offsets that a group has committed on a topic, by partition."""
+    """Return the offsets that a group has committed on a topic, by partition."""
     async with connected_admin(settings) as admin:
         committed = await committed_by(admin, group)
     return {tp.partition: offset for tp, offset in committed.items() if tp.topic == topic}

@@ -42,7 +42,7 @@ class Asked:
             self.answered.set_exception(error)
 
     def in_order(self) -> list[Assigned]:
-        """The assignments received so far, in order of their numbers."""
+        """Return the assignments received so far, in order of their numbers."""
         return [self.records[number] for number in sorted(self.records)]
 
 
@@ -188,7 +188,7 @@ class Asker:
 
 @asynccontextmanager
 async def asking(settings: Settings, writer: Writer | None = None) -> AsyncIterator[Asker]:
-    """A connected `Asker`, with a writer of its own unless it gets one."""
+    """Connect an `Asker`, with a writer of its own unless it gets one."""
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         if writer is None:

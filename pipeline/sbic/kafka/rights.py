@@ -58,7 +58,7 @@ class Right(NamedTuple):
     name: str = EVERY
 
     def target(self, prefix: str) -> str:
-        """The name of the topic or group; for all topics, their common prefix.
+        """Return the name of the topic or group; for all topics, their common prefix.
 
         >>> Right(Operation.READ, "topic", "labels").target("birds")
         'birds.labels'
@@ -66,7 +66,7 @@ class Right(NamedTuple):
         return f"{prefix}.{self.name}" if self.resource == "topic" else prefix
 
     def acl_options(self, prefix: str) -> str:
-        """The options of `kafka-acls` for this right.
+        """Return the options of `kafka-acls` for this right.
 
         >>> Right(Operation.CREATE, "topic").acl_options("birds")
         '--operation Create --topic birds. --resource-pattern-type prefixed'
@@ -87,7 +87,7 @@ READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 
 
 def _on_topics(role: str) -> Iterator[Right]:
-    """The rights on single topics, as `project/topics.py` describes them."""
+    """Yield the rights on single topics, as `project/topics.py` describes them."""
     settings = Settings()
     for operation in (READ, WRITE, DESCRIBE):
         for topic in Topics(settings):
@@ -126,7 +126,7 @@ class Need(NamedTuple):
 
 
 def needs_of(role: str, settings: Settings) -> Iterator[Need]:
-    """The operations on topics of the project that the role needs."""
+    """Yield the operations on topics of the project that the role needs."""
     names = [topic.name for topic in Topics(settings)]
     for right in ROLES[role]:
         if right.resource == "topic":
@@ -135,12 +135,12 @@ def needs_of(role: str, settings: Settings) -> Iterator[Need]:
 
 
 def grant_line(right: Right, user: str, prefix: str) -> str:
-    """The command that grants a right to a user; the operator adds the address of Kafka."""
+    """Return the command that grants a right to a user; the operator adds the address of Kafka."""
     return f"kafka-acls.sh --add --allow-principal User:{user} {right.acl_options(prefix)}"
 
 
 def in_words(rights: Iterable[tuple[Operation, str]]) -> str:
-    """A list of operations on topics or groups, in words.
+    """Return a list of operations on topics or groups, in words.
 
     >>> in_words([(READ, "topic a"), (READ, "topic b"), (WRITE, "topic b")])
     'read topic a, read topic b, write topic b'

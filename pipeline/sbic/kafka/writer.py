@@ -233,7 +233,7 @@ class Writer:
 
 @asynccontextmanager
 async def writing(settings: Settings, *topics: Topic, partitions: int = 1) -> AsyncIterator[Writer]:
-    """A connected writer to these topics; raises unless they exist and may be written."""
+    """Connect a writer to these topics; raise unless they exist and may be written."""
     for topic in topics:
         # of those that somebody has added, none is anybody's home
         has = await partitions_of(settings, topic.name, Operation.WRITE)
@@ -421,7 +421,7 @@ class LabelSender:
 
 @asynccontextmanager
 async def sending(settings: Settings) -> AsyncIterator[LabelSender]:
-    """A sender connected to the labels topic of the project."""
+    """Connect a sender to the labels topic of the project."""
     topic = Topics(settings).labels
     async with writing(settings, topic) as writer:
         yield LabelSender(writer, topic, settings.crowd_classes)

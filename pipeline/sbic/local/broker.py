@@ -41,7 +41,7 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 def server_properties(
     port: int, controller_port: int, data: Path, further: Mapping[str, str] | None = None
 ) -> str:
-    """The text of `server.properties`; `further` properties override those of the same name."""
+    """Get the text of `server.properties`; `further` properties override those of the same name."""
     properties: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -86,7 +86,7 @@ PRIVATE = 0o700
 
 
 def default_folder() -> Path:
-    """The per-user folder, kept between runs."""
+    """Return the per-user folder, kept between runs."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "sbic" / "kafka"
 
@@ -118,7 +118,7 @@ class DataFolder:
             )
 
     def lock(self) -> IO[str]:
-        """The folder's lock, held as long as this file is open in any process."""
+        """Return the folder's lock, held as long as this file is open in any process."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._make_private()
@@ -161,7 +161,7 @@ class DataFolder:
         self.log4j.write_text(LOG4J)
 
     def end_of_log(self, lines: int = 10) -> str:
-        """The last lines of Kafka's log, without stack traces."""
+        """Return the last lines of Kafka's log, without stack traces."""
         try:
             written = self.log.read_text(errors="replace").splitlines()
         except OSError:
@@ -208,7 +208,7 @@ def _format(data: Path, properties: Path, options: list[str]) -> None:
 
 
 def _quoted(argument: str) -> str:
-    """An argument as a line of a Java argument file.
+    """Return an argument as a line of a Java argument file.
 
     >>> print(_quoted('say "hello"'), end="")
     "say \\"hello\\""
@@ -326,7 +326,7 @@ class EmbeddedBroker:
             return None
 
     def end_of_log(self) -> str:
-        """The last lines of Kafka's log."""
+        """Return the last lines of Kafka's log."""
         assert self._folder
         return self._folder.end_of_log()
 

@@ -58,7 +58,7 @@ async def check_partitions(settings: Settings, without: Iterable[Topic] = ()) ->
 async def check_partitions_on(
     client: TopicIds, asking: AIOKafkaConsumer, without: Iterable[Topic] = ()
 ) -> None:
-    """The same, on connections that stay open.
+    """Do the same on connections that stay open.
 
     A topic that this client must not describe has no partitions to it.
     """
@@ -81,7 +81,7 @@ async def check_partitions_on(
 
 
 async def _in_added(settings: Settings, topic: Topic) -> Extents:
-    """The added partitions of a topic that are not empty."""
+    """Return the added partitions of a topic that are not empty."""
     found = await extents(settings, [topic.name])
     return {
         tp: extent
@@ -116,7 +116,7 @@ async def empty_added(
 
 
 async def _moved_before(settings: Settings, seal: Seal, topic: Topic) -> set[Origin]:
-    """The origins of records that were moved, by a command that was killed before it was done."""
+    """Return the origins of records that a command moved which was killed before it was done."""
     found: set[Origin] = set()
     async with reading(settings, topic.name, from_start=True) as reader:
         has = len(reader.partitions)

@@ -107,7 +107,7 @@ class Conflict(ClusterError):
 
 
 async def read_project(settings: Settings) -> Revision | None:
-    """The last revision of the project, or None if there is no project with this prefix."""
+    """Return the last revision of the project, or None if there is no project with this prefix."""
     topic = Topics(settings).project.name
     # a consumer would create a missing topic
     if not await describe_topics(settings, [Need(topic, Operation.READ)]):
@@ -117,7 +117,7 @@ async def read_project(settings: Settings) -> Revision | None:
 
 
 async def existing_project(place: Settings) -> Revision:
-    """The last revision of the project; raises `NoProject`."""
+    """Return the last revision of the project; raise `NoProject`."""
     revision = await read_project(place)
     if revision is None:
         raise NoProject(place.prefix, place.bootstrap_servers)
@@ -141,7 +141,7 @@ class ProjectLog:
         await self.consumer.stop()
 
     async def read(self) -> Revision | None:
-        """The last revision, with what was appended since the last call."""
+        """Return the last revision, with what was appended since the last call."""
         ends = await self.consumer.end_offsets([self._place])
         async for records in Reader(self.consumer, [self._place], ends).to_the_end():
             self.last = last_revision((record.value for record in records), self.last)
@@ -171,7 +171,7 @@ async def _publish(settings: Settings, topic: Topic, value: bytes) -> None:
 
 
 async def read_seal(settings: Settings, revision: Revision) -> Seal:
-    """The seal with the key that a revision names; raises `NoKey`."""
+    """Return the seal with the key that a revision names; raise `NoKey`."""
     topic = Topics(settings).seal.name
     if not await describe_topics(settings, [Need(topic, Operation.READ)]):
         raise NoKey(settings)
@@ -226,7 +226,7 @@ async def open_project(given: Given) -> Opened:
 
 
 async def settings_in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:
-    """The settings for a tool: those of the project, or those given if it does not exist yet.
+    """Get the settings for a tool: those of the project, or those given if it does not exist yet.
 
     Raises `RefusedSettings`, `AddedPartitions`, and `Unfinished` if what is sent now is deleted.
     """
@@ -238,7 +238,7 @@ async def settings_in_project(given: Given, *, may_have_more_partitions: bool = 
 
 
 def settings_at(revision: Revision | None, given: Given) -> Settings:
-    """The same, for a revision that was already read; None if there is no project yet."""
+    """Return the same, for a revision that was already read; None if there is no project yet."""
     if revision is None:
         return given.settings
     if revision.state in ("resetting", "deleting", "copying"):
@@ -247,12 +247,12 @@ def settings_at(revision: Revision | None, given: Given) -> Settings:
 
 
 def settings_in_force(revision: Revision, given: Given) -> Settings:
-    """The settings of the project, and those given that belong to the process."""
+    """Return the settings of the project, and those given that belong to the process."""
     return Settings(**{**given.values, **revision.settings}, security=given.security)
 
 
 def settings_of(revision: Revision, given: Given) -> Settings:
-    """The same; raises `RefusedSettings` with a line for each that was given otherwise."""
+    """Return the same; raise `RefusedSettings` with a line for each that was given otherwise."""
     found = differences(revision, given)
     if found:
         way_out = "leave out what differs, or choose another --prefix"
@@ -261,7 +261,7 @@ def settings_of(revision: Revision, given: Given) -> Settings:
 
 
 async def topic_ids(settings: Settings) -> dict[str, str]:
-    """The ids of all topics of the project that exist."""
+    """Return the ids of all topics of the project that exist."""
     async with connected(TopicIds(settings), settings) as client:
         return await client.find([topic.name for topic in Topics(settings)])
 
@@ -272,7 +272,7 @@ async def check_topic_ids(settings: Settings, revision: Revision) -> None:
 
 
 def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> None:
-    """The same, for ids that were already read."""
+    """Do the same for ids that were already read."""
     missing = [name for name in revision.topics if name not in found]
     other = [name for name, old in revision.topics.items() if found.get(name, old) != old]
     if missing or other:

@@ -131,7 +131,7 @@ async def _with_new_key(settings: Settings, begun: Revision, *, keeps: bool) -> 
 
 
 async def seal_of(settings: Settings, revision: Revision) -> Seal:
-    """The seal of a project; if its key is lost, one that is on no record."""
+    """Return the seal of a project; if its key is lost, one that is on no record."""
     try:
         return await read_seal(settings, revision)
     except NoKey:
@@ -139,7 +139,7 @@ async def seal_of(settings: Settings, revision: Revision) -> Seal:
 
 
 def topics_to_recreate(settings: Settings, state: ProjectState) -> list[Topic]:
-    """The topics that are recreated in a state: those computed from labels, or labels as well.
+    """Get the topics that are recreated in a state: those computed from labels, or labels as well.
 
     A new key makes the old assignments worthless, too.
     Dead letters are included: bad labels and tasks produce them again.
@@ -190,12 +190,12 @@ async def keep_closed(settings: Settings, before: Revision, after: Revision) -> 
 
 
 def _upto(fact: Fact) -> int:
-    """The offset of the last description that the fact has taken into account."""
+    """Return the offset of the last description that the fact has taken into account."""
     return max(fact.offset, fact.decided)
 
 
 async def _decided(settings: Settings, seal: Seal) -> dict[int, dict[str, Fact]]:
-    """The last fact of each task that was closed by a rule or reopened by hand, by partition."""
+    """Return the last fact of each task closed by a rule or reopened by hand, by partition."""
     last: dict[int, dict[str, tuple[tuple[int, int], Fact]]] = {}
     async with reading(settings, Topics(settings).evidence.name, from_start=True) as reader:
         async for records in reader.to_the_end("Reading what is closed"):
@@ -215,7 +215,7 @@ async def _decided(settings: Settings, seal: Seal) -> dict[int, dict[str, Fact]]
 
 
 def _facts(record: ConsumerRecord, seal: Seal) -> Iterator[tuple[int, Fact]]:
-    """The facts in a record of the evidence, each with its epoch; none if it is not genuine."""
+    """Yield the facts in a record of the evidence, with epochs; none if it is not genuine."""
     if seal.is_on(record, COLUMNS):
         with suppress(BadRecord):  # of an earlier version
             columns = Columns(record.value)

@@ -63,12 +63,12 @@ def alike(workers: int, classes: int, rng: np.random.Generator) -> Floats:
 
 
 def spammed(workers: int, classes: int, rng: np.random.Generator) -> Floats:
-    """Some answer at random."""
+    """Draw accuracies of a crowd in which some answer at random."""
     return np.where(rng.random(workers) < SPAMMERS, 1 / classes, paper(workers, classes, rng))
 
 
 def attacked(workers: int, classes: int, rng: np.random.Generator) -> Floats:
-    """Some are wrong on purpose."""
+    """Draw accuracies of a crowd in which some are wrong on purpose."""
     return np.where(rng.random(workers) < ADVERSARIES, ADVERSARY, paper(workers, classes, rng))
 
 
@@ -162,14 +162,14 @@ def simulated(kind: CrowdKind, size: Dimensions, rng: np.random.Generator) -> tu
 
 
 def majority_error(labels: Labels, truth: Ints) -> float:
-    """The share of wrong majorities, if ties are drawn."""
+    """Return the share of wrong majorities, if ties are drawn."""
     count = votes(labels)
     most = count == count.max(axis=1, keepdims=True)
     return float(1 - (most[np.arange(len(truth)), truth] / most.sum(axis=1)).mean())
 
 
 def error(p: Floats, truth: Ints) -> float:
-    """The share of wrong predictions."""
+    """Return the share of wrong predictions."""
     return float((p.argmax(axis=1) != truth).mean())
 
 
@@ -245,7 +245,7 @@ KindAndSize = tuple[str, Dimensions]
 
 
 def row(name: str, size: Dimensions, each: Sequence[Result]) -> CrowdMeans:
-    """The means over the seeds."""
+    """Return the means over the seeds."""
     return CrowdMeans(
         name, *size, *(fmean(one[field] for one in each) for field in CrowdMeans._fields[4:])
     )
@@ -282,7 +282,7 @@ def worst(rows: Iterable[CrowdMeans], field: str) -> str:
 
 
 def majority_table(rows: dict[KindAndSize, CrowdMeans]) -> str:
-    """The errors beside the majority's, where they are farthest above it."""
+    """Return the errors beside the majority's, where they are farthest above it."""
     lines = []
     for name, each in dict.fromkeys((name, size.labels_per_worker) for name, size in COMPARED):
         places = [

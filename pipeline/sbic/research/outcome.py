@@ -55,7 +55,7 @@ def save_png(outcome: Finding, out: Path) -> Path:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with aligned columns: the first to the left, the others to the right.
+    """Return a table with aligned columns: the first to the left, the others to the right.
 
     >>> print(text_table(("set", "MAJ"), [("birds", "0.241")]))
     set      MAJ

@@ -109,7 +109,7 @@ def mc(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> ParticleFilte
 
 
 def support(most_labels: int, prior: Prior) -> Floats:
-    """What a label adds to the log-odds of the guess on its task, against the opposite guess.
+    """Get what a label adds to the log-odds of the guess on its task, against the opposite guess.
 
     At [n, r, 1] if the label agrees with the guess and at [n, r, 0] if not, for a worker with n
     labels of which r agree, including this one. A label does not count in its own weight:

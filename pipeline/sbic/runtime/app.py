@@ -164,14 +164,14 @@ class Components:
 
 
 def stop_rules_of(settings: Settings) -> StopRules:
-    """The rules that close tasks."""
+    """Return the rules that close tasks."""
     return StopRules(
         settings.stop_confidence, settings.stop_labels, settings.budget, settings.stop_error
     )
 
 
 def rules_of(settings: Settings) -> Rules:
-    """The rules by which tasks are assigned."""
+    """Return the rules by which tasks are assigned."""
     return Rules(
         settings.policy,
         settings.seed,

@@ -132,7 +132,7 @@ class Follower(Service):
         """Take the next records of a partition."""
 
     def after_reading(self) -> None:
-        """Called after each read, and every second without any record."""
+        """Do what is due after each read, and every second without any record."""
 
     async def on_start(self) -> None:
         """Read everything up to the current end of the topic, or seek to it."""

@@ -53,35 +53,35 @@ class Rendering(ABC):
 
     @abstractmethod
     def prediction(self, prediction: int | None) -> LabelForm:
-        """The prediction of a posterior; None where no class is predicted."""
+        """Return the prediction of a posterior; None where no class is predicted."""
 
     @abstractmethod
     def beliefs(self, beliefs: Floats, scores: Floats, labels: Ints, golds: Ints) -> list[bytes]:
-        """The fields of the beliefs of tasks, a row for each; the scores are those without gold."""
+        """Return the fields of beliefs, a row for each task; the scores are those without gold."""
 
     @abstractmethod
     def read_belief(self, record: dict[str, Any]) -> Belief:
-        """The belief in a posterior, or `BadRecord`."""
+        """Return the belief in a posterior, or `BadRecord`."""
 
     @abstractmethod
     def evidence(self, scores: Floats) -> object:
-        """What is believed of a gold task without gold."""
+        """Return what is believed of a gold task without gold."""
 
     @abstractmethod
     def read_evidence(self, value: Any) -> Probabilities | None:
-        """The same as shares; None if it is no such value."""
+        """Return the same as shares; None if it is no such value."""
 
     @abstractmethod
     def shares(self, shares: Probabilities) -> object:
-        """A number for each class, such as the prior of a task."""
+        """Return a number for each class, such as the prior of a task."""
 
     @abstractmethod
     def read_shares(self, value: Any) -> Probabilities | None:
-        """The shares in a field; None if it has no such value."""
+        """Return the shares in a field; None if it has no such value."""
 
     @abstractmethod
     def read_prior(self, value: Any) -> Probabilities:
-        """The prior that a user has given to a task, or `BadRecord`; no share of it is 0."""
+        """Return the prior that a user has given to a task, or `BadRecord`; no share of it is 0."""
 
 
 class _Signs(Rendering):
@@ -239,7 +239,7 @@ class _ClassNames(Rendering):
 
 @lru_cache(maxsize=16)
 def rendering_of(classes: Classes) -> Rendering:
-    """The form of a project with these classes.
+    """Return the form of a project with these classes.
 
     >>> rendering_of(Classes.parse("-1,1")).shares([0.75, 0.25])
     0.25
