@@ -17,7 +17,7 @@ from sbic.classes import SIGNS, SKIP, Classes
 from sbic.engine.labels import Prior
 from sbic.kafka.connect import why_unreachable
 from sbic.kafka.requests import PATIENCE_SECONDS, Asker, asking
-from sbic.kafka.writer import At, Label, Sent, Writer, writing
+from sbic.kafka.writer import At, NumberedLabel, Sent, Writer, writing
 from sbic.project.settings import Settings, command_line
 from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
@@ -61,7 +61,7 @@ class Tier(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Tier":
-        """The tier in a text; ValueError with what is wrong."""
+        """Parse the tier in a text; ValueError with what is wrong."""
         try:
             workers, price, accuracy = text.split(":")
             found = cls(int(workers), float(price), float(accuracy))
@@ -113,7 +113,7 @@ class SimulatedWorker:
             self.favourite = rng.choice(self._classes)
 
     def respond(self, truth: int) -> Response:
-        """The response to a task of this truth."""
+        """Return the response to a task of this truth."""
         habits, rng = self._habits, self._rng
         if self._visits_left == 0:
             return Response(0.0, ())
@@ -127,7 +127,7 @@ class SimulatedWorker:
         return Response(seconds, tuple(self.answer(truth, rng) for _ in range(times)))
 
     def answer(self, truth: int, rng: Random) -> int:
-        """The label for a task of this truth."""
+        """Return the label for a task of this truth."""
         if self.favourite is None:
             if rng.random() < self.accuracy:
                 return truth
@@ -159,7 +159,7 @@ class RoundRobin:
         self._rng = rng
 
     def next(self) -> str | None:
-        """The next worker, who is then at work; None if all that are left are at work."""
+        """Return the next worker, who is then at work; None if all that are left are at work."""
         if len(self._at_work) == len(self._present):
             return None
         while True:
@@ -175,11 +175,11 @@ class RoundRobin:
             self._coming.extend(everyone)
 
     def done(self, name: str) -> None:
-        """The worker is free again."""
+        """Note that the worker is free again."""
         self._at_work.remove(name)
 
     def leave(self, name: str) -> None:
-        """The worker is done, and does not return."""
+        """Note that the worker is done, and does not return."""
         self._at_work.remove(name)
         del self._present[name]
 
@@ -216,7 +216,7 @@ class Plan:
         return self.tasks * self.labels_per_task
 
     def draw_truth(self, name: str) -> dict[str, int]:
-        """The number of the true class of each task."""
+        """Return the number of the true class of each task."""
         rng = Random(f"{self.seed}/tasks")
         labels = range(len(self.classes))
         if self.class_prior is None:
@@ -226,7 +226,7 @@ class Plan:
         return {f"{name}-task-{number:05}": truth for number, truth in enumerate(truths)}
 
     def draw_workers(self, name: str) -> dict[str, SimulatedWorker]:
-        """The workers; the same seed gives the same workers, whatever the name of the run."""
+        """Get the workers; the same seed gives the same workers, whatever the name of the run."""
         visits = self.labels // self.workers
         workers = {}
         for number in range(self.workers):
@@ -240,7 +240,7 @@ class Plan:
         return workers
 
     def tier_of(self, number: int) -> int:
-        """The tier of a worker, from 1 on.
+        """Return the tier of a worker, from 1 on.
 
         >>> plan = Plan(tiers=(Tier(2, 0.1, 0.7), Tier(1, 1, 0.9)))
         >>> [plan.tier_of(number) for number in range(3)]
@@ -250,7 +250,7 @@ class Plan:
         return 1 + sum(end <= number for end in ends)
 
     def draw_roster(self, workers: Iterable[str]) -> dict[str, RosterEntry]:
-        """What the roster says of these workers, all of the plan."""
+        """Return what the roster says of these workers, all of the plan."""
         entries = {}
         for number, worker in enumerate(workers if self.tiers else ()):
             tier = self.tier_of(number)
@@ -418,7 +418,9 @@ class CrowdAtWork:
         self.cost += self._prices.get(worker.name, 0.0)
         if again:
             self.came_to["repeats"] += 1
-        self._given(Sent(at, place.partition, place.offset or 0, [Label(task, worker.name, first)]))
+        self._given(
+            Sent(at, place.partition, place.offset or 0, [NumberedLabel(task, worker.name, first)])
+        )
         return True
 
 
@@ -431,7 +433,7 @@ def rush(
     workers: Mapping[str, SimulatedWorker],
     answered: Set[tuple[str, str]],
     seed: int,
-) -> list[Label]:
+) -> list[NumberedLabel]:
     """Draw `count` labels, none twice, and none by a worker on a task that they have `answered`.
 
     >>> from sbic.commands.crowd import Habits
@@ -442,13 +444,13 @@ def rush(
     """
     pairs, rng = np.random.default_rng(seed), Random(seed)
     tasks, names = list(truth), list(workers)
-    labels: list[Label] = []
+    labels: list[NumberedLabel] = []
     for pair in pairs.permutation(len(tasks) * len(names)).tolist():
         task, name = tasks[pair // len(names)], names[pair % len(names)]
         if len(labels) == count:
             break
         if (task, name) not in answered:
-            labels.append(Label(task, name, workers[name].answer(truth[task], rng)))
+            labels.append(NumberedLabel(task, name, workers[name].answer(truth[task], rng)))
     return labels
 
 

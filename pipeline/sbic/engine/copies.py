@@ -92,7 +92,7 @@ class Pairs(NamedTuple):
         return (self.first << 32) | self.second
 
     def only(self, which: NDArray[np.bool_] | Ints) -> "Pairs":
-        """Some of the pairs."""
+        """Return some of the pairs."""
         first, second, both, same, alike, either, named = self
         counts = both[which], same[which], alike[which], either[which]
         return Pairs(first[which], second[which], *counts, named[which])
@@ -105,7 +105,7 @@ NO_PAIRS = Pairs(
 
 
 def summed(parts: list[Pairs], kin: Ints = NOTHING) -> Pairs:
-    """The counts of each pair that an engine names, or of `kin`, summed over all.
+    """Return the counts of each pair that an engine names, or of `kin`, summed over all.
 
     >>> counts = np.array([[1, 2], [3, 3], [9, 4], [8, 4]])
     >>> one = Pairs(*counts, np.array([0.5, 0]), np.array([1.5, 2]), np.array([True, False]))
@@ -130,7 +130,7 @@ def summed(parts: list[Pairs], kin: Ints = NOTHING) -> Pairs:
 
 
 def shared_by(pairs: Pairs, kin: Ints) -> Floats:
-    """The vote that each pair shares if they have enough in common; 0 if they are no copies."""
+    """Get the vote that each pair shares if they have enough in common; 0 if they are no copies."""
     agreement = pairs.same / np.maximum(pairs.both, 1)
     alike = np.where(np.isin(pairs.keys, kin), KIN_ALIKE, ALIKE)
     found: Floats = np.clip((agreement - alike) / (1 - alike), 0, 1)
@@ -138,7 +138,7 @@ def shared_by(pairs: Pairs, kin: Ints) -> Floats:
 
 
 def most_kin(groups: Ints) -> int:
-    """The largest size of groups that are acted on: all groups up to it have few enough pairs.
+    """Return the largest size of groups that are acted on: up to it there are few enough pairs.
 
     `groups` is how many groups have 0, 1, 2, ... members.
 
@@ -153,7 +153,7 @@ def most_kin(groups: Ints) -> int:
 
 
 def pairs_within(groups: Ints) -> Ints:
-    """The keys of all pairs of workers in the same group; -1 is none.
+    """Return the keys of all pairs of workers in the same group; -1 is none.
 
     >>> [(key >> 32, key & 0xFFFFFFFF) for key in pairs_within(np.array([7, -1, 7, 3])).tolist()]
     [(0, 2)]
@@ -171,7 +171,7 @@ def pairs_within(groups: Ints) -> Ints:
 
 
 def copies_among(pairs: Pairs, common: int, kin: Ints = NOTHING) -> Copies:
-    """The pairs who share a vote."""
+    """Return the pairs who share a vote."""
     shared = np.where(pairs.both >= common, shared_by(pairs, kin), 0.0)
     some = pairs.only(shared > 0)
     first = np.concatenate((some.first, some.second))
@@ -181,7 +181,7 @@ def copies_among(pairs: Pairs, common: int, kin: Ints = NOTHING) -> Copies:
 
 
 def changed_workers(before: Copies, after: Copies, tolerance: float) -> Ints:
-    """The workers who share votes with others than before, or otherwise."""
+    """Return the workers who share votes with others than before, or otherwise."""
     was = (before.first << 32) | before.second
     now = (after.first << 32) | after.second
     keys = np.union1d(was, now)
@@ -207,7 +207,7 @@ class Closest(NamedTuple):
 
 
 def closest_among(pairs: Pairs, common: int, kin: Ints = NOTHING) -> Closest:
-    """The pairs who have enough in common."""
+    """Return the pairs who have enough in common."""
     some = pairs.only(pairs.both >= common)
     first = np.concatenate((some.first, some.second))
     second = np.concatenate((some.second, some.first))
@@ -276,7 +276,7 @@ class Tally:
             self._add_up()
 
     def proceed(self, state: State, labels: int) -> bool:
-        """Go on counting about so many labels; True when it is complete."""
+        """Go on counting about this many labels; True when it is complete."""
         whole = state.whole
         if whole[PAIR_WORKER] == NONE:
             whole[PAIR_WORKER], whole[PAIR_LABEL] = 0, state.worker_link[0, NEWEST]
@@ -296,7 +296,7 @@ class Tally:
         return True
 
     def take(self) -> Pairs:
-        """The own part, for the other engines."""
+        """Return the own part, for the other engines."""
         self.has_news = False
         return self.own
 
@@ -316,7 +316,7 @@ class Tally:
             self.moved = np.unique(np.concatenate([self.moved, *before[:2], *self.known[:2]]))
 
     def _found(self) -> Pairs:
-        """The pairs in the table, each once: the closest may be there already."""
+        """Return the pairs in the table, each once: the closest may be there already."""
         columns = np.ascontiguousarray(self._table.rows[: self._table.at[FOUND]].T)
         first, second, both, same = columns[:4].astype(np.int64)
         alike, either, named = columns[4:]
@@ -368,7 +368,7 @@ def continue_tally(
     asked: Ints,
     at: Ints,
 ) -> bool:
-    """Go on, about so many labels; True when complete, False also if `rows` is full."""
+    """Go on, about this many labels; True when complete, False also if `rows` is full."""
     whole, seen = state.whole, 0
     while seen < labels:
         j, label = whole[PAIR_WORKER], whole[PAIR_LABEL]

@@ -27,7 +27,7 @@ class RosterTable(NamedTuple):
 
 
 def roster_table(source: TextFile, reading: Reading = DEFAULT) -> RosterTable:
-    """The workers of a file; no worker may appear twice.
+    """Read the workers of a file; no worker may appear twice.
 
     >>> table = roster_table(TextFile("roster.csv", "worker,tier,price\\nann,2,0.5\\nbob,,\\n"))
     >>> [(said.worker, said.changes) for said in table.rows]
@@ -61,7 +61,7 @@ def roster_table(source: TextFile, reading: Reading = DEFAULT) -> RosterTable:
 
 
 def _said(texts: Mapping[str, str]) -> RosterRow:
-    """What a row says; raises `BadRecord`."""
+    """Read what a row says; raises `BadRecord`."""
     values: dict[str, Any] = {
         "blocked": TRUTHS.get(texts["blocked"].lower(), texts["blocked"]),
         "tier": number(texts["tier"]),
@@ -74,7 +74,7 @@ def _said(texts: Mapping[str, str]) -> RosterRow:
 
 
 def number(text: str) -> float | str:
-    """The number in a text; another text as it is, for whoever checks it to refuse.
+    """Read the number in a text; another text stays, for whoever checks it to refuse.
 
     >>> number("2"), number("0.5"), number("two")
     (2, 0.5, 'two')

@@ -43,7 +43,7 @@ class Listed(NamedTuple):
 
     @classmethod
     def of(cls, entry: RosterEntry, is_barred: bool) -> "Listed":
-        """What follows from the word of the owner, or of the rule where they say nothing.
+        """Return what follows from the word of the owner, or of the rule where they say nothing.
 
         >>> Listed.of(RosterEntry(tier=2, price=0.5), is_barred=True)
         Listed(tier=2, is_member=True, units=500000, group='', is_barred=True)
@@ -77,7 +77,7 @@ class Standings:
         self._sizes = np.zeros(MOST_KIN + 2, np.int64)  # how many groups have each
 
     def of(self, partition: int, worker: str) -> Listed:
-        """The standing of a worker of this partition."""
+        """Return the standing of a worker of this partition."""
         return self.by_worker[partition].get(worker, UNKNOWN)
 
     def say(
@@ -122,7 +122,7 @@ class Standings:
         return most_kin(self._sizes[:-1])
 
     def kin_of(self, partition: int, worker: str) -> int:
-        """The number of the group that a worker shares votes with, or -1."""
+        """Return the number of the group that a worker shares votes with, or -1."""
         group = self.of(partition, worker).group
         if not group or not 1 < len(self.groups[group]) <= self.most_kin:
             return -1
@@ -175,7 +175,7 @@ def count_tiers(
 def escalation(
     counts: TierCounts, members: Ints, most: int | None, is_hopeless: NDArray[np.bool_]
 ) -> Escalation:
-    """The lowest tier that is not used up, for each task.
+    """Return the lowest tier that is not used up, for each task.
 
     >>> labels = np.zeros((3, ALL_TIERS), np.int64)
     >>> labels[:, 1] = 0, 2, 3
@@ -202,7 +202,7 @@ def escalation(
 
 
 def last_tier(members: Ints) -> int:
-    """The highest tier that anybody has.
+    """Return the highest tier that anybody has.
 
     >>> last_tier(np.zeros(ALL_TIERS, np.int64))
     1

@@ -73,7 +73,7 @@ class Escalate:
             self._of_tier[tier].follow(tasks, offered == tier, labels, keys, in_flight)
 
     def choose(self, tier: int, answers: ExcludedSet, worker: Hashable | None = None) -> int | None:
-        """The first task of a tier that is new to the worker; None if there is none."""
+        """Return the first task of a tier that is new to the worker; None if there is none."""
         return self._of_tier[tier].choose(answers, worker)
 
     def allow(self, task: int, worker: Hashable) -> None:

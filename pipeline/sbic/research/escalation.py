@@ -206,7 +206,7 @@ class Jury:
         self._publish()
 
     def error(self) -> float:
-        """The share of wrong predictions at rest."""
+        """Return the share of wrong predictions at rest."""
         engine = self.crowd.engine
         engine.settle(AT_REST)
         known = np.flatnonzero(self.truth != UNKNOWN)
@@ -264,7 +264,7 @@ def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
 
 
 def point(case: Case, result: Result, price: float) -> EscalationPoint:
-    """The point of a case, with a person who costs so many times what a judge does."""
+    """Return the point of a case, with a person who costs so many times what a judge does."""
     judged, by_person = float(result["judged"]), float(result["by_person"])
     is_all = not case["tier_labels"]
     return EscalationPoint(
@@ -279,7 +279,7 @@ def point(case: Case, result: Result, price: float) -> EscalationPoint:
 
 
 def frontier(points: Sequence[EscalationPoint]) -> list[EscalationPoint]:
-    """The points with a smaller error than all cheaper ones, the cheapest first."""
+    """Return the points with a smaller error than all cheaper ones, the cheapest first."""
     found: list[EscalationPoint] = []
     for each in sorted(points, key=lambda each: (each.cost, each.error)):
         if not found or each.error < found[-1].error:
@@ -314,7 +314,7 @@ def as_text(points: Sequence[EscalationPoint], price: float) -> str:
 
 
 def draw(points: Sequence[EscalationPoint], price: float, figure: "Figure") -> None:
-    """The error by the cost, for each jury."""
+    """Draw the error by the cost, for each jury."""
     names = list(dict.fromkeys(each.crowd for each in points))
     for axes, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
         own = [each for each in points if each.crowd == name]

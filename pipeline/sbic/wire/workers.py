@@ -89,7 +89,7 @@ class Worker(TypedDict):
 
 
 def encode_worker(worker: Worker) -> bytes:
-    """The value of a worker's record.
+    """Return the value of a worker's record.
 
     >>> counts = {"labels": 1, "correct": 1.0, "gold": 1, "gold_right": 1, "last_seen": 0}
     >>> encode_worker({"worker": "w1", "accuracy": 0.75, "interval": [0.29, 0.99], **counts})[:39]
@@ -128,7 +128,7 @@ UNITS = 1_000_000  # of money, in which costs are added up: sums of them are exa
 
 
 def units_of(money: float | None) -> int | None:
-    """An amount of money in units.
+    """Convert an amount of money to units.
 
     >>> units_of(0.5), units_of(None)
     (500000, None)
@@ -163,7 +163,7 @@ NOTHING_SAID = RosterEntry()
 
 @parser
 def parse_roster(key: bytes | None, value: Value) -> tuple[str, RosterEntry]:
-    """The worker and the entry in a record.
+    """Return the worker and the entry in a record.
 
     >>> parse_roster(b"ann", b'{"worker": "ann", "blocked": true}')
     ('ann', RosterEntry(blocked=True, name=None, group=None, tier=None, price=None))
@@ -217,7 +217,7 @@ def _read_price(value: Any) -> float | None:
 
 
 def encode_roster(worker: str, entry: RosterEntry) -> bytes:
-    """The value of a worker's record; what is None is left out.
+    """Return the value of a worker's record; what is None is left out.
 
     >>> encode_roster("ann", RosterEntry(blocked=False))
     b'{"worker":"ann","blocked":false}'
@@ -281,6 +281,6 @@ class Roster:
         return found is not None and found.apply(offset, worker, entry)
 
     def of(self, partition: int, worker: str) -> RosterEntry:
-        """What is said of a worker of this partition."""
+        """Return what is said of a worker of this partition."""
         found = self.partitions.get(partition)
         return NOTHING_SAID if found is None else found.entries.get(worker, NOTHING_SAID)
