@@ -45,13 +45,9 @@ def cohen_kappa(table: Floats) -> float | None:
     0.4
     """
     total = table.sum()
-    by_chance = float((table.sum(axis=1) * table.sum(axis=0)).sum() / total**2)
-    return kappa_of(float(np.trace(table) / total), by_chance)
-
-
-def kappa_of(agreement: float, by_chance: float) -> float | None:
-    """Kappa, from the agreement and the one that chance would give."""
-    return None if by_chance >= 1 else (agreement - by_chance) / (1 - by_chance)
+    agreement = float(np.trace(table) / total)
+    chance = float((table.sum(axis=1) * table.sum(axis=0)).sum() / total**2)
+    return (agreement - chance) / (1 - chance) if chance < 1 else None
 
 
 def sign_test(first: int, second: int) -> float:
@@ -133,12 +129,13 @@ def krippendorff_alpha(pairs: Floats, *, is_ordered: bool = False) -> float | No
 
 
 class PairCounts(NamedTuple):
-    """Of each two judges: tasks that both answered, and the same of contested ones.
+    """Of each two judges: tasks that both answered, with the same answer; the same of contested.
 
     `right` is the expected number of tasks on which both give the same right answer, so that
     `same - right` is that of the same wrong answers, and `both - right` that of tasks on which one
     is wrong at least. `wrong` is how often the first is wrong on what both answered, and
-    `wrong_together` how often both are.
+    `wrong_together` how often both are. `said` has, for each class, how often the first gives it on
+    what both answered; None with more than `MOST_CLASSES`. The counts of parts add up.
     """
 
     both: Floats
@@ -148,56 +145,61 @@ class PairCounts(NamedTuple):
     right: Floats
     wrong: Floats
     wrong_together: Floats
+    said: Floats | None
+
+    def plus(self, other: "PairCounts") -> "PairCounts":
+        """The counts of both parts."""
+        said = None if self.said is None or other.said is None else self.said + other.said
+        counts = [mine + theirs for mine, theirs in zip(self[:-1], other[:-1], strict=True)]
+        return PairCounts._make((*counts, said))
+
+    @property
+    def kappas(self) -> Floats | None:
+        """Cohen's kappa of each two; not a number where chance alone agrees always."""
+        if self.said is None:
+            return None
+        both = np.maximum(self.both, 1)
+        chance = (self.said * self.said.swapaxes(1, 2)).sum(axis=0) / both**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            result: Floats = (self.same / both - chance) / (1 - chance)
+        return np.where(chance < 1, result, np.nan)
 
 
 NOT_GIVEN = -1
+MOST_CLASSES = 20  # of tables with a row for each class
 
 
-def pair_counts(answers: Ints, p: Floats) -> PairCounts:
+def pair_counts(answers: Ints, p: Floats, is_contested: NDArray[np.bool_]) -> PairCounts:
     """Count all pairs, from a row of answers (or -1) for each task and its probabilities.
 
     >>> answers, p = np.array([[0, 0, 1], [1, 1, -1]]), np.array([[1.0, 0.0], [1.0, 0.0]])
-    >>> found = pair_counts(answers, p)
+    >>> found = pair_counts(answers, p, np.array([True, False]))
     >>> found.same[0].tolist(), found.wrong_together[0].tolist(), found.contested[0].tolist()
     ([2.0, 2.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0])
     """
-    given = answers != NOT_GIVEN
+    given, judges = answers != NOT_GIVEN, answers.shape[1]
     right = np.where(given, np.take_along_axis(p, np.maximum(answers, 0), axis=1), 0.0)
-    most = np.where(given, answers, -1).max(axis=1)
-    least = np.where(given, answers, np.iinfo(answers.dtype).max).min(axis=1)
-    is_contested = (most > least).astype(np.float64)
     is_given, wrong = given.astype(np.float64), np.where(given, 1 - right, 0.0)
-    judges = answers.shape[1]
+    contested = is_given * is_contested[:, None]
     same, contested_same, together = (np.zeros((judges, judges)) for _ in range(3))
     for j in range(judges):
         alike = ((answers == answers[:, [j]]) & given[:, [j]]).astype(np.float64)
         columns = np.stack((np.ones(len(answers)), is_contested, right[:, j]))
         same[j], contested_same[j], together[j] = columns @ alike
+    said = None
+    if p.shape[1] <= MOST_CLASSES:
+        each = [(answers == k).astype(np.float64).T @ is_given for k in range(p.shape[1])]
+        said = np.stack(each)
     return PairCounts(
         is_given.T @ is_given,
         same,
-        (is_given * is_contested[:, None]).T @ is_given,
+        contested.T @ is_given,
         contested_same,
         together,
         wrong.T @ is_given,
         wrong.T @ wrong,
+        said,
     )
-
-
-def chance_agreement(answers: Ints, classes: int) -> Floats:
-    """How often each two judges would agree by chance, on the tasks that both answered: a count.
-
-    >>> chance_agreement(np.array([[0, 0], [1, 0], [1, 1], [0, 0]]), 2)[0, 1].item()
-    2.0
-    """
-    given = (answers != NOT_GIVEN).astype(np.float64)
-    total = np.zeros((answers.shape[1],) * 2)
-    for k in range(classes):
-        said = (answers == k).astype(np.float64).T @ given
-        total += said * said.T
-    both = given.T @ given
-    result: Floats = total / np.maximum(both, 1)
-    return result
 
 
 def by_chance(tasks: int, first: int, second: int, both: int) -> float:
