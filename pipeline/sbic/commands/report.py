@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -29,10 +28,10 @@ from sbic.files.labels import Reading, label_rows
 from sbic.files.tables import BadFile
 from sbic.files.writing import check_writable, write_atomically
 from sbic.foreign import printable
-from sbic.infer.advice import called, findings, next_steps
+from sbic.infer.advice import as_json_object, called, findings, next_steps
 from sbic.infer.evidence import UNKNOWN, Evidence, settled_evidence
 from sbic.infer.judging import report_on
-from sbic.infer.report import Errors, Report, as_object
+from sbic.infer.report import Errors, Report
 from sbic.progress import progress
 from sbic.project.revision import Given
 from sbic.status.judges import evidence_in
@@ -315,7 +314,10 @@ def command(
         for target in targets:
             check_writable(target)
         if labels_path:
-            evidence, title = evidence_of_file(labels_path, truth_path, reading), labels_path
+            evidence, title = (
+                evidence_of_file(labels_path, truth_path, reading),
+                Path(labels_path).name,
+            )
         else:
             settings = in_project(given)
             evidence, title = run_connected(evidence_in(settings)), settings.prefix
@@ -364,12 +366,6 @@ def show(report: Report, title: str, *, as_json: bool) -> None:
         click.echo(for_output(dumps(as_json_object(report, title)).decode()))
     else:
         Console(highlight=False).print(ReportScreen(report, heading(report, title)))
-
-
-def as_json_object(report: Report, title: str) -> dict[str, Any]:
-    """The report as JSON, with its sentences first."""
-    said = {"findings": findings(report), "next_steps": next_steps(report)}
-    return {"of": title, **said, **as_object(report)}
 
 
 def heading(report: Report, title: str) -> str:

@@ -8,7 +8,7 @@ from sbic.infer.advice import called, findings, next_steps
 from sbic.infer.agreement import Bin
 from sbic.infer.report import Judge, Pair, Report
 
-MOST_PAIRS = 30
+MOST_PAIRS = 15
 MOST_IN_PICTURE = 30
 MOST_TASKS = 200
 SIDE = 300  # of a square picture
@@ -24,6 +24,8 @@ body { margin: 0 auto; padding: 1.5rem clamp(.8rem, 3vw, 2rem) 3rem; max-width: 
   background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif;
   font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
+h3 { font-size: 1rem; margin: .6rem 0 .2rem; }
+.facts th { white-space: normal; max-width: none !important; }
 .lead { font-size: 1.08rem; } .soft, figcaption, caption { color: var(--soft); font-size: .88rem; }
 ol { padding-left: 1.4rem; } ol.tasks { columns: 10rem; font-size: .88rem; }
 .wide { overflow-x: auto; } figure { margin: 0; } svg { display: block; max-width: 100%; }
@@ -387,4 +389,5 @@ def _together(report: Report) -> Iterable[str]:
             ["Wrong on gold by labels alone", f"{wrong.on_gold:,} of {report.gold:,}"],
             ["Wrong on gold, expected by labels alone", f"{wrong.expected_on_gold:,.1f}"],
         ]
-    yield _section("All judges together", _table(["", ""], rows))
+    table = f'<div class="facts">{_table(["", ""], rows)}</div>'
+    yield _section("All judges together", table)

@@ -1,9 +1,10 @@
 """A report in sentences: whom to trust, who copies, what is wrong, and what to do next."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sbic.foreign import local_time, printable
-from sbic.infer.report import Judge, Pair, Report
+from sbic.infer.report import Judge, Pair, Report, as_object
 
 FEW = 10  # gold tasks of a judge below which nothing is said of them
 CHANCE = 0.05
@@ -22,6 +23,12 @@ def findings(report: Report) -> list[str]:
 def next_steps(report: Report) -> list[str]:
     """What to do next, if anything: what matters most first."""
     return list(_next_steps(report)) if report.judges else []
+
+
+def as_json_object(report: Report, of: str) -> dict[str, Any]:
+    """A report on a project or a file as JSON, with its sentences first."""
+    said = {"findings": findings(report), "next_steps": next_steps(report)}
+    return {"of": of, **said, **as_object(report)}
 
 
 def called(judge: Judge) -> str:

@@ -133,7 +133,7 @@ class Next(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of a jury; `judges` are those with the most labels, of `judges_known`, the best first."""
+    """What is known of a jury: those with the most labels of all `judges_known`, the best first."""
 
     classes: tuple[str, ...]
     gold_only: bool
