@@ -266,7 +266,8 @@ def _next_steps(report: Report) -> Iterator[str]:
     if drifting:
         yield f"Look at what has changed with {_named(drifting)}."
     jury = report.jury
-    if jury.votes is not None and jury.labels >= 3 and jury.votes < jury.labels / 2:
+    is_worth_little = jury.votes is not None and jury.labels >= 3 and jury.votes < jury.labels / 2
+    if is_worth_little or any(pair.shared == 0 for pair in erring_together(report)):
         yield (
             "More judges of the same kind would add little: add one of another kind, or people "
             "for the tasks that are least certain."

@@ -109,12 +109,12 @@ class Page {
   }
 
   async #refresh(api) {
+    this.#report.refresh(); // which may take seconds: nothing waits for it
     const [history, confidence] = await Promise.all([
       api.get("history"),
       api.get("confidence"),
       this.#tasks.refresh(),
       this.#workers.refresh(),
-      this.#report.refresh(),
       this.#details.refresh(),
     ]);
     if (api !== this.#api) return;
