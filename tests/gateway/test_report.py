@@ -33,14 +33,14 @@ def view_of(tasks: int, workers: tuple[str, ...]) -> ProjectView:
     standing = Standing(SIGNS, partitions=1)
     view = ProjectView(Summary("birds", {}), standing)
     labels = [(f"t{n}", worker, 1 if n % 3 else -1) for n in range(tasks) for worker in workers]
-    standing.take(SentLabel(encode_label(*label)) for label in labels)  # type: ignore[misc]
-    standing.take([SentLabel(encode_label("t9", "ann", 0))])  # type: ignore[list-item]
+    standing.take(SentLabel(encode_label(*label)) for label in labels)
+    standing.take([SentLabel(encode_label("t9", "ann", 0))])
     for n in range(tasks):
         viewed = record(f"t{n}", 2.0 if n % 3 else -2.0, len(workers))
         if n < 3:
             gold = {"gold": True, "evidence": 2.0, "prediction": 1, "probability": 1.0}
             viewed.value = dumps({**loads(viewed.value or b""), **gold})
-        view.tasks.take([viewed])  # type: ignore[list-item]
+        view.tasks.take([viewed])
     view.labels_read()
     return view
 

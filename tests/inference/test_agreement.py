@@ -117,6 +117,8 @@ def test_pairs_are_counted_as_one_by_one() -> None:
     halves = pair_counts(answers[:15], p[:15], contested[:15])
     whole = halves.plus(pair_counts(answers[15:], p[15:], contested[15:]))
     for one, other in zip(found, whole, strict=True):
+        assert one is not None
+        assert other is not None
         np.testing.assert_allclose(one, other)
 
 

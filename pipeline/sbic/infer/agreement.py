@@ -177,23 +177,28 @@ def pair_counts(answers: Ints, p: Floats, is_contested: NDArray[np.bool_]) -> Pa
     >>> found.same[0].tolist(), found.wrong_together[0].tolist(), found.contested[0].tolist()
     ([2.0, 2.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0])
     """
-    given, judges = answers != NOT_GIVEN, answers.shape[1]
+    given, judges, classes = answers != NOT_GIVEN, answers.shape[1], p.shape[1]
+    is_given, contested = given.astype(np.float64), is_contested.astype(np.float64)
     right = np.where(given, np.take_along_axis(p, np.maximum(answers, 0), axis=1), 0.0)
-    is_given, wrong = given.astype(np.float64), np.where(given, 1 - right, 0.0)
-    contested = is_given * is_contested[:, None]
+    wrong = is_given - right
     same, contested_same, together = (np.zeros((judges, judges)) for _ in range(3))
-    for j in range(judges):
-        alike = ((answers == answers[:, [j]]) & given[:, [j]]).astype(np.float64)
-        columns = np.stack((np.ones(len(answers)), is_contested, right[:, j]))
-        same[j], contested_same[j], together[j] = columns @ alike
-    said = None
-    if p.shape[1] <= MOST_CLASSES:
-        each = [(answers == k).astype(np.float64).T @ is_given for k in range(p.shape[1])]
-        said = np.stack(each)
+    said = np.zeros((classes, judges, judges)) if classes <= MOST_CLASSES else None
+    tasks, who = np.nonzero(given)
+    order = np.argsort(answers[tasks, who], kind="stable")
+    ends = np.cumsum(np.bincount(answers[tasks, who], minlength=classes))
+    for k, some in enumerate(np.split(order, ends[:-1])):
+        rows, place = np.unique(tasks[some], return_inverse=True)
+        here = np.zeros((len(rows), judges))
+        here[place, who[some]] = 1
+        same += here.T @ here
+        contested_same += (here * contested[rows, None]).T @ here
+        together += (here * p[rows, k, None]).T @ here
+        if said is not None:
+            said[k] = here.T @ is_given[rows]
     return PairCounts(
         is_given.T @ is_given,
         same,
-        contested.T @ is_given,
+        (is_given * contested[:, None]).T @ is_given,
         contested_same,
         together,
         wrong.T @ is_given,

@@ -44,7 +44,7 @@ from sbic.infer.report import (
 )
 
 MOST_JUDGES = 50  # those with the most labels; pairs grow with the square
-TASKS_AT_ONCE = 20_000
+TASKS_AT_ONCE = 5_000  # the matrices of judges stay small
 FIRST_GOLD = 50  # gold tasks with which a report says something
 MOST_NEXT = 1000  # tasks named to be judged next
 NINETY = 0.9
