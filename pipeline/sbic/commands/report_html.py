@@ -35,7 +35,7 @@ th, td { padding: .25rem .9rem .25rem 0; text-align: end; white-space: nowrap;
 thead th { color: var(--soft); font-size: .82rem; } th.name, td.name { text-align: start; }
 th.name { max-width: 16rem; overflow: hidden; text-overflow: ellipsis; }
 .row { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; }
-.row table { font-size: .85rem; }
+.row table { font-size: .85rem; } td svg { max-width: none; }
 .track { fill: var(--faint); } .range { fill: var(--accent); opacity: .35; }
 .dot { fill: var(--accent); } .ring { fill: none; stroke: var(--second); stroke-width: 1.6; }
 .base, .diagonal { stroke: var(--soft); stroke-width: 1.4; stroke-dasharray: 3 3; }
