@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from dataclasses import dataclass, field
 
 import pytest
 from orjson import dumps, loads
@@ -18,14 +17,7 @@ from sbic.status.report import Summary
 from sbic.wire.labels import encode_label
 from tests.gateway.client import GatewayClient
 from tests.gateway.test_view import record
-
-
-@dataclass
-class SentLabel:
-    value: bytes
-    partition: int = 0
-    offset: int = 0
-    headers: tuple[object, ...] = field(default_factory=tuple)
+from tests.records.made import SentLabel
 
 
 def view_of(tasks: int, workers: tuple[str, ...]) -> ProjectView:

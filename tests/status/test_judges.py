@@ -1,7 +1,5 @@
 """What a report on a running project is made of, whatever its topics contain."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 from orjson import dumps
@@ -15,16 +13,9 @@ from sbic.wire.estimates import Findings
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.workers import Worker, encode_worker
+from tests.records.made import SentLabel
 
 PETS = Classes.parse("cat,dog")
-
-
-@dataclass
-class SentLabel:
-    value: bytes
-    partition: int = 0
-    offset: int = 0
-    headers: tuple[object, ...] = field(default_factory=tuple)
 
 
 def posterior(task: str, cat: float, **more: object) -> bytes:

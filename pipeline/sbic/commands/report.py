@@ -29,9 +29,9 @@ from sbic.files.tables import BadFile
 from sbic.files.writing import check_writable, write_atomically
 from sbic.foreign import printable
 from sbic.infer.advice import as_json_object, called, findings, next_steps
-from sbic.infer.evidence import UNKNOWN, Evidence, settled_evidence
+from sbic.infer.evidence import UNKNOWN, JuryEvidence, settled_evidence
 from sbic.infer.judging import report_on
-from sbic.infer.report import Errors, Report
+from sbic.infer.report import CommonErrors, Report
 from sbic.progress import progress
 from sbic.project.revision import Given
 from sbic.status.judges import evidence_in
@@ -42,7 +42,7 @@ MOST_TASKS = 10
 BETWEEN = 2  # columns of a table
 
 
-def evidence_of_file(path: str, truth_path: str | None, reading: Reading) -> Evidence:
+def evidence_of_file(path: str, truth_path: str | None, reading: Reading) -> JuryEvidence:
     """The evidence of a file of labels, with the known truths as gold."""
     with progress("Reading"):
         rows = label_rows(reading.source(path), reading)
@@ -222,10 +222,10 @@ def between(ends: tuple[float, float]) -> str:
     return f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
-def errors(found: Errors | None) -> str:
+def errors(found: CommonErrors | None) -> str:
     """Of how many tasks with an error both judges have the same one.
 
-    >>> errors(Errors(20.0, 14.0, 0.01)), errors(Errors(0.0, 0.0, None)), errors(None)
+    >>> errors(CommonErrors(20.0, 14.0, 0.01)), errors(CommonErrors(0.0, 0.0, None)), errors(None)
     ('14 of 20', 'none', '-')
     """
     if found is None:

@@ -87,7 +87,7 @@ def _not_a_rule(text: str, problem: str) -> click.UsageError:
     return click.UsageError(f"--require {shown(text)}: {problem}")
 
 
-class Outcome(NamedTuple):
+class RuleOutcome(NamedTuple):
     """Whether a rule holds, fails or cannot be decided; and a line that says so."""
 
     rule: Requirement
@@ -100,7 +100,7 @@ class Outcome(NamedTuple):
         return self.result == "holds"
 
 
-def checked(rule: Requirement, report: Report) -> Outcome:
+def checked(rule: Requirement, report: Report) -> RuleOutcome:
     """Whether a report meets a rule; a judge that it does not have is a usage error."""
     if rule.judge is None:
         value, gold = OF_PROJECT[rule.measure](report), report.gold
@@ -110,12 +110,12 @@ def checked(rule: Requirement, report: Report) -> Outcome:
     if gold < rule.gold:
         fewer = f"; to make do with fewer: with {gold} gold" if gold else ""
         said = f"cannot say: {rule.text}: there are {gold:,} gold tasks, not {rule.gold:,}{fewer}"
-        return Outcome(rule, "unknown", said)
+        return RuleOutcome(rule, "unknown", said)
     if value is None:
-        return Outcome(rule, "unknown", f"cannot say: {rule.text}: {rule.measure} is not known")
+        return RuleOutcome(rule, "unknown", f"cannot say: {rule.text}: {rule.measure} is not known")
     if SIGNS[rule.sign](value, rule.bound):
-        return Outcome(rule, "holds", f"holds: {rule.text}: it is {value:.4g}")
-    return Outcome(rule, "fails", f"fails: {rule.text}: it is {value:.4g}")
+        return RuleOutcome(rule, "holds", f"holds: {rule.text}: it is {value:.4g}")
+    return RuleOutcome(rule, "fails", f"fails: {rule.text}: it is {value:.4g}")
 
 
 def _judge(rule: Requirement, report: Report) -> Judge:
@@ -127,17 +127,17 @@ def _judge(rule: Requirement, report: Report) -> Judge:
     return next((judge for judge in named if judge.worker == rule.judge), named[0])
 
 
-def status_of(outcomes: Sequence[Outcome]) -> int:
+def status_of(outcomes: Sequence[RuleOutcome]) -> int:
     """The exit status: 1 if a rule fails, 2 if one cannot be decided, otherwise 0."""
     results = {outcome.result for outcome in outcomes}
     return 1 if "fails" in results else 2 if "unknown" in results else 0
 
 
-def junit(outcomes: Sequence[Outcome], title: str) -> bytes:
+def junit(outcomes: Sequence[RuleOutcome], title: str) -> bytes:
     """The outcomes as CI reads them: what cannot be decided is an error.
 
     >>> rule = Requirement.parse("ece <= 0.05")
-    >>> print(junit([Outcome(rule, "fails", "fails: it is 0.2")], "x").decode())
+    >>> print(junit([RuleOutcome(rule, "fails", "fails: it is 0.2")], "x").decode())
     ... # doctest: +ELLIPSIS
     <?xml ...
     <testsuite name="sbic report" tests="1" failures="1" errors="0">

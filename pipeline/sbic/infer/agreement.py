@@ -128,7 +128,7 @@ def krippendorff_alpha(pairs: Floats, *, is_ordered: bool = False) -> float | No
 # Two judges: what they agree on, and whether their errors go together.
 
 
-class PairCounts(NamedTuple):
+class JudgePairs(NamedTuple):
     """Of each two judges: tasks that both answered, with the same answer; the same of contested.
 
     `right` is the expected number of tasks on which both give the same right answer, so that
@@ -147,11 +147,11 @@ class PairCounts(NamedTuple):
     wrong_together: Floats
     said: Floats | None
 
-    def plus(self, other: "PairCounts") -> "PairCounts":
+    def plus(self, other: "JudgePairs") -> "JudgePairs":
         """The counts of both parts."""
         said = None if self.said is None or other.said is None else self.said + other.said
         counts = [mine + theirs for mine, theirs in zip(self[:-1], other[:-1], strict=True)]
-        return PairCounts._make((*counts, said))
+        return JudgePairs._make((*counts, said))
 
     @property
     def kappas(self) -> Floats | None:
@@ -169,7 +169,7 @@ NOT_GIVEN = -1
 MOST_CLASSES = 20  # of tables with a row for each class
 
 
-def pair_counts(answers: Ints, p: Floats, is_contested: NDArray[np.bool_]) -> PairCounts:
+def pair_counts(answers: Ints, p: Floats, is_contested: NDArray[np.bool_]) -> JudgePairs:
     """Count all pairs, from a row of answers (or -1) for each task and its probabilities.
 
     >>> answers, p = np.array([[0, 0, 1], [1, 1, -1]]), np.array([[1.0, 0.0], [1.0, 0.0]])
@@ -195,7 +195,7 @@ def pair_counts(answers: Ints, p: Floats, is_contested: NDArray[np.bool_]) -> Pa
         together += (here * p[rows, k, None]).T @ here
         if said is not None:
             said[k] = here.T @ is_given[rows]
-    return PairCounts(
+    return JudgePairs(
         is_given.T @ is_given,
         same,
         (is_given * contested[:, None]).T @ is_given,

@@ -33,7 +33,7 @@ class JudgeFacts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class JuryEvidence:
     """The labels that stand, what is published of each task, and the truth as far as it is known.
 
     `tasks`, `judges` and `answers` are columns of labels, in numbers. `beliefs` has a row for each
@@ -56,7 +56,7 @@ class Evidence:
     shares: Moments | None = None
 
 
-def settled_evidence(labels: Labels, golds: Ints, skips: Sequence[int]) -> Evidence:
+def settled_evidence(labels: Labels, golds: Ints, skips: Sequence[int]) -> JuryEvidence:
     """The evidence of a file, under settled at rest; `golds` are known classes of tasks or -1.
 
     >>> labels = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t2", "ann", -1)])
@@ -73,7 +73,7 @@ def settled_evidence(labels: Labels, golds: Ints, skips: Sequence[int]) -> Evide
     checked = every[(golds != UNKNOWN) & (counts > 0)]
     alone = engine.free_beliefs(checked)
     wrong = int((alone.argmax(axis=1) != golds[checked]).sum())
-    return Evidence(
+    return JuryEvidence(
         labels.classes,
         labels.task_names,
         labels.task,

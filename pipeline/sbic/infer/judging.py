@@ -15,7 +15,7 @@ from sbic.engine.outside import Moments, prediction_powered
 from sbic.infer.agreement import (
     MOST_CLASSES,
     NOT_GIVEN,
-    PairCounts,
+    JudgePairs,
     base_rate,
     by_chance,
     calibration_error,
@@ -27,12 +27,12 @@ from sbic.infer.agreement import (
     reliability,
     sign_test,
 )
-from sbic.infer.evidence import UNKNOWN, Evidence, JudgeFacts
+from sbic.infer.evidence import UNKNOWN, JudgeFacts, JuryEvidence
 from sbic.infer.intervals import wilson
 from sbic.infer.report import (
     ByPosterior,
     Calibration,
-    Errors,
+    CommonErrors,
     Judge,
     Jury,
     Next,
@@ -50,13 +50,13 @@ MOST_NEXT = 1000  # tasks named to be judged next
 NINETY = 0.9
 
 
-def report_on(evidence: Evidence, *, gold_only: bool = False) -> Report:
+def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> Report:
     """The report; with `gold_only` nothing in it rests on the truth of tasks that are not gold.
 
     >>> answers = np.array([0, 1, 0, 0, 1, 1])
     >>> half = np.full((3, 2), 0.5)
     >>> known = [JudgeFacts(name, 0.7, (0.5, 0.9)) for name in ("ann", "bob")]
-    >>> found = report_on(Evidence(("cat", "dog"), ("t1", "t2", "t3"), np.repeat([0, 1, 2], 2),
+    >>> found = report_on(JuryEvidence(("cat", "dog"), ("t1", "t2", "t3"), np.repeat([0, 1, 2], 2),
     ...     np.tile([0, 1], 3), answers, known, half, np.array([0, 0, -1])))
     >>> [(judge.worker, judge.gold.right) for judge in found.judges], found.pairs[0].agreement
     ([('ann', 2), ('bob', 1)], 0.6666666666666666)
@@ -84,7 +84,7 @@ def report_on(evidence: Evidence, *, gold_only: bool = False) -> Report:
     )
 
 
-def _judges(evidence: Evidence, chosen: Ints, counts: Ints, *, gold_only: bool) -> list[Judge]:
+def _judges(evidence: JuryEvidence, chosen: Ints, counts: Ints, *, gold_only: bool) -> list[Judge]:
     truth = evidence.golds[evidence.tasks]
     on_gold = np.flatnonzero((truth != UNKNOWN) & np.isin(evidence.judges, chosen))
     who = evidence.judges[on_gold]
@@ -139,7 +139,9 @@ def _by_posterior(facts: JudgeFacts) -> ByPosterior | None:
     return ByPosterior(facts.accuracy, facts.interval, few)
 
 
-def _behind(evidence: Evidence, rows: list[Ints], known: list[OnGold | None]) -> list[float | None]:
+def _behind(
+    evidence: JuryEvidence, rows: list[Ints], known: list[OnGold | None]
+) -> list[float | None]:
     """How probable it is that each judge is so far behind the best one on gold by chance."""
     found: list[float | None] = [None] * len(rows)
     ranks = {row: (gold.accuracy, gold.interval[0]) for row, gold in enumerate(known) if gold}
@@ -156,7 +158,7 @@ def _behind(evidence: Evidence, rows: list[Ints], known: list[OnGold | None]) ->
     return found
 
 
-def _is_right(evidence: Evidence, rows: Ints) -> NDArray[np.int8]:
+def _is_right(evidence: JuryEvidence, rows: Ints) -> NDArray[np.int8]:
     is_right = evidence.answers[rows] == evidence.golds[evidence.tasks[rows]]
     found: NDArray[np.int8] = is_right.astype(np.int8)
     return found
@@ -166,7 +168,7 @@ def _is_right(evidence: Evidence, rows: Ints) -> NDArray[np.int8]:
 
 
 def _pairs(
-    evidence: Evidence, chosen: Ints, is_gold: NDArray[np.bool_], *, gold_only: bool
+    evidence: JuryEvidence, chosen: Ints, is_gold: NDArray[np.bool_], *, gold_only: bool
 ) -> list[Pair]:
     if len(chosen) < 2:
         return []
@@ -183,7 +185,7 @@ def _pairs(
 
 
 def _pieces(
-    evidence: Evidence, chosen: Ints, is_gold: NDArray[np.bool_]
+    evidence: JuryEvidence, chosen: Ints, is_gold: NDArray[np.bool_]
 ) -> Iterator[tuple[Ints, Floats, NDArray[np.bool_], NDArray[np.bool_]]]:
     """Some tasks at a time: the answers, the probabilities, what is contested and what is gold."""
     place = np.full(len(evidence.facts), UNKNOWN)
@@ -206,7 +208,7 @@ def _pieces(
 
 
 def _listed(
-    names: list[str], every: PairCounts, on_gold: PairCounts | None, *, gold_only: bool
+    names: list[str], every: JudgePairs, on_gold: JudgePairs | None, *, gold_only: bool
 ) -> Iterator[Pair]:
     """Each pair with anything in common, those who agree most where judges differ first."""
     kappas = every.kappas
@@ -232,7 +234,7 @@ def _listed(
         )
 
 
-def _errors(counts: PairCounts, a: int, b: int, *, is_exact: bool) -> Errors | None:
+def _errors(counts: JudgePairs, a: int, b: int, *, is_exact: bool) -> CommonErrors | None:
     both, right = counts.both[a, b], counts.right[a, b]
     if not both:
         return None
@@ -240,13 +242,13 @@ def _errors(counts: PairCounts, a: int, b: int, *, is_exact: bool) -> Errors | N
     if is_exact:
         wrong = counts.wrong[a, b], counts.wrong[b, a], counts.wrong_together[a, b]
         chance = by_chance(int(both), *(round(float(each)) for each in wrong))
-    return Errors(float(both - right), max(same, 0.0), chance)
+    return CommonErrors(float(both - right), max(same, 0.0), chance)
 
 
 # All together.
 
 
-def _jury(evidence: Evidence, given: Ints, is_gold: NDArray[np.bool_]) -> Jury:
+def _jury(evidence: JuryEvidence, given: Ints, is_gold: NDArray[np.bool_]) -> Jury:
     classes, has_labels = len(evidence.classes), given > 0
     pairs = coincidences(evidence.tasks, evidence.answers, classes)
     votes = None if evidence.votes is None else evidence.votes[has_labels & (evidence.votes > 0)]
@@ -263,7 +265,7 @@ def _jury(evidence: Evidence, given: Ints, is_gold: NDArray[np.bool_]) -> Jury:
     )
 
 
-def _majority_right(evidence: Evidence, is_gold: NDArray[np.bool_]) -> float:
+def _majority_right(evidence: JuryEvidence, is_gold: NDArray[np.bool_]) -> float:
     """On how many gold tasks the most frequent answer is right; of m such answers each by 1/m."""
     some, classes = np.flatnonzero(is_gold[evidence.tasks]), len(evidence.classes)
     keys = evidence.tasks[some] * classes + evidence.answers[some]
@@ -277,7 +279,7 @@ def _majority_right(evidence: Evidence, is_gold: NDArray[np.bool_]) -> float:
     return float((is_right / ties[tasks]).sum())
 
 
-def _calibration(evidence: Evidence, is_gold: NDArray[np.bool_]) -> Calibration | None:
+def _calibration(evidence: JuryEvidence, is_gold: NDArray[np.bool_]) -> Calibration | None:
     p, truth = evidence.beliefs[is_gold], evidence.golds[is_gold]
     if not len(truth):
         return None
@@ -299,7 +301,9 @@ def contradicts_expected(gold: int, wrong: int, expected: float) -> bool:
     return bool(abs(wrong - expected) > 1 + CHANCE * (gold * share * (1 - share)) ** 0.5)
 
 
-def _wrong(evidence: Evidence, has_labels: NDArray[np.bool_], is_gold: NDArray[np.bool_]) -> Wrong:
+def _wrong(
+    evidence: JuryEvidence, has_labels: NDArray[np.bool_], is_gold: NDArray[np.bool_]
+) -> Wrong:
     doubts = 1 - evidence.beliefs.max(axis=1)
     others, gold = doubts[has_labels & (evidence.golds == UNKNOWN)], int(is_gold.sum())
     is_wrong = evidence.beliefs[is_gold].argmax(axis=1) != evidence.golds[is_gold]
@@ -321,7 +325,9 @@ def _wrong(evidence: Evidence, has_labels: NDArray[np.bool_], is_gold: NDArray[n
     )
 
 
-def _shares(evidence: Evidence, is_gold: NDArray[np.bool_], *, gold_only: bool) -> dict[str, Share]:
+def _shares(
+    evidence: JuryEvidence, is_gold: NDArray[np.bool_], *, gold_only: bool
+) -> dict[str, Share]:
     """The share of each class: of gold alone, or of all tasks, corrected by gold."""
     names, golds = evidence.classes, evidence.golds
     if gold_only:
@@ -354,7 +360,7 @@ def shares_of(names: Sequence[str], found: Moments) -> dict[str, Share]:
     }
 
 
-def _next(evidence: Evidence, has_labels: NDArray[np.bool_], gold: int) -> Next:
+def _next(evidence: JuryEvidence, has_labels: NDArray[np.bool_], gold: int) -> Next:
     """Tasks at random, always in the same order: only random gold says what holds of all tasks."""
     more = FIRST_GOLD - gold if gold < FIRST_GOLD else 3 * gold
     open_tasks = np.flatnonzero(has_labels & (evidence.golds == UNKNOWN)).tolist()

@@ -45,7 +45,7 @@ class Judge(NamedTuple):
     drifting: int | None
 
 
-class Errors(NamedTuple):
+class CommonErrors(NamedTuple):
     """On `wrong` tasks one of two judges is wrong at least, on `same` both give the same answer.
 
     `chance` is how probable it is that so many of their errors fall on the same tasks by chance;
@@ -72,8 +72,8 @@ class Pair(NamedTuple):
     contested: int
     contested_agreement: float | None
     shared: float
-    gold: Errors | None
-    posterior: Errors | None
+    gold: CommonErrors | None
+    posterior: CommonErrors | None
 
 
 class Jury(NamedTuple):
@@ -158,7 +158,7 @@ def as_object(found: Any) -> Any:
     """
     if isinstance(found, Report):
         return {name: as_object(value) for name, value in vars(found).items()}
-    if isinstance(found, Errors):
+    if isinstance(found, CommonErrors):
         return {**found._asdict(), "share": found.share}
     if hasattr(found, "_asdict"):
         return {name: as_object(value) for name, value in found._asdict().items()}

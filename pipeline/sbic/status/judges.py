@@ -8,7 +8,7 @@ import numpy as np
 from sbic.classes import Classes
 from sbic.engine.labels import Ids, Ints
 from sbic.engine.state import StandingLabels
-from sbic.infer.evidence import UNKNOWN, Evidence, JudgeFacts
+from sbic.infer.evidence import UNKNOWN, JudgeFacts, JuryEvidence
 from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.reader import readable
 from sbic.project.settings import Settings
@@ -63,7 +63,7 @@ class Contents(NamedTuple):
         )
 
 
-async def evidence_in(settings: Settings) -> Evidence:
+async def evidence_in(settings: Settings) -> JuryEvidence:
     """The evidence in the topics of a project now."""
     topics = Topics(settings)
     async with (
@@ -80,7 +80,7 @@ async def evidence_in(settings: Settings) -> Evidence:
     )
 
 
-def evidence_from(found: Contents) -> Evidence:
+def evidence_from(found: Contents) -> JuryEvidence:
     """The evidence in these contents.
 
     Labels on tasks that have no posterior yet are left out: nothing is believed of them.
@@ -100,7 +100,7 @@ def evidence_from(found: Contents) -> Evidence:
             votes[i], is_published[i] = posterior.effective_votes, True
     is_counted = is_published[found.tasks]
     size, reported = len(tasks), found.findings
-    return Evidence(
+    return JuryEvidence(
         found.classes.names,
         tasks.names,
         found.tasks[is_counted],
