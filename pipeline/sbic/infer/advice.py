@@ -209,7 +209,7 @@ def _on_errors(report: Report) -> Iterator[str]:
     elif wrong.share is None or wrong.interval is None:
         yield (
             f"About {wrong.expected:,.0f} of {wrong.tasks:,} predictions are wrong "
-            f"({wrong.expected / wrong.tasks:.1%}), by labels alone: no gold checks it."
+            f"({wrong.expected / wrong.tasks:.1%}), by labels alone: no two gold tasks check it."
         )
     else:
         low, high = wrong.interval

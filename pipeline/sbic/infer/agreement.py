@@ -218,7 +218,7 @@ def by_chance(tasks: int, first: int, second: int, both: int) -> float:
     """
     k = np.arange(max(both, first + second - tasks), min(first, second) + 1)
     ways = _log_choose(first, k) + _log_choose(tasks - first, second - k)
-    return float(np.exp(ways - _log_choose(tasks, np.array(second))).sum())
+    return min(1.0, float(np.exp(ways - _log_choose(tasks, np.array(second))).sum()))
 
 
 # Confidence: how often predictions are right that are this sure.

@@ -65,6 +65,7 @@ def settled_evidence(labels: Labels, golds: Ints, skips: Sequence[int]) -> JuryE
     ((2, 2), 'bob', 2, 0)
     """
     engine = settled.fitted(labels, Prior())
+    engine.make_room(labels.tasks, labels.workers)  # some may have skips only
     for i in np.flatnonzero(golds != UNKNOWN).tolist():
         engine.set_gold(i, int(golds[i]))
     engine.settle(settled.AT_REST)
