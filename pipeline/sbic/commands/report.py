@@ -43,7 +43,7 @@ BETWEEN = 2  # columns of a table
 
 
 def evidence_of_file(path: str, truth_path: str | None, reading: Reading) -> JuryEvidence:
-    """The evidence of a file of labels, with the known truths as gold."""
+    """Return the evidence of a file of labels, with the known truths as gold."""
     with progress("Reading"):
         rows = label_rows(reading.source(path), reading)
         columns = zip(rows.tasks, rows.workers, rows.answers, strict=True)
@@ -192,7 +192,7 @@ class ReportScreen:
 
 
 def fitted(width: int, names: int, columns: list[str], rows: list[list[str]]) -> Table:
-    """A table in which only the first columns, of names, are cut to fit."""
+    """Return a table in which only the first columns, of names, are cut to fit."""
     others = [max(map(len, column)) for column in zip(columns, *rows, strict=True)][names:]
     room = max(8, (width - sum(others) - BETWEEN * (len(columns) - 1)) // names)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
@@ -209,12 +209,12 @@ def fitted(width: int, names: int, columns: list[str], rows: list[list[str]]) ->
 
 
 def number(value: float | None) -> str:
-    """A number as it is shown; a dash if there is none."""
+    """Return a number as it is shown; a dash if there is none."""
     return "-" if value is None else f"{value:.2f}"
 
 
 def between(ends: tuple[float, float]) -> str:
-    """The ends of an interval.
+    """Return the ends of an interval.
 
     >>> between((0.8, 0.95))
     '0.80 to 0.95'
@@ -369,6 +369,6 @@ def show(report: Report, title: str, *, as_json: bool) -> None:
 
 
 def heading(report: Report, title: str) -> str:
-    """What the report is on."""
+    """Return what the report is on."""
     gold = f"{report.gold:,} of them gold" if report.gold else "none of them gold"
     return f"{title}: {report.labels:,} labels on {report.tasks:,} tasks, {gold}"

@@ -128,13 +128,13 @@ def _judge(rule: Requirement, report: Report) -> Judge:
 
 
 def status_of(outcomes: Sequence[RuleOutcome]) -> int:
-    """The exit status: 1 if a rule fails, 2 if one cannot be decided, otherwise 0."""
+    """Return the exit status: 1 if a rule fails, 2 if one cannot be decided, otherwise 0."""
     results = {outcome.result for outcome in outcomes}
     return 1 if "fails" in results else 2 if "unknown" in results else 0
 
 
 def junit(outcomes: Sequence[RuleOutcome], title: str) -> bytes:
-    """The outcomes as CI reads them: what cannot be decided is an error.
+    """Return the outcomes as CI reads them: what cannot be decided is an error.
 
     >>> rule = Requirement.parse("ece <= 0.05")
     >>> print(junit([RuleOutcome(rule, "fails", "fails: it is 0.2")], "x").decode())
@@ -162,5 +162,5 @@ def junit(outcomes: Sequence[RuleOutcome], title: str) -> bytes:
 
 
 def _attribute(text: str) -> str:
-    """A text as an attribute of XML, which has no form at all for most control characters."""
+    """Return a text as an attribute of XML, which has no form for most control characters."""
     return quoteattr(printable(text))

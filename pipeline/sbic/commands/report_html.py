@@ -53,7 +53,7 @@ HEAD = (
 
 
 def html(report: Report, title: str) -> str:
-    """The whole page."""
+    """Return the whole page."""
     gold = f"{report.gold:,} of them gold" if report.gold else "none of them gold"
     parts = [
         f'<!doctype html>\n<html lang="en"><head>{HEAD}<title>{text(f"Judges: {title}")}</title>',
@@ -74,7 +74,7 @@ def html(report: Report, title: str) -> str:
 
 
 def text(words: str) -> str:
-    """Words as HTML; what others wrote in them is text and nothing else.
+    """Write words as HTML: what others wrote in them is text and nothing else.
 
     >>> text("<script>\\u202e")
     '&lt;script&gt;\\\\u202e'
@@ -83,7 +83,7 @@ def text(words: str) -> str:
 
 
 def identity(name: str) -> str:
-    """An id, or another name that others chose, apart from the direction of the words around it."""
+    """Return a name that others chose, apart from the direction of the words around it."""
     return f"<bdi>{text(name)}</bdi>"
 
 
@@ -92,7 +92,7 @@ def _section(title: str, *parts: str) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1) -> str:
-    """A table that scrolls by itself where it is too wide; its cells are HTML."""
+    """Return a table that scrolls by itself where it is too wide; its cells are HTML."""
     head = "".join(
         f'<th scope="col"{_name(place, names)}>{text(column)}</th>'
         for place, column in enumerate(columns)
@@ -171,7 +171,7 @@ def _numbers(judge: Judge) -> list[str]:
 
 
 def _interval(judge: Judge) -> str:
-    """A line from 0 to 1 with the accuracy of a judge."""
+    """Draw a line from 0 to 1 with the accuracy of a judge."""
     gold, posterior = judge.gold, judge.posterior
     marks = ['<rect class="track" x="0" y="7" width="160" height="4" rx="2"/>']
     if gold:
@@ -314,7 +314,7 @@ def _confidence(report: Report) -> Iterable[str]:
 
 
 def _diagram(bins: list[Bin]) -> str:
-    """A reliability diagram: on the diagonal, predictions are as often right as they are sure."""
+    """Draw a reliability diagram: on the diagonal, predictions are as often right as sure."""
     size = SIDE - MARGIN - 10
 
     def x(value: float) -> str:

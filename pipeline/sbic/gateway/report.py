@@ -36,7 +36,7 @@ class LiveReport:
         self._making: asyncio.Task[bytes] | None = None
 
     async def latest(self) -> bytes:
-        """The report as JSON; raises 503 while labels are read, and 422 if there are too many."""
+        """Return the report as JSON; raise 503 while labels are read, 422 if they are too many."""
         if self._last is not None and self._clock() < self._stale_at:
             return self._last
         if self._making is None:

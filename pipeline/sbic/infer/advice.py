@@ -13,7 +13,7 @@ NAME_CHARACTERS = 40
 
 
 def findings(report: Report) -> list[str]:
-    """What was found, the most important first."""
+    """Return what was found, the most important first."""
     if not report.judges:
         return ["There are no labels yet."]
     parts = _on_judges, _on_jury, _on_pairs, _on_errors, _on_shares, _on_change
@@ -21,18 +21,18 @@ def findings(report: Report) -> list[str]:
 
 
 def next_steps(report: Report) -> list[str]:
-    """What to do next, if anything: what matters most first."""
+    """Return what to do next, if anything: what matters most first."""
     return list(_next_steps(report)) if report.judges else []
 
 
 def as_json_object(report: Report, of: str) -> dict[str, Any]:
-    """A report on a project or a file as JSON, with its sentences first."""
+    """Return a report on a project or a file as JSON, with its sentences first."""
     said = {"findings": findings(report), "next_steps": next_steps(report)}
     return {"of": of, **said, **as_object(report)}
 
 
 def called(judge: Judge) -> str:
-    """What people call a judge, as a terminal may show it.
+    """Return what people call a judge, as a terminal may show it.
 
     >>> ann = Judge("3", "Ann", 1, 0, 0.0, None, None, None, False, None)
     >>> called(ann), called(ann._replace(worker="x" * 50, name=None))
@@ -43,12 +43,12 @@ def called(judge: Judge) -> str:
 
 
 def short(name: str) -> str:
-    """A name that others chose, for a sentence."""
+    """Return a name that others chose, for a sentence."""
     return printable(name if len(name) <= NAME_CHARACTERS else name[:NAME_CHARACTERS] + "...")
 
 
 def _named(names: Sequence[str]) -> str:
-    """Some names, and how many more there are.
+    """Return some names, and how many more there are.
 
     >>> _named(["a"]), _named(["a", "b"]), _named(["a", "b", "c", "d", "e"])
     ('a', 'a and b', 'a, b, c and 2 more')
@@ -63,7 +63,7 @@ def _percents(ends: tuple[float, float]) -> str:
 
 
 def _count(number: float) -> str:
-    """A count that may have a fraction, since a tie counts in part.
+    """Return a count that may have a fraction, since a tie counts in part.
 
     >>> _count(31.5), _count(1200.0)
     ('31.5', '1,200')

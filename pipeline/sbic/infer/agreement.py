@@ -27,7 +27,7 @@ def confusion(truth: Ints, answers: Ints, classes: int, weights: Floats | None =
 
 
 def base_rate(table: Floats) -> float:
-    """The accuracy of always giving the most frequent true class.
+    """Return the accuracy of always giving the most frequent true class.
 
     >>> base_rate(np.array([[20, 5], [10, 15]]))
     0.5
@@ -64,7 +64,7 @@ def sign_test(first: int, second: int) -> float:
 
 
 def _log_choose(n: int, k: Ints) -> Floats:
-    """The logarithms of how many ways there are to choose each k of n."""
+    """Return the logarithms of how many ways there are to choose each k of n."""
     logs = _log_factorials(1 << n.bit_length())
     result: Floats = logs[n] - logs[k] - logs[n - k]
     return result
@@ -148,7 +148,7 @@ class JudgePairs(NamedTuple):
     said: Floats | None
 
     def plus(self, other: "JudgePairs") -> "JudgePairs":
-        """The counts of both parts."""
+        """Return the counts of both parts."""
         said = None if self.said is None or other.said is None else self.said + other.said
         counts = [mine + theirs for mine, theirs in zip(self[:-1], other[:-1], strict=True)]
         return JudgePairs._make((*counts, said))
@@ -228,7 +228,7 @@ BINS = 10
 
 
 def bin_of(confidence: Floats) -> Ints:
-    """The bin of each confidence; that of 1 is the last."""
+    """Return the bin of each confidence; that of 1 is the last."""
     bins: Ints = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     return bins
 
@@ -257,7 +257,7 @@ class Bin(NamedTuple):
 
 
 def reliability(confidence: Floats, is_right: NDArray[np.bool_]) -> list[Bin]:
-    """The bins of a reliability diagram that have predictions, each with a Wilson interval of 95 %.
+    """Return the bins of a reliability diagram that have predictions, with 95 % intervals.
 
     >>> [(each.low, each.tasks, each.right) for each in reliability(
     ...     np.array([0.95, 0.92, 0.55]), np.array([True, False, True]))]

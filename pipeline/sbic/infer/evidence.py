@@ -57,7 +57,7 @@ class JuryEvidence:
 
 
 def settled_evidence(labels: Labels, golds: Ints, skips: Sequence[int]) -> JuryEvidence:
-    """The evidence of a file, under settled at rest; `golds` are known classes of tasks or -1.
+    """Return the evidence of a file, under settled at rest; `golds` are known classes or -1.
 
     >>> labels = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t2", "ann", -1)])
     >>> found = settled_evidence(labels, np.array([1, -1]), [0, 2])

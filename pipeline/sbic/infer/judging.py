@@ -51,7 +51,7 @@ NINETY = 0.9
 
 
 def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> Report:
-    """The report; with `gold_only` nothing in it rests on the truth of tasks that are not gold.
+    """Make the report; with `gold_only` nothing rests on the truth of tasks that are not gold.
 
     >>> answers = np.array([0, 1, 0, 0, 1, 1])
     >>> half = np.full((3, 2), 0.5)
@@ -118,7 +118,7 @@ def _judges(evidence: JuryEvidence, chosen: Ints, counts: Ints, *, gold_only: bo
 
 
 def _rank(judge: Judge) -> tuple[float, float]:
-    """The order of judges: by what gold says, of others by what all labels say at least."""
+    """Return the order of judges: by what gold says, of others by what all labels say at least."""
     if judge.gold:
         return 1 + judge.gold.accuracy, judge.gold.interval[0]
     return (judge.posterior.interval[0] if judge.posterior else 0.0), 0.0
@@ -187,7 +187,7 @@ def _pairs(
 def _pieces(
     evidence: JuryEvidence, chosen: Ints, is_gold: NDArray[np.bool_]
 ) -> Iterator[tuple[Ints, Floats, NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Some tasks at a time: the answers, the probabilities, what is contested and what is gold."""
+    """Yield some tasks at a time: answers, probabilities, what is contested, what is gold."""
     place = np.full(len(evidence.facts), UNKNOWN)
     place[chosen] = np.arange(len(chosen))
     most, least = np.full(len(is_gold), -1), np.full(len(is_gold), len(evidence.classes))
@@ -328,7 +328,7 @@ def _wrong(
 def _shares(
     evidence: JuryEvidence, is_gold: NDArray[np.bool_], *, gold_only: bool
 ) -> dict[str, Share]:
-    """The share of each class: of gold alone, or of all tasks, corrected by gold."""
+    """Return the share of each class: of gold alone, or of all tasks, corrected by gold."""
     names, golds = evidence.classes, evidence.golds
     if gold_only:
         truth = golds[golds != UNKNOWN]
@@ -347,7 +347,7 @@ def _shares(
 
 
 def shares_of(names: Sequence[str], found: Moments) -> dict[str, Share]:
-    """The share of each class by these moments; without an interval before there is gold."""
+    """Return the share of each class by these moments; without an interval before there is gold."""
     if not found.tasks:
         return {}
     if found.golds < 2:

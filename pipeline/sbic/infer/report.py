@@ -151,7 +151,7 @@ class Report:
 
 
 def as_object(found: Any) -> Any:
-    """A report, or a part of it, as JSON objects and arrays.
+    """Return a report, or a part of it, as JSON objects and arrays.
 
     >>> as_object(Share(0.5, (0.25, 0.75)))
     {'share': 0.5, 'interval': [0.25, 0.75]}

@@ -46,7 +46,7 @@ class Contents(NamedTuple):
         worker_records: Collection[bytes],
         findings: Findings | None,
     ) -> "Contents":
-        """The standing labels in these columns, and the rest."""
+        """Return the standing labels in these columns, and the rest."""
         nothing = np.zeros(0, np.int64)
         labels = [np.concatenate(parts) for parts in zip(*columns, strict=True)] or [nothing] * 3
         return cls(
@@ -64,7 +64,7 @@ class Contents(NamedTuple):
 
 
 async def evidence_in(settings: Settings) -> JuryEvidence:
-    """The evidence in the topics of a project now."""
+    """Return the evidence in the topics of a project now."""
     topics = Topics(settings)
     async with (
         connected(new_consumer(settings), settings) as asking,
@@ -81,7 +81,7 @@ async def evidence_in(settings: Settings) -> JuryEvidence:
 
 
 def evidence_from(found: Contents) -> JuryEvidence:
-    """The evidence in these contents.
+    """Return the evidence in these contents.
 
     Labels on tasks that have no posterior yet are left out: nothing is believed of them.
     """
@@ -146,7 +146,7 @@ def _facts_of(
 
 
 def _confusion_of(value: Any, names: tuple[str, ...]) -> list[list[float]] | None:
-    """The confusion matrix in a worker's record; None if it has none that can be read."""
+    """Return the confusion matrix in a worker's record; None if it has none that can be read."""
     try:
         rows = [[value[true][said] for said in names] for true in names]
     except (TypeError, KeyError, IndexError):
