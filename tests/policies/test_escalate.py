@@ -66,8 +66,8 @@ def test_a_tier_gets_the_task_of_which_its_label_takes_off_most_error(
 def test_of_tasks_as_uncertain_one_with_few_labels_gains_more_where_errors_agree() -> None:
     policy, tasks = Escalate(range(2), STEPS), np.arange(2)
     offers = np.full(2, 2, np.int8), np.full(2, 9, np.int32)
-    columns = np.array([5, 1]), np.ones(2), np.zeros(2, np.int64)
-    policy.follow(tasks, tasks >= 0, *offers, *columns, 0.5)
+    labels, nothing = np.array([5, 1]), np.zeros(2, np.int64)
+    policy.follow(tasks, tasks >= 0, *offers, labels, np.ones(2), nothing, 0.5)
     assert policy.choose(2, AnswerSet()) == 1
 
 
