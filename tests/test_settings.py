@@ -128,8 +128,8 @@ def show(settings: Settings) -> None:
 def test_escalation_needs_a_confidence_with_which_it_ends() -> None:
     with pytest.raises(BadSetting, match="SBIC_STOP_CONFIDENCE must be set with SBIC_POLICY"):
         Settings(policy="escalate")
-    for rule in ({"stop_confidence": 0.9}, {"stop_error": 0.1}):
-        assert Settings(policy="escalate", **rule).policy == "escalate"
+    assert Settings(policy="escalate", stop_confidence=0.9).policy == "escalate"
+    assert Settings(policy="escalate", stop_error=0.1).policy == "escalate"
 
 
 def test_there_is_a_good_value_for_each() -> None:
