@@ -216,7 +216,7 @@ def test_each_instance_knows_roster_skips_and_money_of_all_also_after_a_crash() 
             crowd = member.crowd
             assert crowd.spent == units_of(2.16)
             assert crowd.standings.members[[1, 3]].tolist() == [3, 1]
-            numbers = [crowd.tasks.known(task) for task in tasks]
+            numbers = crowd.number_tasks(tasks)
             assert crowd.task.tier[numbers].tolist() == [0, *[3] * 7]
 
     cluster.settle()
