@@ -272,7 +272,9 @@ def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
 
 def with_shares(state: State) -> State:
     """Reserve memory for the shares of votes, 0 until one is set; most crowds have no copies."""
-    return state if len(state.share) else state._replace(share=_zeros((len(state.told),), np.float64))
+    if len(state.share):
+        return state
+    return state._replace(share=_zeros((len(state.told),), np.float64))
 
 
 def _whole_lines(numbers: int) -> int:
