@@ -35,10 +35,10 @@ from sbic.infer.report import (
     CommonErrors,
     Judge,
     Jury,
+    JuryReport,
     Next,
     OnGold,
     Pair,
-    Report,
     Share,
     Wrong,
 )
@@ -50,7 +50,7 @@ MOST_NEXT = 1000  # tasks named to be judged next
 NINETY = 0.9
 
 
-def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> Report:
+def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> JuryReport:
     """Make the report; with `gold_only` nothing rests on the truth of tasks that are not gold.
 
     >>> answers = np.array([0, 1, 0, 0, 1, 1])
@@ -67,7 +67,7 @@ def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> Report:
     given = np.bincount(evidence.tasks, minlength=len(evidence.golds))
     is_gold = (evidence.golds != UNKNOWN) & (given > 0)
     judges = _judges(evidence, chosen, counts, gold_only=gold_only)
-    return Report(
+    return JuryReport(
         evidence.classes,
         gold_only,
         len(evidence.answers),
