@@ -49,7 +49,6 @@ from sbic.engine.state import (
     OLDER,
     PAIR_LABEL,
     PAIR_WORKER,
-    SHARE,
     WHO,
     WORKER_IS_HERE,
     Ints32,
@@ -505,6 +504,6 @@ def receive_shares(state: State, tasks: Ints, workers: Ints, shares: Floats) -> 
     for t in range(len(tasks)):
         label = find(state, tasks[t], workers[t])
         if label != NONE and not state.task[tasks[t], IS_HERE]:
-            state.told[label, SHARE] = shares[t]
+            state.share[label] = shares[t]
             if state.worker[workers[t], WORKER_IS_HERE]:
                 tell_one(state, label)

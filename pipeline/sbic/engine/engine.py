@@ -85,6 +85,7 @@ from sbic.engine.state import (
     WorkerCounts,
     empty_state,
     with_room,
+    with_shares,
 )
 from sbic.engine.update import begin_all, refresh
 
@@ -914,4 +915,6 @@ class Engine(Queries):
         """Apply the `shares_of` an engine for labels of own workers."""
         i, j = np.asarray(tasks, np.int64), np.asarray(workers, np.int64)
         self._make_room(i, j)
+        if len(i):
+            self.state = with_shares(self.state)
         receive_shares(self.state, i, j, np.ascontiguousarray(shares, np.float64))
