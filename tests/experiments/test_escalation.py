@@ -9,7 +9,7 @@ import pytest
 from sbic.engine.labels import Labels
 from sbic.instance.tasks import StopRules
 from sbic.research import escalation
-from sbic.research.escalation import GOLD, PERSON, EscalationPoint, Jury, frontier
+from sbic.research.escalation import GOLD, PERSON, EscalationPoint, RecordedJury, frontier
 from sbic.research.outcome import save_csv, save_png
 
 TASKS, JUDGES = 400, 8
@@ -63,7 +63,7 @@ def test_everybody_is_asked_where_nothing_is_ever_certain_enough(
     rows = [(f"t{i}", f"w{j}", int(rng.choice([-1, 1]))) for i in range(30) for j in range(4)]
     labels, truth = Labels.of(rows), np.arange(30) % 2
     monkeypatch.setattr(escalation, "GOLD", 5)
-    jury = Jury(labels, truth, StopRules(0.999999, escalates=True), seed=2)
+    jury = RecordedJury(labels, truth, StopRules(0.999999, escalates=True), seed=2)
     jury.work()
     assert jury.given == {"w0": 30, "w1": 30, "w2": 30, "w3": 30, PERSON: 30}
     assert jury.error() == 0.0

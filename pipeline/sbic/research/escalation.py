@@ -76,7 +76,7 @@ class TakenRecord:
     key: bytes | None = None
 
 
-class Jury:
+class RecordedJury:
     """An instance that assigns tasks to recorded judges and to a person, by tiers."""
 
     def __init__(self, labels: Labels, truth: Ints, rules: StopRules, seed: int) -> None:
@@ -253,7 +253,7 @@ def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
     rules = StopRules(
         float(case["confidence"]), escalates=True, tier_labels=int(case["tier_labels"])
     )
-    jury = Jury(labels, truth, rules, int(rng.integers(1 << 30)))
+    jury = RecordedJury(labels, truth, rules, int(rng.integers(1 << 30)))
     jury.work()
     by_person = jury.given.pop(PERSON) / tasks
     return {
