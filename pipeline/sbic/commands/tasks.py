@@ -123,6 +123,8 @@ def descriptions_of(
     found = []
     for line, row in table.rows:
         fields = {name: value for name, value in row._asdict().items() if value is not None}
+        if classes.are_grades and "gold" in fields:
+            fields["gold"] = classes.label_named(fields["gold"])
         description = cast(Description, fields)
         try:
             check(None, encode_task(description))

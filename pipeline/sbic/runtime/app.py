@@ -106,6 +106,7 @@ class Components:
             prior=self.prior,
             class_prior=settings.chosen_class_prior,
             tolerance=settings.settle_tolerance,
+            is_ordered=settings.crowd_classes.is_ordered,
         )
         self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
         self.worker_stage = WorkerStage(self.crowd, self.seal, settings.repeats)
@@ -175,7 +176,11 @@ class Components:
 def stop_rules_of(settings: Settings) -> StopRules:
     """The rules that close tasks."""
     return StopRules(
-        settings.stop_confidence, settings.stop_labels, settings.budget, settings.stop_error
+        settings.stop_confidence,
+        settings.stop_labels,
+        settings.budget,
+        settings.stop_error,
+        settings.stop_width,
     )
 
 

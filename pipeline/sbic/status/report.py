@@ -10,6 +10,7 @@ from aiokafka import ConsumerRecord
 
 from sbic.classes import SIGNS, Classes
 from sbic.engine.outside import prediction_powered
+from sbic.project.settings import classes_of
 from sbic.status.contents import Letter, letter_of
 from sbic.status.tallies import Honesty, TaskTally, WorkerTally
 from sbic.wire.dead_letters import Origin
@@ -234,8 +235,7 @@ class Summary:
     @property
     def classes(self) -> Classes:
         """The classes of the project."""
-        text = self.settings.get("classes")
-        return SIGNS if text is None else Classes.parse(text)
+        return classes_of(self.settings) if "classes" in self.settings else SIGNS
 
     @property
     def disputed(self) -> list[dict[str, Any]]:
