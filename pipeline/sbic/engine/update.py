@@ -232,7 +232,8 @@ def _tell(state: State, i: int, label: int, at: int) -> None:
     μ = (P[x] / q(x|x)) / Σ P[k] / q(x|k)
     d = (μ - π_x) / max(f_x + θ μ, 0.05)                w = d²,  y = w θ + d
 
-    With ordered classes Σ μ_k h(x|k) is in place of π_x, and μ_k that of class k in place of μ.
+    With ordered classes, μ_k that of class k in place of the answer's,
+    d = (μ_x - Σ μ_k h(x|k) - (π_x - Σ π_k h(x|k))) / max(θ μ_x + (1 - θ) Σ μ_k h(x|k), 0.05)
     """
     space, x, others = state.space[at], answer_of(state, label), 0.0
     classes = state.by_class.shape[1]
@@ -240,11 +241,13 @@ def _tell(state: State, i: int, label: int, at: int) -> None:
         others += state.belief[i, BELIEF + k] / space[LIKELY + k]
     mu = state.belief[i, BELIEF + x] / (space[LIKELY + x] * others)
     if state.whole[IS_ORDERED]:
-        guessed, theta = 0.0, space[THETA]
+        guessed, before = 0.0, 0.0
         for k in range(classes):
             here = state.belief[i, BELIEF + k] / (space[LIKELY + k] * others)
             guessed += here * space[LIKELY + classes + k]
-        d = (mu - guessed) / max(guessed + theta * (mu - guessed), 0.05)
+            before += state.by_class[PI, k] * space[LIKELY + classes + k]
+        d = (mu - guessed) - (state.by_class[PI, x] - before)
+        d /= max(guessed + space[THETA] * (mu - guessed), 0.05)
     else:
         d = (mu - state.by_class[PI, x]) / max(space[GUESSED] + space[THETA] * mu, 0.05)
     retell(state, label, d * d * space[THETA] + d, d * d)
