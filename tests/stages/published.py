@@ -125,8 +125,14 @@ def check_agreement(members: Sequence[SimulatedMember], log: Log) -> None:
 class Offline:
     """The offline computation on all labels, at its fixed point."""
 
-    def __init__(self, expected: ExpectedResults, classes: int, common: int) -> None:
-        self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD, common=common)
+    def __init__(self, expected: ExpectedResults, classes: Classes, common: int) -> None:
+        self.engine = Engine(
+            "settled",
+            classes=len(classes),
+            prior=GOOD_CROWD,
+            common=common,
+            is_ordered=classes.is_ordered,
+        )
         self.tasks = sorted(expected.sources)
         self.numbers = np.arange(len(self.tasks))
         rows = [
@@ -167,7 +173,7 @@ def check_rest(log: Log, expected: ExpectedResults, classes: Classes, common: in
             told[task] = [1 - posterior["probability"], posterior["probability"]]
         else:
             told[task] = [posterior["probabilities"][name] for name in classes.names]
-    offline = Offline(expected, len(classes), common)
+    offline = Offline(expected, classes, common)
     if is_like(told, offline.beliefs(), expected):
         return
     assert any(

@@ -77,7 +77,7 @@ def command() -> None:
 @reading_options(
     "task", "prior", "gold", example="task=HITId,prior=score", classes=False, skip=False
 )
-@given_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes", "scale", "ordered")
 def import_tasks(given: Given, reading: Reading, path: str) -> None:
     """Register the tasks of a file, with priors and gold; `-` is standard input.
 

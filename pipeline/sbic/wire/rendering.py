@@ -248,7 +248,7 @@ class _ClassNames(Rendering):
             needs = "an object with a probability of each class, or null"
             raise BadRecord(Reason.BAD_PRIOR, f"'prior' must be {needs}, not {shown(value)}")
         for name in value:
-            if self.classes.number_of(name) is None:
+            if name not in self.names:
                 problem = f"'prior' has {shown(name)}, and the classes are {self.classes.listed()}"
                 raise BadRecord(Reason.BAD_PRIOR, problem)
         for name in self.names:
