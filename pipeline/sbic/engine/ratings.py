@@ -11,7 +11,7 @@ SHARE = 0.8
 ROUNDING = 1e-9
 
 
-class Rated(NamedTuple):
+class Rating(NamedTuple):
     """A row for each task: the mean, and the numbers of the other classes.
 
     The interval is from `low` to `high`: the fewest neighbouring classes that together have a
@@ -24,7 +24,7 @@ class Rated(NamedTuple):
     high: Ints
 
 
-def rated(beliefs: Floats, first: int = 0) -> Rated:
+def rated(beliefs: Floats, first: int = 0) -> Rating:
     """The ratings of tasks, a row of probabilities for each; the mean counts classes from `first`.
 
     >>> found = rated(np.array([[0.1, 0.2, 0.7], [0.85, 0.1, 0.05], [0.4, 0.2, 0.4]]), 1)
@@ -47,7 +47,7 @@ def rated(beliefs: Floats, first: int = 0) -> Rated:
         low[left[is_found]] = start[is_found]
         high[left[is_found]] = start[is_found] + width
         left = left[~is_found]
-    return Rated(mean, median, low, high)
+    return Rating(mean, median, low, high)
 
 
 def within(beliefs: Floats, width: int) -> Floats:
