@@ -89,9 +89,9 @@ class OrderedTranscription(Transcription):
     def compare(self, j: int) -> None:
         self.far = getattr(self, "far", {})
         self.apart.pop(j, None)
-        self.far.pop(j, None)
         given = self.given(j)
         if not given:
+            self.far.pop(j, None)
             return
         rows, said = self.rows(j), Counter(x for _, x in given)
         theta, h, self.far[j] = self.shaped(rows, [float(said[k]) for k in self.classes])
@@ -104,7 +104,8 @@ class OrderedTranscription(Transcription):
         self.apart[j] = apart, pairs
 
     def refresh(self, i: int) -> float:
-        z, used = [log(p) for p in self.prior.get(i, self.pi())], []
+        pi = self.pi()
+        z, used = [log(p) for p in self.prior.get(i, pi)], []
         for j, x in self.labels[i].items():
             (q, theta, h), c = self.guesses(i, j), self.share(i, j)
             z = [v + c * log(row[x]) for v, row in zip(z, q, strict=True)]
@@ -115,7 +116,6 @@ class OrderedTranscription(Transcription):
             others = [p / v for p, v in zip(belief, likely, strict=True)]
             mu = [v / sum(others) for v in others]
             guessed = sum(v * row[x] for v, row in zip(mu, h, strict=True))
-            pi = self.pi()
             d = mu[x] - guessed - pi[x] + sum(p * row[x] for p, row in zip(pi, h, strict=True))
             d /= max(guessed + theta * (mu[x] - guessed), 0.05)
             self.told[i, j] = d * d * theta + d, d * d
