@@ -91,7 +91,7 @@ class Classes:
 
     @classmethod
     def of_scale(cls, text: str) -> Self:
-        """The grades of a scale, such as 1..5.
+        """Return the grades of a scale, such as 1..5.
 
         >>> Classes.of_scale("0..4")
         Traceback (most recent call last):
@@ -108,7 +108,7 @@ class Classes:
 
     @classmethod
     def of_settings(cls, classes: str, scale: str | None = None, ordered: bool = False) -> Self:
-        """The classes of a project with these settings."""
+        """Return the classes of a project with these settings."""
         if scale is not None:
             return cls.of_scale(scale)
         return cls.of((name.strip() for name in classes.split(",")), is_ordered=ordered)
@@ -141,7 +141,7 @@ class Classes:
         return {number: label for label, number in self.numbers.items()}
 
     def label_of(self, answer: int) -> LabelForm:
-        """The wire form of a class, a skip or a retraction.
+        """Return the wire form of a class, a skip or a retraction.
 
         >>> [SIGNS.label_of(answer) for answer in (0, 1, SKIP, RETRACT)]
         [-1, 1, 0, None]
@@ -149,7 +149,7 @@ class Classes:
         return self._forms[answer]
 
     def number_of(self, label: object) -> int | None:
-        """The number of a class in its wire form, or None if it is not a class.
+        """Return the number of a class in its wire form, or None if it is not a class.
 
         >>> [SIGNS.number_of(label) for label in (1, True, 1.0, "1", 0, None)]
         [1, None, None, None, None, None]
@@ -158,7 +158,7 @@ class Classes:
         return None if number == SKIP else number
 
     def label_named(self, name: str) -> LabelForm:
-        """The label that people call so: the wire form of a class, or 0 for a skip.
+        """Return the label that people call so: the wire form of a class, or 0 for a skip.
 
         >>> [SIGNS.label_named(name) for name in ("-1", "0", "2")]
         [-1, 0, None]
@@ -173,7 +173,7 @@ class Classes:
         return int(self.names[0]) if self.are_grades else 1
 
     def listed(self) -> str:
-        """The classes for a message: all if they are few, otherwise the first ones.
+        """Return the classes for a message: all if they are few, otherwise the first ones.
 
         >>> Classes(tuple("abcdefghijklm")).listed()
         "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', ..."

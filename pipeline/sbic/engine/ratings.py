@@ -25,7 +25,7 @@ class Rating(NamedTuple):
 
 
 def rated(beliefs: Floats, first: int = 0) -> Rating:
-    """The ratings of tasks, a row of probabilities for each; the mean counts classes from `first`.
+    """Return the ratings of tasks, by a row of probabilities each; the mean counts from `first`.
 
     >>> found = rated(np.array([[0.1, 0.2, 0.7], [0.85, 0.1, 0.05], [0.4, 0.2, 0.4]]), 1)
     >>> found.mean.round(2).tolist(), found.median.tolist()

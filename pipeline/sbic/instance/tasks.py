@@ -47,7 +47,7 @@ class StopRules(NamedTuple):
         return any(rule is not None for rule in self)
 
     def required(self, enough: float = NEVER_ENOUGH) -> float:
-        """The confidence with which a task closes."""
+        """Return the confidence with which a task closes."""
         by_error = NEVER_ENOUGH if self.error is None else enough
         return by_error if self.confidence is None else min(self.confidence, by_error)
 
@@ -339,11 +339,11 @@ class TaskStage:
             task.reason[i], task.reopened[i] = OPEN, True
 
     def sure_of(self, tasks: Ints) -> Floats:
-        """The confidence of each task; the class prior alone gives none."""
+        """Return the confidence of each task; the class prior alone gives none."""
         return self._sure_of(tasks, 0)
 
     def _sure_of(self, tasks: Ints, width: int) -> Floats:
-        """The probability of the most probable class, or of so many more that are neighbours."""
+        """Return the probability of the most probable class, or of `width` more beside it."""
         beliefs = self.crowd.engine.beliefs(tasks)
         sure = within(beliefs, width) if width else beliefs.max(axis=1, initial=0.0)
         sure[self.crowd.engine.is_blank(tasks)] = 0.0
@@ -464,7 +464,7 @@ class TaskStage:
         )
 
     def posteriors(self, tasks: Ints) -> PosteriorRecords:
-        """The current posteriors of these tasks."""
+        """Return the current posteriors of these tasks."""
         crowd, engine = self.crowd, self.crowd.engine
         task, numbers = crowd.task, tasks.tolist()
         names = [crowd.tasks.names[i] for i in numbers]

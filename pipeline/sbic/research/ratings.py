@@ -64,7 +64,7 @@ def simulated(
 
 
 def few_labels(labels: Labels, truth: Ints, most: int, rng: np.random.Generator) -> RealCrowd:
-    """The same crowd with at most so many labels of each task, drawn at random."""
+    """Return the same crowd with at most so many labels of each task, drawn at random."""
     order = rng.permutation(len(labels))
     task = labels.task[order]
     by_task = np.argsort(task, kind="stable")
@@ -74,7 +74,7 @@ def few_labels(labels: Labels, truth: Ints, most: int, rng: np.random.Generator)
 
 
 def graded(data: str, name: str) -> RealCrowd:
-    """A real crowd whose labels are whole numbers."""
+    """Return a real crowd whose labels are whole numbers."""
     crowd = real_crowd(data, name)
     if not all(grade.isdecimal() for grade in crowd.labels.classes):
         raise BadFile(name, f"has labels that are no grades: {', '.join(crowd.labels.classes[:5])}")
@@ -82,7 +82,7 @@ def graded(data: str, name: str) -> RealCrowd:
 
 
 def published_by(model: str, labels: Labels) -> Floats:
-    """The probabilities of the grades of each task; of majority, shares of the votes."""
+    """Return the probabilities of the grades of each task; of majority, shares of the votes."""
     if model in (SETTLED, ORDERED):
         engine = fitted(labels, Prior(), is_ordered=model == ORDERED)
         engine.settle(AT_REST)
@@ -162,7 +162,7 @@ def ratings(data: Path | None, out: Path, *, draws: int, seed: int, jobs: int) -
 
 
 def as_text(cells: Sequence[RatingCell]) -> str:
-    """A row for each crowd, number of labels and model."""
+    """Write a row for each crowd, number of labels and model."""
     rows = [
         (
             each.crowd,
@@ -183,7 +183,7 @@ def as_text(cells: Sequence[RatingCell]) -> str:
 
 
 def draw(cells: Sequence[RatingCell], figure: "Figure") -> None:
-    """The error of each model, crowd by crowd."""
+    """Draw the error of each model, crowd by crowd."""
     axes = figure.subplots()
     places = list(dict.fromkeys((each.crowd, each.labels_per_task) for each in cells))
     for number, model in enumerate(MODELS):

@@ -81,7 +81,7 @@ async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
 
 
 def letter_of(record: ConsumerRecord) -> Letter | None:
-    """The letter in a record, or None if it is not an sbic record."""
+    """Return the letter in a record, or None if it is not an sbic record."""
     headers = read_headers(record.headers)
     if headers is None:
         return None
@@ -182,7 +182,7 @@ class Standing:
         return self._engine.labels_here
 
     def answers_to(self, task: str) -> list[Answer]:
-        """The labels of a task that stand, in their order."""
+        """Return the labels of a task that stand, in their order."""
         number = self.tasks.known(task)
         if number is None:
             return []
@@ -193,7 +193,7 @@ class Standing:
         ]
 
     def given_by(self, worker: str, most: int) -> list[tuple[str, int | str]]:
-        """The tasks and labels of a worker that stand, of the last `most` tasks, newest first."""
+        """Return the standing labels of a worker, of the last `most` tasks, newest first."""
         number = self.workers.known(worker)
         if number is None:
             return []
@@ -216,7 +216,7 @@ class Standing:
 
 
 async def standing_labels(settings: Settings) -> Standing:
-    """The labels that stand of all that the topic has now."""
+    """Return the labels that stand of all that the topic has now."""
     async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
         partitions = min(len(reader.partitions), settings.partitions)
         # instances stop when labels come to partitions that somebody has added: none is forwarded
@@ -239,16 +239,14 @@ def compile_engine() -> None:
 # The current state of a compacted topic, the last record of every key, as a table.
 
 
-Row = list[object]
-Record = Mapping[str, Any]
-Records = Sequence[Record]
+Records = Sequence[Mapping[str, Any]]
 
 
 class ExportTable(NamedTuple):
     """The columns, and a row for each record."""
 
     columns: tuple[str, ...]
-    rows: list[Row]
+    rows: list[list[object]]
 
 
 class Export(NamedTuple):
@@ -278,7 +276,7 @@ def posteriors_table(classes: Classes, posteriors: Records) -> ExportTable:
     return _table(posteriors, fields, form.by_class)
 
 
-def _with_ends(record: Record) -> Record:
+def _with_ends(record: Mapping[str, Any]) -> Mapping[str, Any]:
     low, high = record["interval"]
     return {**record, "interval_low": low, "interval_high": high}
 
@@ -302,7 +300,7 @@ def workers_table(classes: Classes, workers: Records) -> ExportTable:
 
 
 def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> ExportTable:
-    """The fields as columns; of a field with a value for each class, a column `word:CLASS` each."""
+    """Make columns of fields; of one with a value for each class, a column `word:CLASS` each."""
     names: list[str] = []
     paths: list[tuple[str, str | None]] = []  # the field, and the class in it
     for each in fields:
@@ -313,7 +311,7 @@ def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> 
         classes = dict.fromkeys(name for record in records for name in record.get(each, ()))
         names += [f"{WORDS.get(each, each)}:{name}" for name in classes]
         paths += [(each, name) for name in classes]
-    rows: list[Row] = [
+    rows: list[list[object]] = [
         [
             record.get(each) if name is None else record.get(each, {}).get(name)
             for each, name in paths
@@ -347,8 +345,8 @@ EXPORTS = {
 }
 
 
-async def current_records(settings: Settings, export: Export) -> list[Record]:
-    """The last record of every key in the topic now, sorted by key."""
+async def current_records(settings: Settings, export: Export) -> list[Mapping[str, Any]]:
+    """Return the last record of every key in the topic now, sorted by key."""
     topic, parse = export.topic(Topics(settings)).name, export.parser(settings.crowd_classes)
     last: dict[bytes, bytes] = {}
     async with reading(settings, topic, from_start=True) as reader:
