@@ -270,7 +270,7 @@ def class_csv(labels: Labels, estimate: ClassEstimate, grades: Classes | None = 
 
 
 def ratings_of(estimate: ClassEstimate, grades: Classes | None) -> list[list[object]]:
-    """Return the mean, the median and the ends of the interval of each task; none without an order."""
+    """Return the mean, the median and the ends of the interval of each task, given an order."""
     totals = estimate.score.sum(axis=1, keepdims=True)
     if grades is None:
         return [[] for _ in totals]

@@ -86,7 +86,7 @@ class Settled(NamedCrowd[Task, Worker, Class]):
         )
 
     def predict_rating(self, data: Any = None) -> Any:
-        """Return what is known of the grade of each task: of those in `data`, or of all with labels.
+        """Return what is known of the grade of each task: of those in `data`, or all with labels.
 
         Columns `mean`, `median`, and `low` and `high`: the ends of the narrowest interval that has
         the grade with a probability of 80 %. Grades with names count from 1 in the mean.
