@@ -13,9 +13,10 @@ from rich.text import Text
 
 from sbic.commands.options import for_output, given_options, in_project, run_connected
 from sbic.foreign import local_time, printable
+from sbic.infer.report import Share
 from sbic.project.revision import Given
 from sbic.status.reading import reading_status
-from sbic.status.report import DISPUTED, RATED, Share, Summary
+from sbic.status.report import DISPUTED, RATED, Summary
 from sbic.status.tallies import Honesty, Rated
 
 NAME_WIDTH = 40

@@ -12,7 +12,7 @@ from sbic.classes import RETRACT, SKIP
 from sbic.engine.labels import Floats, Ints
 from sbic.engine.state import WorkerCounts
 from sbic.engine.taking import ABSENT, REPEATED
-from sbic.infer.intervals import beta_interval, contradicts, wilson
+from sbic.infer.intervals import accuracy_intervals, contradicts, wilson
 from sbic.instance.crowd import Crowd, Rows, by_home, rows_of
 from sbic.instance.names import RecentNames
 from sbic.instance.taken import (
@@ -390,13 +390,8 @@ def agrees_with(crowd: Crowd, workers: Ints) -> dict[int, list[AgreesWith]]:
 
 
 def intervals_of(crowd: Crowd, known: WorkerCounts) -> Floats:
-    """Return the 95 % intervals of these workers' accuracies: the lower ends, and the upper ends.
-
-    All at once: computed one by one, they would cost more than the rest of a label.
-    """
-    all_given = known.given + crowd.engine.prior_labels
-    right = known.accuracy * all_given
-    return beta_interval(np.maximum(right, 1e-9), np.maximum(all_given - right, 1e-9))
+    """Return the 95 % intervals of these workers' accuracies: lower ends, and upper ends."""
+    return accuracy_intervals(known.given, known.accuracy, crowd.engine.prior_labels)
 
 
 def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:

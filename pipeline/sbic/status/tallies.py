@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sbic.engine.labels import Ids
 from sbic.engine.outside import Moments, prediction_powered
+from sbic.infer.judging import contradicts_expected
 from sbic.wire.posteriors import CLOSE_REASONS, Posterior, doubt_of
 
 OPEN, GONE = 0, -1
@@ -58,12 +59,7 @@ class Honesty(NamedTuple):
         >>> Honesty(30, 12, 3.0, None, None).is_contradicted
         True
         """
-        share = self.expected / self.gold if self.gold else 0.0
-        far = abs(self.wrong - self.expected)
-        return bool(far > 1 + CHANCE * (self.gold * share * (1 - share)) ** 0.5)
-
-
-CHANCE = 2.6  # standard deviations: one project in a hundred is told so by chance
+        return contradicts_expected(self.gold, self.wrong, self.expected)
 
 
 class TaskTally:
