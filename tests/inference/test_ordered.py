@@ -20,7 +20,7 @@ from tests.inference.ordered_transcription import OrderedTranscription
 
 
 @given(classes=st.integers(3, 6), drawn=operations(16))
-@examples(40)
+@examples(8)
 def test_the_engine_with_an_order_is_its_equations(classes: int, drawn: list[Operation]) -> None:
     engine = Engine("settled", classes=classes, common=COMMON, is_ordered=True)
     by_hand = OrderedTranscription(classes, common=COMMON)
