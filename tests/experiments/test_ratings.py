@@ -24,7 +24,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_table_has_each_model_with_all_labels_and_with_few(data: Path, tmp_path: Path) -> None:
     found = ratings(data, tmp_path, draws=2, seed=0, jobs=1)
     assert len(found.rows) == len(MODELS) * len(MOST)
-    errors = {(row[1], row[2]): row[3] for row in found.rows}
+    errors = {(row[1], row[2]): float(str(row[3])) for row in found.rows}
     assert errors[0, ORDERED] < errors[0, SETTLED]
     assert errors[1, "majority"] > errors[4, "majority"]
     assert ratings(data, tmp_path, draws=2, seed=0, jobs=1).rows == found.rows  # of the journal

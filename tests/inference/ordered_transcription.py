@@ -31,12 +31,12 @@ class OrderedTranscription(Transcription):
 
     def decayed(self, f: Row, r: float, k: int) -> Row:
         """f_x r^|x - k|, normalised."""
-        odds = [v * r ** abs(x - k) for x, v in enumerate(f)]
+        odds = [v * float(r ** abs(x - k)) for x, v in enumerate(f)]
         return [v / sum(odds) for v in odds]
 
     def crowd_near(self) -> float:
         """r*."""
-        far = getattr(self, "far", {})
+        far: dict[int, tuple[float, float]] = getattr(self, "far", {})
         x, z = (sum(pair[part] for pair in far.values()) for part in (0, 1))
         return min((x + 50 * 0.6) / (z + 50), 1.0)
 

@@ -170,14 +170,16 @@ def test_the_least_certain_rating_is_that_with_the_largest_variance() -> None:
 
 def test_ratings_in_python() -> None:
     rows = [("t1", "ann", 4), ("t1", "bob", 5), ("t1", "cy", 4), ("t2", "ann", 1)]
-    model = Settled(scale="1..5").fit(rows)
+    model: Settled[str, str, int] = Settled(scale="1..5").fit(rows)
     assert model.predict()["t1"] == 4
     found = model.predict_rating()["t1"]
     assert 3 < found["mean"] < 5
     assert (found["median"], found["low"], found["high"]) == (4, 4, 5)
     assert model.worker("ann").spread is not None
     words = ["bad", "fair", "good"]
-    named = Settled(words, ordered=True).fit([("t1", "ann", "good"), ("t1", "bob", "fair")])
+    named: Settled[str, str, str] = Settled(words, ordered=True).fit(
+        [("t1", "ann", "good"), ("t1", "bob", "fair")]
+    )
     assert named.predict_rating()["t1"]["high"] == "good"
     with pytest.raises(ValueError, match="a label is 1, 2, 3, 4 or 5, not 6"):
         model.partial_fit([("t9", "ann", 6)])

@@ -7,7 +7,8 @@ import pytest
 from orjson import dumps, loads
 
 from sbic.classes import Classes
-from sbic.instance.tasks import REASONS, StopRules
+from sbic.instance.crowd import REASONS
+from sbic.instance.tasks import StopRules
 from sbic.status.contents import posteriors_table, workers_table
 from sbic.wire.bad import Reason
 from sbic.wire.labels import label_parser
@@ -25,7 +26,7 @@ def posterior(classes: Classes = STARS, gold: int = -1) -> dict[str, Any]:
     shares = np.array([SHARES if len(classes) == 5 else [0.1, 0.2, 0.7]])
     beliefs = shares if gold < 0 else np.eye(len(classes))[[gold]]
     numbers = np.array([3]), np.array([7]), np.array([[0, 43]]), np.array([-1])
-    more = [None], np.array([False]), np.array([gold]), [None], np.array([2.5])
+    more: Any = ([None], np.array([False]), np.array([gold]), [None], np.array([2.5]))
     columns = PosteriorColumns(["t1"], beliefs, np.log(shares), *numbers, *more)
     found: dict[str, Any] = loads(encode_posteriors(classes, columns)[0])
     return found
@@ -86,7 +87,8 @@ def test_gold_is_a_grade_and_a_prior_goes_by_grade() -> None:
     parse = task_parser(STARS)
     prior = dict(zip(STARS.names, SHARES, strict=True))
     found = parse(b"t1", dumps({"task": "t1", "gold": 5, "prior": prior}))
-    assert (found["gold"], found["prior"]) == (4, pytest.approx(SHARES))
+    assert found["gold"] == 4
+    assert found["prior"] == pytest.approx(SHARES)
     for gold in (6, "5", 0):
         value = dumps({"task": "t1", "gold": gold})
         assert reason_of(lambda value: parse(b"t1", value), value) is Reason.BAD_GOLD
