@@ -235,6 +235,9 @@ def recount_worker(state: State, j: int) -> None:
     worker[SAID:] = 0.0
     state.worker_link[j, ON_GOLD] = state.worker_link[j, RIGHT_ON_GOLD] = 0
     last = SAID + classes * (classes + 3)
+    if is_settled:
+        for number in range(state.apart.shape[1]):
+            state.apart[j, number] = 0.0
     label = state.worker_link[j, NEWEST]
     while label != NONE:
         i, x = task_of(state, label), answer_of(state, label)
@@ -267,10 +270,10 @@ def add_worker(state: State, j: int, sign: int) -> None:
         crowd[SUM_YY] += sign * y * y
         crowd[SUM_YV] += sign * y * v
         crowd[SUM_VV] += sign * v * v
-        crowd[SUM_D] += sign * worker[last + D]
-        crowd[SUM_E] += sign * worker[last + E]
-        crowd[SUM_FAR] += sign * worker[last + FAR_COUNTED]
-        crowd[SUM_FAR_BY_HABIT] += sign * worker[last + FAR_BY_HABIT]
+        crowd[SUM_D] += sign * state.apart[j, D]
+        crowd[SUM_E] += sign * state.apart[j, E]
+        crowd[SUM_FAR] += sign * state.apart[j, FAR_COUNTED]
+        crowd[SUM_FAR_BY_HABIT] += sign * state.apart[j, FAR_BY_HABIT]
 
 
 # Acquiring and releasing tasks and workers, and estimates received from other engines.
