@@ -57,7 +57,8 @@ labels: st.SearchStrategy[Any] = st.sampled_from(
 )
 PETS = Classes(("cat", "dog", "bird"))
 parse_sign = label_parser(SIGNS)
-parse_pet = label_parser(PETS)
+STARS = Classes.of_scale("1..5")
+parse_pet, parse_star = label_parser(PETS), label_parser(STARS)
 nearly_labels = st.fixed_dictionaries(
     {},
     optional={
@@ -90,15 +91,17 @@ def is_beyond_schema(record: dict[str, Any], classes: Classes) -> bool:
 
 
 def schema_of_labels(classes: Classes) -> Draft202012Validator:
-    """The schema for one of the two kinds of projects."""
+    """The schema for one of the three kinds of projects."""
     content = schema("label")
-    kind = "sign" if classes.is_signs else "name"
+    kind = "grade" if classes.are_grades else "sign" if classes.is_signs else "name"
     content["properties"]["label"] = {"$ref": f"#/$defs/{kind}"}
     return Draft202012Validator(content)
 
 
 def classes_with(label: object) -> Classes:
     """The classes of some project in which this may be a label; those by name if it is a string."""
+    if type(label) is int and label > 1:
+        return STARS
     if type(label) is not str:
         return SIGNS
     try:
@@ -142,7 +145,7 @@ def test_the_validator_takes_exactly_what_the_label_schema_takes(
     record: Any, ascii_only: bool
 ) -> None:
     value = json.dumps(record, ensure_ascii=ascii_only).encode()
-    for classes, parse in ((SIGNS, parse_sign), (PETS, parse_pet)):
+    for classes, parse in ((SIGNS, parse_sign), (PETS, parse_pet), (STARS, parse_star)):
         good = schema_of_labels(classes).is_valid(record) and not is_beyond_schema(record, classes)
         assert is_taken(value, parse) is good
         assert is_valid("label", record) or not good
@@ -210,13 +213,16 @@ def test_published_posteriors_by_name_are_valid_and_come_back_to_the_last_bit(
     assert comes_back(classes, posterior)
 
 
-OF_SIGNS, GOLD_OF_SIGNS, OF_NAMES, GOLD_OF_NAMES = schema("posterior")["examples"]
+OF_SIGNS, GOLD_OF_SIGNS, OF_NAMES, GOLD_OF_NAMES, OF_GRADES = schema("posterior")["examples"]
 
 
 @pytest.mark.parametrize("example", schema("posterior")["examples"])
 def test_the_examples_of_posteriors_are_taken(example: dict[str, Any]) -> None:
     shares = example.get("probabilities")
-    assert comes_back(SIGNS if shares is None else Classes(tuple(shares)), example)
+    classes = (
+        Classes.of_scale("1..3") if "mean" in example else Classes(tuple(shares or SIGNS.names))
+    )
+    assert comes_back(classes, example)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +249,12 @@ def test_the_examples_of_posteriors_are_taken(example: dict[str, Any]) -> None:
         (OF_NAMES, {"reason": "labels"}),
         (GOLD_OF_NAMES, {"prediction": None}),
         (GOLD_OF_NAMES, {"evidence": 0.5}),
+        (OF_NAMES, {"mean": 2.5}),
+        (OF_NAMES, {"mean": 2.5, "median": 3, "interval": [2, 3]}),
+        (OF_GRADES, {"prediction": "3"}),
+        (OF_GRADES, {"median": "3"}),
+        (OF_GRADES, {"interval": [2]}),
+        (OF_GRADES, {"mean": None}),
     ],
     ids=str,
 )

@@ -19,6 +19,7 @@ SETTLED = {
     "class_prior": "0.2,0.3,0.5",
     "settle_tolerance": "1e-06",
 }
+RATINGS = {"scale": "1..5", "ordered": "true", "stop_width": "1"}
 FAST = {
     "broker": "kafka://one:1,two:2",
     "prefix": "birds-2.a_b",
@@ -75,6 +76,11 @@ BAD = [
     ("classes", "cat"),
     ("classes", "cat,dog,cat"),
     ("classes", "cat,,dog"),
+    ("scale", "0..4"),
+    ("scale", "1..2"),
+    ("scale", "5"),
+    ("ordered", "maybe"),
+    ("stop_width", "-1"),
     ("algorithm", "em"),
     ("class_prior", "flat"),
     ("class_prior", "0.5,half"),
@@ -133,10 +139,10 @@ def test_escalation_needs_a_confidence_with_which_it_ends() -> None:
 
 
 def test_there_is_a_good_value_for_each() -> None:
-    assert set(FAST) | set(SETTLED) == set(ALL)
+    assert set(FAST) | set(SETTLED) | set(RATINGS) == set(ALL)
 
 
-@pytest.mark.parametrize("good", [FAST, SETTLED])
+@pytest.mark.parametrize("good", [FAST, SETTLED, RATINGS])
 def test_variables_flags_and_the_command_agree(good: dict[str, str]) -> None:
     environment = {variable(name): text for name, text in good.items()}
     expected = Settings.from_env(environment)

@@ -1,5 +1,6 @@
-"""The classes of a project: -1 and 1, or names."""
+"""The classes of a project: -1 and 1, names, or the grades of a scale."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,10 @@ SKIP = -2
 """In place of a class number: the worker skipped the task."""
 
 LabelForm = int | str | None
-"""A label on the wire: a class (-1 and 1 are numbers, names strings), 0 for a skip, or null."""
+"""A label on the wire: a class (-1, 1 and grades are numbers), 0 for a skip, or null."""
+
+LEAST_GRADES = 3
+SCALE = re.compile(r"([1-9][0-9]{0,8})\.\.([1-9][0-9]{0,8})")
 
 LISTED_NAMES = 10
 LISTED_CHARACTERS = 160
@@ -27,7 +31,8 @@ LISTED_CHARACTERS = 160
 class Classes:
     """The classes in order; the number of a class is its position in `names`.
 
-    On the wire -1 and 1 are numbers and names are strings.
+    On the wire -1 and 1 and grades are numbers, and names are strings. Grades have an order, and
+    names may have one.
 
     >>> pets = Classes.parse("cat, dog, bird")
     >>> pets.names, len(pets), pets.is_signs
@@ -36,11 +41,19 @@ class Classes:
     (1, 'dog', None)
     >>> SIGNS.names, SIGNS.number_of(-1), SIGNS.label_of(1), SIGNS.number_of("1")
     (('-1', '1'), 0, 1, None)
+    >>> stars = Classes.of_scale("1..5")
+    >>> stars.names, stars.is_ordered, stars.number_of(5), stars.number_of("5"), stars.label_of(0)
+    (('1', '2', '3', '4', '5'), True, 4, None, 1)
     """
 
     names: tuple[str, ...]
+    is_ordered: bool = False
+    are_grades: bool = False
 
     def __post_init__(self) -> None:
+        if self.is_ordered and len(self.names) < LEAST_GRADES:
+            few = f"not {len(self.names)}"
+            raise ValueError(f"there must be at least {LEAST_GRADES} ordered classes, {few}")
         if self.is_signs:
             return
         if len(self.names) < 2:
@@ -66,7 +79,7 @@ class Classes:
         return cls.of(name.strip() for name in text.split(","))
 
     @classmethod
-    def of(cls, given: Iterable[str]) -> Self:
+    def of(cls, given: Iterable[str], *, is_ordered: bool = False) -> Self:
         """Classes with these names, none of which may have a comma; likewise.
 
         >>> Classes.of(["cat,dog", "bird"])
@@ -74,7 +87,31 @@ class Classes:
         ValueError: the class 'cat,dog' must not contain a comma, or blanks around it
         """
         names = tuple(given)
-        return cls(SIGN_NAMES if sorted(names) == sorted(SIGN_NAMES) else names)
+        return cls(SIGN_NAMES if sorted(names) == sorted(SIGN_NAMES) else names, is_ordered)
+
+    @classmethod
+    def of_scale(cls, text: str) -> Self:
+        """Return the grades of a scale, such as 1..5.
+
+        >>> Classes.of_scale("0..4")
+        Traceback (most recent call last):
+        ValueError: a scale is two whole numbers from 1 on, as in 1..5 (the label 0 is a skip)
+        """
+        found = SCALE.fullmatch(text.strip())
+        if found is None:
+            needs = "two whole numbers from 1 on, as in 1..5"
+            raise ValueError(f"a scale is {needs} (the label 0 is a skip)")
+        low, high = map(int, found.groups())
+        if not LEAST_GRADES <= high - low + 1 <= MOST_CLASSES:
+            raise ValueError(f"a scale has {LEAST_GRADES} to {MOST_CLASSES} grades")
+        return cls(tuple(map(str, range(low, high + 1))), True, True)
+
+    @classmethod
+    def of_settings(cls, classes: str, scale: str | None = None, ordered: bool = False) -> Self:
+        """Return the classes of a project with these settings."""
+        if scale is not None:
+            return cls.of_scale(scale)
+        return cls.of((name.strip() for name in classes.split(",")), is_ordered=ordered)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -87,7 +124,7 @@ class Classes:
     @cached_property
     def labels(self) -> tuple[int | str, ...]:
         """The classes in order, in their wire form."""
-        return (-1, 1) if self.is_signs else self.names
+        return tuple(map(int, self.names)) if self.is_signs or self.are_grades else self.names
 
     @cached_property
     def numbers(self) -> dict[LabelForm, int]:
@@ -129,6 +166,11 @@ class Classes:
         if name in self.names:
             return self.labels[self.names.index(name)]
         return 0 if name == "0" else None
+
+    @cached_property
+    def first_grade(self) -> int:
+        """The grade of the first class: named classes count from 1."""
+        return int(self.names[0]) if self.are_grades else 1
 
     def listed(self) -> str:
         """Return the classes for a message: all if they are few, otherwise the first ones.

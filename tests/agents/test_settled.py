@@ -12,13 +12,18 @@ from sbic.classes import Classes
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Ids
 from sbic.local.broker import EmbeddedBroker
+from sbic.project.settings import Settings
 from tests.agents.kafka import AnyTriple, Label, ProjectOnBroker, labels_in, project, until
 from tests.agents.test_shutdown import stopped
 from tests.inference.crowds import real_crowd
 from tests.instances import RunningInstance, instance
 
 LABELS, TASKS, WORKERS = 20_000, 1_000, 200
-CROWDS = {"four classes": "cat,dog,bird,fish", "-1 and 1": "-1,1"}
+CROWDS = {
+    "four classes": {"SBIC_CLASSES": "cat,dog,bird,fish"},
+    "ratings": {"SBIC_SCALE": "1..5"},
+    "-1 and 1": {"SBIC_CLASSES": "-1,1"},
+}
 TOLERANCE = 1e-6
 
 
@@ -86,7 +91,7 @@ def offline(
     """The probabilities at which the engine comes to rest, without any stream."""
     tasks, workers = Ids[str](), Ids[str]()
     labels = standing(triples)
-    engine = Engine("settled", classes=len(classes))
+    engine = Engine("settled", classes=len(classes), is_ordered=classes.is_ordered)
     engine.take(
         [tasks.number(task) for task, _ in labels],
         [workers.number(worker) for _, worker in labels],
@@ -136,13 +141,15 @@ async def at_rest(
         quiet *= await is_quiet()
 
 
-@pytest.mark.parametrize("name", ["four classes", pytest.param("-1 and 1", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["four classes", "ratings", pytest.param("-1 and 1", marks=pytest.mark.long)]
+)
 async def test_one_instance_and_three_under_faults_come_to_rest_where_the_offline_engine_does(
     broker: EmbeddedBroker, name: str
 ) -> None:
-    classes = Classes.parse(CROWDS[name])
+    classes = Settings.from_env(CROWDS[name]).crowd_classes
     env = {
-        "SBIC_CLASSES": CROWDS[name],
+        **CROWDS[name],
         "SBIC_ALGORITHM": "settled",
         "SBIC_SETTLE_TOLERANCE": str(TOLERANCE),
     }
@@ -252,13 +259,13 @@ def judges(classes: Classes, seed: int) -> list[AnyTriple]:
 async def test_copies_share_a_vote_on_three_instances_as_in_the_offline_engine(
     broker: EmbeddedBroker,
 ) -> None:
-    classes = Classes.parse(CROWDS["four classes"])
+    classes = Settings.from_env(CROWDS["four classes"]).crowd_classes
     triples = judges(classes, seed=3)
     expected = offline(classes, triples, {})
     here = await project(broker)
     prefix = here.settings.prefix
     env = {
-        "SBIC_CLASSES": CROWDS["four classes"],
+        **CROWDS["four classes"],
         "SBIC_ALGORITHM": "settled",
         "SBIC_SETTLE_TOLERANCE": str(TOLERANCE),
     }

@@ -199,3 +199,51 @@ def test_an_encoding_is_named_or_refused(sbic: Sbic) -> None:
     for name in ("klingon", "rot13", "hex"):
         wrong = sbic("infer", "excel.csv", "--encoding", name)
         assert wrong.err.endswith(f"'{name}' is not an encoding, such as cp1252\n")
+
+
+RATINGS = "task,worker,label\nt1,ann,4\nt1,bob,5\nt1,cy,4.0\nt2,ann,1\nt2,bob,2\nt2,cy,0\n"
+
+
+def test_grades_have_a_mean_a_median_and_an_interval(sbic: Sbic) -> None:
+    Path("ratings.csv").write_text(RATINGS)
+    Path("graded.csv").write_text("task,truth\nt1,4\nt2,1\n")
+    ended = sbic("infer", "ratings.csv", "--scale", "1..5", "--truth", "graded.csv")
+    assert ended.status == 0
+    header, first, second = ended.out.splitlines()
+    columns = ["mean", "median", "interval_low", "interval_high", "p:1"]
+    assert header.split(",")[3:8] == columns
+    assert first.split(",")[4:7] == ["4", "4", "5"]
+    assert float(second.split(",")[3]) < 2
+    notes = ended.err.splitlines()
+    assert notes[:2] == ["classes: 1, 2, 3, 4, 5 (algorithm: settled)", "skips: 1"]
+    assert "error: 0.0000 (tasks: 2)" in notes
+    assert "distance of the median from the truth: 0.0000 grades, in the mean" in notes
+    votes = sbic("infer", "ratings.csv", "--scale", "1..5", "--algorithm", "majority")
+    assert votes.out.splitlines()[1].split(",")[4:7] == ["4", "4", "5"]
+
+
+def test_names_with_an_order_have_them_too(sbic: Sbic) -> None:
+    Path("words.csv").write_text("task,worker,label\nt1,ann,good\nt1,bob,fair\nt1,cy,good\n")
+    classes = ("--classes", "bad,fair,good", "--ordered")
+    ended = sbic("infer", "words.csv", *classes, "--workers", "workers.csv")
+    assert ended.out.splitlines()[1].split(",")[4:7] == ["good", "fair", "good"]
+    assert Path("workers.csv").read_text().splitlines()[0].endswith(",bias,spread")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--scale", "1..3"), "line 2: the label '4' is not one of 1, 2, 3 (to treat it as a skip"),
+        (("--scale", "0..5"), "--scale: a scale is two whole numbers from 1 on"),
+        (("--scale", "1..5", "--classes", "1,2"), "--scale says what the labels are"),
+        (("--ordered",), "--ordered needs --classes, from the lowest to the highest"),
+        (("--ordered", "--classes", "a,b"), "--ordered: there must be at least 3 ordered classes"),
+    ],
+)
+def test_what_is_off_the_scale_or_without_an_order_is_refused(
+    sbic: Sbic, arguments: tuple[str, ...], says: str
+) -> None:
+    Path("ratings.csv").write_text(RATINGS)
+    ended = sbic("infer", "ratings.csv", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert says in ended.err

@@ -38,6 +38,8 @@ def calibrated(gold: Sequence[tuple[Row, int]], classes: int) -> tuple[float, Ro
 class Transcription:
     """A label is taken as the equations say it; `settle` refreshes all tasks in order."""
 
+    kappa = 0.05
+
     def __init__(
         self,
         classes: int,
@@ -294,7 +296,7 @@ class Transcription:
             apart += (n - 1) * sum(belief[k] * squares[k] for k in self.classes)
         excess = sum(together) - 2 * sqrt(sum(t * t for t in together))
         seen = max(0.0, excess) / apart if apart > 0 else 0.0
-        self.dependence = seen**2 / (seen**2 + 0.05**2)
+        self.dependence = seen**2 / (seen**2 + self.kappa**2)
 
     def discounted(self, i: int) -> Row:
         less = 1 + max(self.votes(i) - 1, 0.0) * self.dependence

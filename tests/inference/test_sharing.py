@@ -18,9 +18,23 @@ TASKS, WORKERS = 60, 20
 class Shared:
     """Engines of which each has every so-manieth task and worker, and hears of the others'."""
 
-    def __init__(self, count: int, classes: int, tolerance: float, common: int = COMMON) -> None:
+    def __init__(
+        self,
+        count: int,
+        classes: int,
+        tolerance: float,
+        common: int = COMMON,
+        *,
+        is_ordered: bool = False,
+    ) -> None:
         self.engines = [
-            Engine("settled", classes=classes, tolerance=tolerance, common=common)
+            Engine(
+                "settled",
+                classes=classes,
+                tolerance=tolerance,
+                common=common,
+                is_ordered=is_ordered,
+            )
             for _ in range(count)
         ]
         for number, engine in enumerate(self.engines):
@@ -67,27 +81,30 @@ class Shared:
         return np.array([told[i % len(told)][i] for i in every])
 
 
-def at_rest(labels: Labels, classes: int, common: int = COMMON) -> np.ndarray:
-    engine = Engine("settled", classes=classes, common=common)
+def at_rest(
+    labels: Labels, classes: int, common: int = COMMON, *, is_ordered: bool = False
+) -> np.ndarray:
+    engine = Engine("settled", classes=classes, common=common, is_ordered=is_ordered)
     engine.take(labels.task, labels.worker, labels.answer)
     engine.settle(1e-12)
     return engine.beliefs(np.arange(TASKS))
 
 
-@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize(("classes", "is_ordered"), [(2, False), (4, False), (4, True)])
 @pytest.mark.parametrize("count", [2, 3])
 def test_engines_that_hear_of_each_other_come_to_rest_where_one_does(
-    classes: int, count: int
+    classes: int, count: int, is_ordered: bool
 ) -> None:
     labels, _ = crowd_of_classes(classes, TASKS, WORKERS, labels_per_task=7, seed=classes)
-    shared = Shared(count, classes, tolerance=1e-9)
+    shared = Shared(count, classes, tolerance=1e-9, is_ordered=is_ordered)
     for part in np.array_split(np.arange(len(labels)), 5):
         shared.take(labels.in_order(part))
         shared.exchange()
     for _ in range(500):
         if shared.exchange():
             break
-    assert shared.beliefs() == pytest.approx(at_rest(labels, classes), abs=1e-6)
+    expected = at_rest(labels, classes, is_ordered=is_ordered)
+    assert shared.beliefs() == pytest.approx(expected, abs=1e-6)
 
 
 def with_copies(labels: Labels, classes: int, seed: int) -> Labels:

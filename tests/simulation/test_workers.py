@@ -50,6 +50,14 @@ def test_of_several_classes_the_wrong_ones_are_said_equally_often() -> None:
     assert abs(said[0] / 6000 - 0.2) < 0.03
 
 
+def test_of_grades_the_wrong_ones_are_said_less_often_the_further_they_are() -> None:
+    stars, never = Classes.of_scale("1..5"), Habits(accuracy=Prior(1e-9, 1e9))
+    worker = SimulatedWorker("ann", never, 1, Random(3), stars)
+    said = Counter(worker.respond(0).labels[0] for _ in range(3000))
+    assert 0 not in said
+    assert said[1] > said[2] > said[3] > said[4] > 0
+
+
 def test_a_spammer_draws_any_of_the_classes() -> None:
     spammer = SimulatedWorker("w", Habits(spammers=1.0), 10, Random(1), PETS)
     assert spammer.accuracy == 1 / 3

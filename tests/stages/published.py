@@ -170,11 +170,17 @@ class Offline:
     def __init__(
         self,
         expected: ExpectedResults,
-        classes: int,
+        classes: Classes,
         common: int,
         roster: Mapping[str, RosterEntry] = {},  # not changed
     ) -> None:
-        self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD, common=common)
+        self.engine = Engine(
+            "settled",
+            classes=len(classes),
+            prior=GOOD_CROWD,
+            common=common,
+            is_ordered=classes.is_ordered,
+        )
         self.tasks = sorted(expected.sources)
         self.numbers = np.arange(len(self.tasks))
         rows = [
@@ -218,7 +224,7 @@ def check_rest(log: Log, expected: ExpectedResults, classes: Classes, common: in
             told[task] = [1 - posterior["probability"], posterior["probability"]]
         else:
             told[task] = [posterior["probabilities"][name] for name in classes.names]
-    offline = Offline(expected, len(classes), common, roster_of(log))
+    offline = Offline(expected, classes, common, roster_of(log))
     if is_like(told, offline.beliefs(), expected):
         return
     assert any(

@@ -15,6 +15,7 @@ from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 4
 FOUR = Classes(("cat", "dog", "bird", "fish"))
+GRADES = Classes.of_scale("1..4")
 TASKS = ["t0", "t1", "t2", "t3", "t6", "t8"]
 WORKERS = ["ann", "bob", "eve", "fay", "gus", "ida", "kim"]
 NUMBERS = st.integers(0, 999)
@@ -31,7 +32,7 @@ def prior_of(task: str, classes: Classes) -> float | dict[str, float]:
     truth = truth_of(task, classes)
     if classes.is_signs:
         return 0.7 if truth == 1 else 0.3
-    return {name: 0.4 if name == truth else 0.2 for name in classes.names}
+    return {name: 0.4 if name == str(truth) else 0.2 for name in classes.names}
 
 
 def labels_of(classes: Classes) -> st.SearchStrategy[tuple[Any, ...]]:

@@ -32,6 +32,7 @@ from tests.stages.published import (
 from tests.stages.schedules import (
     FOUR,
     GOOD_CROWD,
+    GRADES,
     NUMBERS,
     PARTITIONS,
     Repeats,
@@ -112,7 +113,7 @@ def test_fast_sbic_counts_each_label_that_stands_once(
     check(SimulatedProject("fast-sbic", repeats=repeats, is_fenced=is_fenced), instances, events)
 
 
-@pytest.mark.parametrize("classes", [SIGNS, FOUR], ids=["2", "4"])
+@pytest.mark.parametrize("classes", [SIGNS, FOUR, GRADES], ids=["2", "4", "grades"])
 @examples(75)
 @given(
     data=st.data(),

@@ -25,6 +25,7 @@ from sbic.wire.partitions import Row
 from sbic.wire.posteriors import Posterior
 from sbic.wire.workers import RosterEntry, encode_roster, parse_roster
 
+NEARER = 0.5  # of ordered classes: how often a wrong answer is a class further from the truth
 CERTAIN = 1e9  # weight of the accuracy of a tier
 FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they give any class
 
@@ -93,6 +94,7 @@ class SimulatedWorker:
 
     `favourite` is the class that a worker with a habit favours. They too are right with the
     probability `accuracy` if all classes are equally frequent, but not less often than by chance.
+    Where classes have an order, wrong answers of the others are more often near.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class SimulatedWorker:
         self._habits = habits
         self._rng = rng
         self._classes = range(len(classes))
+        self._is_ordered = classes.is_ordered
         accuracy = rng.betavariate(habits.accuracy.alpha, habits.accuracy.beta)
         self.accuracy = 1 / len(classes) if rng.random() < habits.spammers else accuracy
         drops_out = rng.random() < habits.drop_outs
@@ -132,6 +135,8 @@ class SimulatedWorker:
             if rng.random() < self.accuracy:
                 return truth
             wrong = [label for label in self._classes if label != truth]
+            if self._is_ordered:
+                return rng.choices(wrong, [NEARER ** abs(label - truth) for label in wrong])[0]
             return wrong[0] if len(wrong) == 1 else rng.choice(wrong)
         by_chance = 1 / len(self._classes)
         if rng.random() < (self.accuracy - by_chance) / (1 - by_chance):

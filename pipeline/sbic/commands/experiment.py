@@ -418,3 +418,39 @@ def escalation(data: Path, price: float, out: Path, seed: int, jobs: int) -> Non
         return escalation(data, out, price=price, seed=seed, jobs=jobs)
 
     present(make, out)
+
+
+@command.command(short_help="What an order of the classes is worth where crowds grade.")
+@data_option("NAME.labels.csv and NAME.truth.csv, of grades", required=False)
+@click.option("--simulated", is_flag=True, help="Simulate crowds that grade instead of --data.")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Random choices of the labels of a task, or simulated crowds of each kind.",
+)
+@run_options()
+def ratings(
+    data: Path | None, simulated: bool, draws: int, out: Path, seed: int, jobs: int
+) -> None:
+    """Measure what an order of the classes is worth to settled, where crowds grade.
+
+    With all labels and with 1 to 4 of each task: the error of the exact grade, the distance of the
+    median from the truth, and the expected error by the real one, of majority, dawid-skene, and
+    settled with and without an order.
+
+    \b
+    Examples:
+      sbic experiment ratings --data ratings
+      sbic experiment ratings --simulated
+    """
+    if data is None and not simulated:
+        raise BadInput("give a folder of crowds with --data, or --simulated")
+
+    def make() -> "Finding":
+        from sbic.research.ratings import ratings
+
+        return ratings(None if simulated else data, out, draws=draws, seed=seed, jobs=jobs)
+
+    present(make, out)

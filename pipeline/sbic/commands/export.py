@@ -163,7 +163,7 @@ def exported(
         if file_format == "csv":
             return csv_parts(columns, labels)
         if file_format == "parquet":
-            label = int if settings.crowd_classes.is_signs else str
+            label = type(settings.crowd_classes.labels[0])
             return parquet_parts(columns, (str, str, label), labels)
         return jsonl_parts(dict(zip(columns, label, strict=True)) for label in labels)
     records = run_connected(current_records(settings, EXPORTS[what]))

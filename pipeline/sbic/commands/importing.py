@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--prune", is_flag=True, help="Take back annotations missing in the export.")
 @click.option("--dry-run", is_flag=True, help="Only report what would be sent.")
 @max_size_option
-@given_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes", "scale", "ordered")
 def label_studio(
     given: Given,
     paths: tuple[str, ...],

@@ -1,6 +1,7 @@
 """`sbic infer`: estimates the truth of every task of a file of labels."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -9,9 +10,19 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from sbic.classes import Classes
 from sbic.commands.options import BadInput, reading_options, write_output
 from sbic.engine.engine import ClassPrior, Engine
-from sbic.engine.labels import AnyEstimate, Ints, Labels, Prior, shuffled_error, standard_error
+from sbic.engine.labels import (
+    AnyEstimate,
+    ClassEstimate,
+    Ints,
+    Labels,
+    Prior,
+    shuffled_error,
+    standard_error,
+)
+from sbic.engine.ratings import rated
 from sbic.files.labels import Reading, read_labels, read_truth, same_but_for_case, truth_of
 from sbic.files.roster import roster_table
 from sbic.files.tables import BadFile, listed, quoted, read_source
@@ -32,6 +43,7 @@ class Run(NamedTuple):
     settles: bool
     seed: int
     gold: Ints | None = None
+    grades: Classes | None = None
     groups: Ints | None = None  # of each worker, or -1
 
 
@@ -47,7 +59,8 @@ def fitted(run: Run, labels: Labels, rng: np.random.Generator) -> Fit:
     """Run the algorithm on the labels in their order."""
     entry = ALGORITHMS[run.algorithm]
     if entry.settles:
-        engine = settled.fitted(labels, run.prior, run.class_prior or "learned")
+        class_prior, is_ordered = run.class_prior or "learned", run.grades is not None
+        engine = settled.fitted(labels, run.prior, class_prior, is_ordered=is_ordered)
         if run.gold is not None:
             for i in np.flatnonzero(run.gold >= 0).tolist():
                 engine.set_gold(i, int(run.gold[i]))
@@ -152,7 +165,9 @@ def known_truth(labels: Labels, path: str, reading: Reading) -> Truth:
     return Truth(of_tasks, len(truth.keys() - set(labels.task_names)))
 
 
-def notes_on_error(estimate: AnyEstimate, truth: Truth, labels: Labels) -> Iterator[str]:
+def notes_on_error(
+    estimate: AnyEstimate, truth: Truth, labels: Labels, grades: Classes | None = None
+) -> Iterator[str]:
     """Yield the error, and how many tasks it leaves out."""
     known = int((truth.of_tasks >= 0).sum())
     if known < labels.tasks:
@@ -162,6 +177,10 @@ def notes_on_error(estimate: AnyEstimate, truth: Truth, labels: Labels) -> Itera
     if never_given := int((truth.of_tasks >= len(labels.classes)).sum()):
         yield f"truths that no label has, all in the error: {never_given}"
     yield f"error: {estimate.error(truth.of_tasks):.4f} (tasks: {known})"
+    if grades is not None and isinstance(estimate, ClassEstimate):
+        median = rated(estimate.score / estimate.score.sum(axis=1, keepdims=True)).median
+        off = np.abs(median - truth.of_tasks)[truth.of_tasks >= 0]
+        yield f"distance of the median from the truth: {off.mean():.4f} grades, in the mean"
 
 
 def shuffles_note(run: Run, labels: Labels, truth: Ints, shuffles: int) -> str:
@@ -269,6 +288,14 @@ class ClassPriorType(click.ParamType):
     metavar="OUT.csv",
     help=f"Also write the estimates of workers to this file; for {' and '.join(STREAMED)}.",
 )
+@click.option(
+    "--scale",
+    metavar="LOW..HIGH",
+    help="The labels are grades, whole numbers that have an order, such as 1..5.",
+)
+@click.option(
+    "--ordered", is_flag=True, help="The --classes have an order, from the lowest to the highest."
+)
 @reading_options(
     "task", "worker", "label", "truth", example="task=HITId,worker=WorkerId,label=Answer"
 )
@@ -289,6 +316,8 @@ def command(
     shuffles: int | None,
     output: str | None,
     workers_output: str | None,
+    scale: str | None,
+    ordered: bool,
 ) -> None:
     """Estimate every task of a file of labels; `-` is standard input.
 
@@ -313,6 +342,10 @@ def command(
     of the prediction) and p:CLASS for each class in order. For majority, which has no
     probabilities, these are shares of the votes, empty for a task without votes.
 
+    Grades (--scale 1..5, or --classes bad,fair,good --ordered) also have mean, median, and
+    interval_low and interval_high: the narrowest interval that has the truth with a probability of
+    80 %. settled then expects wrong grades to be near; a label off the scale is an error.
+
     TRUTH.csv and GOLD.csv have the columns task and truth (0 or empty if it is not known; with
     other classes, empty). A tie counts as a random choice among the tied classes.
 
@@ -324,12 +357,16 @@ def command(
       sbic infer answers.csv.gz --positive yes --negative no
       sbic infer batch.csv --columns task=HITId,worker=WorkerId,label=Answer
       sbic infer pets.jsonl --classes cat,dog,bird --skip unsure
+      sbic infer ratings.csv --scale 1..5
       sbic infer labels.csv --algorithm settled --workers workers.csv
       sbic infer verdicts.jsonl --algorithm settled --gold gold.csv --summary
       sbic infer verdicts.jsonl --algorithm settled --roster roster.csv
     """
     prior = prior_of(alpha, beta, 0.5 if q is None else q)
     check_usage(labels_path, truth_path, shuffles, reading)
+    grades = grades_of(scale, ordered, reading)
+    if scale and grades:
+        reading = replace(reading, classes=grades.names, skip=(*reading.skip, "0"))
     try:
         inputs = labels_path, truth_path, gold_path, roster_path
         target, workers_target = target_of(output, inputs), target_of(workers_output, inputs)
@@ -337,7 +374,7 @@ def command(
         name = algorithm or default_algorithm(labels.are_signs)
         gold = gold_of(labels, gold_path, reading) if gold_path else None
         groups = groups_of(labels, roster_path) if roster_path else None
-        run = Run(name, prior, class_prior, not no_settle, seed, gold, groups)
+        run = Run(name, prior, class_prior, not no_settle, seed, gold, grades, groups)
         check_choices(run, labels, q, workers_output, needs_rest=summary)
         truth = known_truth(labels, truth_path, reading) if truth_path else None
         if truth and gold is not None:
@@ -346,12 +383,12 @@ def command(
             fit = fitted(run, labels, np.random.default_rng(seed))
         notes = [*notes_on_labels(labels, run.algorithm, reading), *fit.notes]
         if truth:
-            notes += notes_on_error(fit.estimate, truth, labels)
+            notes += notes_on_error(fit.estimate, truth, labels, run.grades)
             if shuffles:
                 notes.append(shuffles_note(run, labels, truth.of_tasks, shuffles))
         if fit.engine and summary:
             notes += summary_of(fit.engine, labels, gold)
-        write(estimate_csv(labels, fit.estimate), target)
+        write(estimate_csv(labels, fit.estimate, run.grades), target)
         if fit.engine and workers_output:
             write(workers_csv(labels, fit.engine), workers_target)
     except BadFile as error:
@@ -366,6 +403,20 @@ def prior_of(alpha: float, beta: float, q: float) -> Prior:
         return Prior(alpha, beta, q)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def grades_of(scale: str | None, ordered: bool, reading: Reading) -> Classes | None:
+    """Return the ordered classes that --scale and --ordered say; None without them."""
+    if scale is None and not ordered:
+        return None
+    if scale is not None and reading.answers is not None:
+        raise click.UsageError("--scale says what the labels are: leave out --classes and the like")
+    if scale is None and reading.classes is None:
+        raise click.UsageError("--ordered needs --classes, from the lowest to the highest")
+    try:
+        return Classes.of_scale(scale) if scale else Classes(reading.classes or (), True)
+    except ValueError as error:
+        raise click.UsageError(f"{'--scale' if scale else '--ordered'}: {error}") from None
 
 
 def check_usage(

@@ -446,7 +446,9 @@ def of_project(reading: Reading, classes: Classes) -> Reading:
             "--positive and --negative make labels 1 and -1, but the classes of the project are "
             f"{classes.listed()}"
         )
+    skip = (*reading.skip, "0") if classes.are_grades else reading.skip
+    where = "the classes of the project"
     try:
-        return replace(reading, classes=classes.names, classes_from="the classes of the project")
+        return replace(reading, classes=classes.names, classes_from=where, skip=skip)
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -81,6 +81,12 @@ class Renamed:
     >>> signs = Renamed.by({"1": "yes", "-1": "no"}, Classes.parse("-1,1"))
     >>> signs.label(b'{"task":"t1","worker":"ann","label":1}')
     b'{"task":"t1","worker":"ann","label":"yes"}'
+    >>> stars = Renamed.by({}, Classes.of_scale("1..5"))
+    >>> stars.label(b'{"task":"t1","worker":"ann","label":4}')
+    b'{"task":"t1","worker":"ann","label":4}'
+    >>> words = Renamed.by({"1": "bad", "2": "fair", "3": "good"}, Classes.of_scale("1..3"))
+    >>> words.label(b'{"task":"t1","worker":"ann","label":3}')
+    b'{"task":"t1","worker":"ann","label":"good"}'
     >>> signs.task(b'{"task":"t1","prior":0.75}')
     b'{"task":"t1","prior":{"no":0.25,"yes":0.75}}'
     """
@@ -97,6 +103,8 @@ class Renamed:
             if name not in old.names:
                 raise ValueError(f"{shown(name)} is not one of the classes {old.listed()}")
         names = {name: label_map.get(name, name) for name in old.names}
+        if not label_map:
+            return cls(old, old, names)
         return cls(old, Classes.of(dict.fromkeys(names.values())), names)
 
     @cached_property

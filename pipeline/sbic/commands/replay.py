@@ -278,7 +278,7 @@ async def _wait(
     classes=False,
 )
 @label_map_option("label")
-@given_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes", "scale", "ordered")
 def command(
     given: Given,
     reading: Reading,

@@ -203,6 +203,8 @@ def project_of(settings: Settings, policy: PolicyName, plan: Plan) -> Settings:
         parts.append(settings.algorithm)
     if not settings.crowd_classes.is_signs:
         parts.append(f"{crc32(','.join(settings.crowd_classes.names).encode()):08x}")
+    if settings.crowd_classes.is_ordered:
+        parts.append("ordered")
     if accuracy != Habits().accuracy:
         parts.append(f"beta-{accuracy.alpha:g}-{accuracy.beta:g}")
     return replace(
@@ -360,7 +362,7 @@ def crowd_options(function: Function) -> Function:
     show_default=True,
     help="Folder for the CSV and the PNG.",
 )
-@given_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes", "scale", "ordered")
 def command(
     given: Given,
     tasks: int,
@@ -397,6 +399,7 @@ def command(
       sbic simulate --tasks 100 --workers 100
       sbic simulate --policy compare
       sbic simulate --policy uncertainty --algorithm settled
+      sbic simulate --policy uncertainty --scale 1..5 --labels-per-task 6
       sbic simulate --policy compare --classes a,b,c --class-prior 0.7,0.2,0.1 --habits 0.3
       sbic simulate --policy escalate --tiers 10:0.01:0.65 --tiers 3:1:0.95
       sbic simulate --workers 300 --at-once 300 --think 1 --drop-outs 0.25 --spammers 0.2

@@ -77,7 +77,7 @@ def command() -> None:
 @reading_options(
     "task", "prior", "gold", example="task=HITId,prior=score", classes=False, skip=False
 )
-@given_options("broker", "prefix", "classes")
+@given_options("broker", "prefix", "classes", "scale", "ordered")
 def import_tasks(given: Given, reading: Reading, path: str) -> None:
     """Register the tasks of a file, with priors and gold; `-` is standard input.
 
@@ -123,6 +123,8 @@ def descriptions_of(
     found = []
     for line, row in table.rows:
         fields = {name: value for name, value in row._asdict().items() if value is not None}
+        if classes.are_grades and "gold" in fields:
+            fields["gold"] = classes.label_named(fields["gold"])
         description = cast(Description, fields)
         try:
             check(None, encode_task(description))

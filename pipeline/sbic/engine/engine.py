@@ -1,12 +1,13 @@
 """The engine's interface: batches of labels in; beliefs, counts and what moved out."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import exp, log
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbic.engine import RETRACT, AlgorithmName, due, outside, settling, taking, update
+from sbic.engine import RETRACT, AlgorithmName, due, ordered, outside, settling, taking, update
 from sbic.engine.compiled import kernel
 from sbic.engine.copies import (
     COMMON,
@@ -47,6 +48,7 @@ from sbic.engine.state import (
     FIXED,
     GIVEN,
     GOLD,
+    HABIT,
     IS_HERE,
     IS_LEARNED,
     LABELS,
@@ -89,6 +91,8 @@ from sbic.engine.state import (
 )
 from sbic.engine.update import begin_all, refresh
 
+LEAST_VARIANCE = 1e-12  # of a task's rating
+
 ClassPrior = Literal["learned", "uniform"] | Sequence[float]
 
 AT_ONCE = 1 << 16  # labels for which memory is reserved together
@@ -114,6 +118,7 @@ class Storage:
         class_prior: ClassPrior = "learned",
         tolerance: float = 1e-4,
         common: int = COMMON,
+        is_ordered: bool = False,
     ) -> None:
         if classes < 2:
             raise ValueError(f"there must be two classes or more, not {classes}")
@@ -121,8 +126,10 @@ class Storage:
             raise ValueError(f"{algorithm} is for two classes, not {classes}; use settled")
         self.prior = prior = prior or Prior()
         self.classes = classes
-        self.is_settled = algorithm == "settled"
-        self.state = empty_state(classes, is_settled=self.is_settled)
+        if is_ordered and (classes < 3 or algorithm != "settled"):
+            raise ValueError("ordered classes are three or more, under settled")
+        self.is_settled, self.is_ordered = algorithm == "settled", is_ordered
+        self.state = empty_state(classes, is_settled=self.is_settled, is_ordered=is_ordered)
         self._prior_rows: dict[int, int] = {}
         self._work = np.zeros((3 + classes, classes))
         self._taken_sums = np.zeros(ELSEWHERE)
@@ -196,6 +203,7 @@ def write_overview(
     labels: Ints,
     golds: Ints,
     leads: Floats,
+    is_ordered: bool,
 ) -> None:
     """Write each task's number of labels, its gold or NONE, and its lead: see `Overview`.
 
@@ -218,6 +226,16 @@ def write_overview(
             elif score > second:
                 second = score
         leads[t] = first - second
+        if is_ordered:
+            total = mean = square = 0.0
+            for k in range(classes):
+                score = scale * belief[i, BELIEF + classes + k] + biased * by_class[BIAS, k]
+                share = exp(score - first)
+                total += share
+                mean += share * k
+                square += share * k * k
+            variance = max(square / total - (mean / total) ** 2, LEAST_VARIANCE)
+            leads[t] = max(log((0.5 * (classes - 1)) ** 2 / variance), 0.0)
 
 
 # What an engine knows about tasks, workers and the crowd.
@@ -399,7 +417,7 @@ class Queries(Storage):
         labels, golds, leads = np.empty_like(tasks), np.empty_like(tasks), np.empty(len(tasks))
         state = self.state
         known = state.task, state.belief, state.crowd, state.by_class
-        write_overview(*known, tasks, labels, golds, leads)
+        write_overview(*known, tasks, labels, golds, leads, self.is_ordered)
         return Overview(labels, golds, leads)
 
     def is_gold(self, task: int) -> bool:
@@ -466,6 +484,8 @@ class Queries(Storage):
         m, strength, pi = state.crowd[M], state.crowd[S], state.by_class[PI]
         accuracy = (a + m * state.crowd[G]) / (n + m)
         even, more = 1 / self.classes, a - said @ pi + m * (state.crowd[G] - 1 / self.classes)
+        if self.is_ordered:
+            return self._rated_workers(known, accuracy)
         theta = np.clip(more / (n * (1 - pi @ pi) + m * (1 - even)), -1, 1)
         guesses = said - (n * theta)[:, None] * pi + (EVEN_LABELS * even * (1 - theta))[:, None]
         guesses /= (n + EVEN_LABELS)[:, None]
@@ -477,6 +497,27 @@ class Queries(Storage):
         confusion = np.maximum(confusion, 0)
         confusion /= confusion.sum(axis=2, keepdims=True)
         return WorkerCounts(n, a, said, accuracy, theta, habits, confusion)
+
+    def _rated_workers(self, workers: Ints, accuracy: Floats) -> WorkerCounts:
+        """Do the same for ordered classes, with bias and spread."""
+        state, classes = self.state, self.classes
+        rows, pi = state.worker[workers], state.by_class[PI]
+        theta, habits = np.empty(len(workers)), np.empty((len(workers), classes))
+        confusion = np.empty((len(workers), classes, classes))
+        for row, j in enumerate(workers.tolist()):
+            theta[row] = ordered.write_rows(state, j, confusion[row])
+            habits[row] = state.by_class[HABIT]
+        confusion = np.maximum(confusion, FLOOR / classes) * state.crowd[S]
+        confusion += self.counts(workers).reshape(-1, classes, classes).swapaxes(1, 2)
+        confusion = np.maximum(confusion, 0)
+        confusion /= confusion.sum(axis=2, keepdims=True)
+        off = np.arange(classes)[None, :] - np.arange(classes)[:, None]
+        bias = np.einsum("k,jkx,kx->j", pi, confusion, off)
+        square = np.einsum("k,jkx,kx->j", pi, confusion, off * off)
+        spread = np.sqrt(np.maximum(square - bias * bias, 0))
+        said = rows[:, SAID : SAID + classes]
+        counts = rows[:, GIVEN], rows[:, RIGHT], said, accuracy
+        return WorkerCounts(*counts, theta, habits, confusion, bias, spread)
 
     @property
     def prior_labels(self) -> float:
@@ -721,7 +762,8 @@ class Engine(Queries):
     def _adopt(self, tolerance: float) -> None:
         """Put the dependence and the calibration of now in force, if they differ."""
         self._is_stale, state, before = False, self.state, self.outside
-        rho = dependence_of(dependence_seen(state))
+        kappa = outside.ORDERED_KAPPA if self.is_ordered else outside.KAPPA
+        rho = dependence_of(dependence_seen(state), kappa)
         golds = np.flatnonzero(state.task[: state.whole[TASKS_KNOWN], GOLD] != NONE)
         golds = golds[state.belief[golds, VOTES] > 0]
         x = discounted(self.inner_scores(golds), self.votes(golds), rho)

@@ -4,6 +4,7 @@ from math import log
 
 from sbic.engine.compiled import inlined, kernel
 from sbic.engine.ledger import following
+from sbic.engine.ordered import KNOWN_FROM, NEAR_CROWD, NEAR_FIRST, expect, guess, shape
 from sbic.engine.state import (
     ALL_GIVEN,
     ALL_RIGHT,
@@ -23,8 +24,11 @@ from sbic.engine.state import (
     GUESSED,
     HOLD,
     IS_LEARNED,
+    IS_ORDERED,
+    KNOWN,
     LABELS,
     LIKELY,
+    NEAR,
     NEXT,
     NONE,
     ODDS,
@@ -37,6 +41,8 @@ from sbic.engine.state import (
     SAID,
     SUM_D,
     SUM_E,
+    SUM_FAR,
+    SUM_FAR_BY_HABIT,
     SUM_V,
     SUM_VV,
     SUM_WW,
@@ -183,6 +189,19 @@ def look(state: State) -> None:
     crowd[DIVERSE] = 1.0
     for k in range(classes):
         crowd[DIVERSE] -= state.by_class[PI, k] ** 2
+    if state.whole[IS_ORDERED]:
+        _look_ordered(state)
+
+
+@kernel
+def _look_ordered(state: State) -> None:
+    """Write r*, γ and c of now: see `ordered`."""
+    crowd, labels = state.crowd, of_all(state, ALL_GIVEN)
+    far = of_all(state, SUM_FAR) + NEAR_CROWD * NEAR_FIRST
+    crowd[NEAR] = min(far / (of_all(state, SUM_FAR_BY_HABIT) + NEAR_CROWD), 1.0)
+    tasks = KNOWN_FROM * of_all(state, ALL_TASKS)
+    crowd[KNOWN] = 1 - (tasks / labels) ** 2 if labels > tasks else 0.0
+    expect(state)
 
 
 @kernel
@@ -227,16 +246,26 @@ def weigh(state: State, i: int, j: int, x: int, at: int) -> float:
     classes = state.by_class.shape[1]
     worker, space = state.worker[j], state.space[at]
     strength, given = state.crowd[S], worker[GIVEN] - 1.0
-    theta = theta_of(state, j, given, worker[RIGHT] - state.belief[i, BELIEF + x], x)
-    guessed, floor = guesses(state, given, worker[SAID + x] - 1.0, theta, x), FLOOR / classes
-    space[THETA] = theta
-    space[GUESSED] = guessed
-    here, elsewhere = max(theta + guessed, floor), max(guessed, floor)
+    floor = FLOOR / classes
     rows = SAID + classes + x * classes
     totals = SAID + classes + classes * classes
+    if state.whole[IS_ORDERED]:
+        theta, near, _ = shape(state, i, j, x)
+        for k in range(classes):
+            guessed = guess(state, near, x, k)
+            space[LIKELY + classes + k] = guessed
+            space[LIKELY + k] = max((1 - theta) * guessed + (theta if k == x else 0.0), floor)
+    else:
+        theta = theta_of(state, j, given, worker[RIGHT] - state.belief[i, BELIEF + x], x)
+        guessed = guesses(state, given, worker[SAID + x] - 1.0, theta, x)
+        space[GUESSED] = guessed
+        here, elsewhere = max(theta + guessed, floor), max(guessed, floor)
+        for k in range(classes):
+            space[LIKELY + k] = here if k == x else elsewhere
+    space[THETA] = theta
     for k in range(classes):
         belief = state.belief[i, BELIEF + k]
-        q = worker[rows + k] - belief + strength * (here if k == x else elsewhere)
+        q = worker[rows + k] - belief + strength * space[LIKELY + k]
         space[LIKELY + k] = max(q / (worker[totals + k] - belief + strength), LEAST)
     if state.worker_link[j, COPIES] == 0:
         return 1.0

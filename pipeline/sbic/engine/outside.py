@@ -22,6 +22,7 @@ from sbic.engine.compiled import kernel
 from sbic.engine.due import compare_told
 from sbic.engine.formulas import FLOOR, LEAST, guesses, look, of_all, theta_of, vote_share
 from sbic.engine.labels import Floats, Ints, softmax
+from sbic.engine.ordered import guess, shape
 from sbic.engine.state import (
     ANSWER,
     BELIEF,
@@ -30,6 +31,7 @@ from sbic.engine.state import (
     FIRST,
     GIVEN,
     IS_HERE,
+    IS_ORDERED,
     LABELS,
     NEXT,
     NONE,
@@ -49,6 +51,7 @@ from sbic.engine.state import (
 )
 
 KAPPA = 0.05  # a dependence that halves a vote
+ORDERED_KAPPA = 0.1  # with ordered classes: tasks between two grades look like dependence
 
 
 class Outside(NamedTuple):
@@ -64,8 +67,11 @@ def _rows_of(state: State, i: int, j: int, x: int, q: Floats, mean: Floats) -> N
     """Write the rows of worker j without task i, normalised, and their mean over the classes."""
     classes, worker, pi = state.by_class.shape[1], state.worker[j], state.by_class[PI]
     given, strength = worker[GIVEN] - 1.0, state.crowd[S]
-    theta = theta_of(state, j, given, worker[RIGHT] - state.belief[i, BELIEF + x], x)
-    floor = FLOOR / classes
+    floor, near = FLOOR / classes, 1.0
+    if state.whole[IS_ORDERED]:
+        theta, near, _ = shape(state, i, j, x)
+    else:
+        theta = theta_of(state, j, given, worker[RIGHT] - state.belief[i, BELIEF + x], x)
     rows, totals = SAID + classes, SAID + classes + classes * classes
     for y in range(classes):
         mean[y] = 0.0
@@ -73,7 +79,10 @@ def _rows_of(state: State, i: int, j: int, x: int, q: Floats, mean: Floats) -> N
         belief, total = state.belief[i, BELIEF + k], 0.0
         for y in range(classes):
             own = 1.0 if y == x else 0.0
-            guessed = guesses(state, given, worker[SAID + y] - own, theta, y)
+            if state.whole[IS_ORDERED]:
+                guessed = (1 - theta) * guess(state, near, y, k)
+            else:
+                guessed = guesses(state, given, worker[SAID + y] - own, theta, y)
             q0 = max(theta + guessed if k == y else guessed, floor)
             value = worker[rows + y * classes + k] - own * belief + strength * q0
             q[k, y] = max(value / (worker[totals + k] - belief + strength), LEAST)
@@ -147,9 +156,9 @@ def dependence_seen(state: State) -> float:
     return max(0.0, together) / apart if apart > 0 else 0.0
 
 
-def dependence_of(seen: float) -> float:
+def dependence_of(seen: float, kappa: float = KAPPA) -> float:
     """ρ: what part of a vote is not its own."""
-    return seen**2 / (seen**2 + KAPPA**2)
+    return seen**2 / (seen**2 + kappa**2)
 
 
 @kernel

@@ -13,17 +13,25 @@ from sbic.engine.state import (
     BELIEF,
     CHANGED,
     CHUNK,
+    FAR,
+    FAR_BY_HABIT,
+    FAR_COUNTED,
     FIRST,
     FIRST_DUE,
     G_DUE,
     GIVEN,
     GOLD,
     IS_HERE,
+    IS_ORDERED,
     IS_SETTLED,
     IS_WALKING,
+    KNOWN,
+    KNOWN_DUE,
     LABELS,
     LABELS_HERE,
     M_DUE,
+    NEAR,
+    NEAR_DUE,
     NEWEST,
     NONE,
     OLDER,
@@ -37,6 +45,8 @@ from sbic.engine.state import (
     SAID,
     SUM_D,
     SUM_E,
+    SUM_FAR,
+    SUM_FAR_BY_HABIT,
     SUM_V,
     SUM_VV,
     SUM_WW,
@@ -156,6 +166,7 @@ def _crowd_has_moved(state: State) -> bool:
     far = abs(crowd[G] - crowd[G_DUE])
     far = max(far, abs(crowd[M] - crowd[M_DUE]) / crowd[M])
     far = max(far, abs(crowd[S] - crowd[S_DUE]) / crowd[S])
+    far = max(far, abs(crowd[NEAR] - crowd[NEAR_DUE]), abs(crowd[KNOWN] - crowd[KNOWN_DUE]))
     for k in range(state.by_class.shape[1]):
         far = max(far, abs(state.by_class[PI, k] - state.by_class[PI_DUE, k]))
     return bool(far > crowd[TOLERANCE])
@@ -167,6 +178,8 @@ def _remember_crowd(state: State) -> None:
     state.crowd[G_DUE] = state.crowd[G]
     state.crowd[M_DUE] = state.crowd[M]
     state.crowd[S_DUE] = state.crowd[S]
+    state.crowd[NEAR_DUE] = state.crowd[NEAR]
+    state.crowd[KNOWN_DUE] = state.crowd[KNOWN]
     for k in range(state.by_class.shape[1]):
         state.by_class[PI_DUE, k] = state.by_class[PI, k]
 
@@ -175,7 +188,7 @@ def _remember_crowd(state: State) -> None:
 def sweep(state: State) -> float:
     """Refresh every task and compare every worker once; return how far anything moved."""
     look(state)
-    before, farthest = state.crowd[S], 0.0
+    before, near, farthest = state.crowd[S], state.crowd[NEAR], 0.0
     for i in range(state.whole[TASKS_KNOWN]):
         if state.task[i, LABELS] > 0:
             farthest = max(farthest, refresh(state, i))
@@ -183,7 +196,7 @@ def sweep(state: State) -> float:
         if state.worker[j, WORKER_IS_HERE] and state.worker[j, GIVEN] > 0:
             compare(state, j)
     look(state)
-    return float(max(farthest, abs(state.crowd[S] / before - 1)))
+    return float(max(farthest, abs(state.crowd[S] / before - 1), abs(state.crowd[NEAR] - near)))
 
 
 @kernel
@@ -207,7 +220,7 @@ def recount(state: State) -> None:
         if informs_prior(state, i):
             add_to_prior(state, i, 1)
     state.crowd[ALL_GIVEN] = state.crowd[ALL_RIGHT] = 0.0
-    for number in range(SUM_Y, SUM_E + 1):
+    for number in range(SUM_Y, SUM_FAR_BY_HABIT + 1):
         state.crowd[number] = 0.0
     for j in range(len(state.worker)):
         if state.worker[j, WORKER_IS_HERE]:
@@ -223,7 +236,8 @@ def recount_worker(state: State, j: int) -> None:
     state.worker_link[j, ON_GOLD] = state.worker_link[j, RIGHT_ON_GOLD] = 0
     last = SAID + classes * (classes + 3)
     if is_settled:
-        state.apart[j, D] = state.apart[j, E] = 0.0
+        for number in range(state.apart.shape[1]):
+            state.apart[j, number] = 0.0
     label = state.worker_link[j, NEWEST]
     while label != NONE:
         i, x = task_of(state, label), answer_of(state, label)
@@ -258,6 +272,8 @@ def add_worker(state: State, j: int, sign: int) -> None:
         crowd[SUM_VV] += sign * v * v
         crowd[SUM_D] += sign * state.apart[j, D]
         crowd[SUM_E] += sign * state.apart[j, E]
+        crowd[SUM_FAR] += sign * state.apart[j, FAR_COUNTED]
+        crowd[SUM_FAR_BY_HABIT] += sign * state.apart[j, FAR_BY_HABIT]
 
 
 # Acquiring and releasing tasks and workers, and estimates received from other engines.
@@ -370,6 +386,7 @@ def receive_workers(state: State, workers: Ints, counts: Floats) -> None:
         if state.worker[j, WORKER_IS_HERE]:
             continue
         worker, far, given, right = state.worker[j], 0.0, 0.0, 0.0
+        beyond = 0.0
         rows = SAID + classes
         totals = rows + classes * classes
         for k in range(classes):
@@ -380,11 +397,14 @@ def receive_workers(state: State, workers: Ints, counts: Floats) -> None:
                 value = counts[t, x * classes + k]
                 far += abs(value - worker[rows + x * classes + k])
                 worker[rows + x * classes + k] = value
+                beyond += value * max(abs(x - k) - 1, 0)
                 worker[totals + k] += value
                 said += value
             right += counts[t, x * classes + x]
             worker[SAID + x] = round(said)  # a whole number but for rounding errors
             given += worker[SAID + x]
+        if state.whole[IS_ORDERED]:
+            worker[totals + 2 * classes + FAR] = beyond
         worker[GIVEN] = given
         worker[RIGHT] = right
         add_to_path(state, j, far)

@@ -64,15 +64,18 @@ SAID = 4  # and following: F, the number of labels of each class
 # and two numbers, counted from the first of them:
 Y, V = 0, 1  # what tasks tell of θ, and with which weight
 TOLD_NUMBERS = 2  # in all two lines of the cache for two classes: most of the time goes into them
+FAR = 2  # of ordered classes only: how far wrong answers are from the truth, beyond the next class
 
-# Columns of `apart`: how far C is from θ and f, and out of how much.
-D, E = range(2)
+# Columns of `apart`: how far C is from θ and f, and out of how much; of ordered classes how far
+# wrong answers are, as counted in the crowd's sums, and how far f makes expect.
+D, E, FAR_COUNTED, FAR_BY_HABIT = range(4)
 
 # Columns of `told`: what a label tells of its worker's θ, and with which weight.
 ABOUT, WEIGHT = range(2)
 
 # Columns of `space`, the work space with a row for each label of a task: θ and f of its worker
 # without it; from LIKELY on, how likely the label is in each class.
+# With ordered classes how likely a guess is in each class follows.
 THETA, GUESSED, LIKELY = range(3)
 
 DRIFT_COLUMNS = 9
@@ -89,7 +92,11 @@ ODDS = 5  # work space: the odds from some of its labels
 CHANGE = 6  # work space: the change of its belief
 SQUARES = 7  # work space: the change of its squared belief
 BIAS = 8  # b of the calibration in force
-CLASS_ROWS = 9
+ANSWERED = 9  # of ordered classes: how frequent each answer is of workers without habits
+LIFT = 10  # and its power, by which habits are weighted
+HABIT = 11  # work space: f of the current worker
+WITHIN = 12  # work space: what a guess has to be divided by, in each true class
+CLASS_ROWS = 13
 
 # Indices of `crowd`: floating-point numbers.
 ALPHA = 0
@@ -116,15 +123,21 @@ SUM_VV = 19
 SUM_WW = 20
 SUM_D = 21
 SUM_E = 22
-SUM_TOGETHER = 23  # how far errors go together, its possible size, and its squares
-SUM_APART = 24
-SUM_TOGETHER_2 = 25
-ELSEWHERE = 14  # from a number to that of all other engines
-SO_FAR = 40  # the last three sums of the pass over all tasks that is under way
-DIVERSE = 43  # 1 - Σ π²
-PULL = 44  # m (g - 1/K): what is believed of an unknown worker, as part of θ, ...
-HOLD = 45  # m (1 - 1/K): ... and its weight
-CROWD_NUMBERS = 46
+SUM_FAR = 23
+SUM_FAR_BY_HABIT = 24
+SUM_TOGETHER = 25  # how far errors go together, its possible size, and its squares
+SUM_APART = 26
+SUM_TOGETHER_2 = 27
+ELSEWHERE = 16  # from a number to that of all other engines
+SO_FAR = 44  # the last three sums of the pass over all tasks that is under way
+DIVERSE = 47  # 1 - Σ π²
+PULL = 48  # m (g - 1/K): what is believed of an unknown worker, as part of θ, ...
+HOLD = 49  # m (1 - 1/K): ... and its weight
+NEAR = 50  # of ordered classes: r of the crowd, ...
+NEAR_DUE = 51  # ... when all tasks last became due, ...
+KNOWN = 52  # ... and γ, likewise
+KNOWN_DUE = 53
+CROWD_NUMBERS = 54
 
 # Indices of `whole`: integers.
 IS_SETTLED = 0  # 1 for settled, 0 for Fast SBIC
@@ -153,7 +166,8 @@ OUTSIDE = 22  # the next task to compare with what is published
 PAIR_WORKER = 23  # the worker whose pairs are being counted: see `copies`
 PAIR_LABEL = 24  # the next of the worker's labels
 CHANGED = 25  # labels that came to own tasks, or went
-WHOLE_NUMBERS = 26
+IS_ORDERED = 26  # 1 if the classes have an order: see `ordered`
+WHOLE_NUMBERS = 27
 
 NONE = -1
 NOT_IN = -2  # in place of the next one: not in the queue or list
@@ -184,15 +198,16 @@ class State(NamedTuple):
     whole: Ints
 
 
-def empty_state(classes: int, *, is_settled: bool) -> State:
+def empty_state(classes: int, *, is_settled: bool, is_ordered: bool = False) -> State:
     """Return a state without labels, and without memory for any: see `with_room`."""
     whole = np.full(WHOLE_NUMBERS, NONE, np.int64)
     whole[IS_SETTLED] = is_settled
     zeros = IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE, LABELS_HERE, TASKS_MOVED, IS_WALKING
     whole[[*zeros, MOST_LABELS, WEIGHED, CHANGED]] = 0
+    whole[IS_ORDERED] = is_ordered
     crowd = _zeros((CROWD_NUMBERS,), np.float64)
     crowd[SCALE] = 1.0
-    rows = classes * (classes + 2) + TOLD_NUMBERS if is_settled else 0
+    rows = classes * (classes + 2) + TOLD_NUMBERS + is_ordered if is_settled else 0
     chunk = _zeros((0, LINE // 4), np.int32)
     return State(
         chunk=chunk,
@@ -201,12 +216,12 @@ def empty_state(classes: int, *, is_settled: bool) -> State:
         vote=_zeros((0,), np.float64),
         told=_zeros((0, 2), np.float64),
         share=_zeros((0,), np.float64),
-        space=_zeros((0, LIKELY + classes), np.float64),
+        space=_zeros((0, LIKELY + (1 + is_ordered) * classes), np.float64),
         task=_zeros((0, TASK_COLUMNS), np.int32),
         belief=_zeros((0, _whole_lines(BELIEF + (2 + is_settled) * classes)), np.float64),
         priors=_zeros((0, classes), np.float64),
         worker=_zeros((0, _whole_lines(SAID + classes + rows)), np.float64),
-        apart=_zeros((0, 2), np.float64),
+        apart=_zeros((0, 4), np.float64),
         worker_link=_zeros((0, LINK_COLUMNS), np.int32),
         copy=_zeros((0,), np.int32),
         copied=_zeros((0,), np.float64),
@@ -318,7 +333,8 @@ class Overview(NamedTuple):
     """For each task: its number of labels, its gold class or -1, and its lead.
 
     The lead of the most probable class over the second is in log-odds, from labels and prior,
-    without gold.
+    without gold. Of ordered classes it is the logarithm of how much smaller the variance is than
+    the largest that is possible.
     """
 
     labels: Ints
@@ -347,7 +363,8 @@ class WorkerCounts(NamedTuple):
     A worker has `given` labels, of which `right` are expected to be right, and `said` of each
     class; `accuracy` also includes the prior. Under settled a worker knows the answer with
     probability `theta`, and otherwise answers each class with the frequency in `habits`; with more
-    labels, as in `confusion`: the probability of each answer, for each true class.
+    labels, as in `confusion`: the probability of each answer, for each true class. With ordered
+    classes answers are by `bias` above the truth on average, with the standard deviation `spread`.
     """
 
     given: Floats
@@ -357,3 +374,5 @@ class WorkerCounts(NamedTuple):
     theta: Floats | None
     habits: Floats | None
     confusion: Floats | None
+    bias: Floats | None = None
+    spread: Floats | None = None

@@ -17,6 +17,7 @@ from sbic.engine.formulas import (
     weigh,
 )
 from sbic.engine.ledger import answer_of, following, task_of, worker_of
+from sbic.engine.ordered import far_off, guess, shape
 from sbic.engine.state import (
     ABOUT,
     ALL_GIVEN,
@@ -27,12 +28,16 @@ from sbic.engine.state import (
     CHANGE,
     CHUNK,
     COPIES,
+    FAR,
+    FAR_BY_HABIT,
+    FAR_COUNTED,
     FIRST,
     FIXED,
     GIVEN,
     GOLD,
     GUESSED,
     IS_HERE,
+    IS_ORDERED,
     IS_SETTLED,
     LABELS,
     LIKELY,
@@ -50,6 +55,8 @@ from sbic.engine.state import (
     SQUARES,
     SUM_D,
     SUM_E,
+    SUM_FAR,
+    SUM_FAR_BY_HABIT,
     SUM_V,
     SUM_VV,
     SUM_WW,
@@ -182,6 +189,8 @@ def _follow_belief(state: State, i: int, farthest: float) -> None:
                     worker[j, rows + k] += change[k]
                     worker[j, totals + k] += change[k]
                     worker[j, totals + classes + k] += squares[k]
+                if state.whole[IS_ORDERED]:
+                    worker[j, totals + 2 * classes + FAR] += far_off(change, 0, x, classes)
             worker[j, PATH] += farthest
             if worker[j, PATH] > tolerance * (worker[j, GIVEN] + M_LEAST):
                 make_worker_due(state, j)
@@ -222,12 +231,25 @@ def _tell(state: State, i: int, label: int, at: int) -> None:
 
     μ = (P[x] / q(x|x)) / Σ P[k] / q(x|k)
     d = (μ - π_x) / max(f_x + θ μ, 0.05)                w = d²,  y = w θ + d
+
+    With ordered classes, μ_k that of class k in place of the answer's,
+    d = (μ_x - Σ μ_k h(x|k) - (π_x - Σ π_k h(x|k))) / max(θ μ_x + (1 - θ) Σ μ_k h(x|k), 0.05)
     """
     space, x, others = state.space[at], answer_of(state, label), 0.0
-    for k in range(state.by_class.shape[1]):
+    classes = state.by_class.shape[1]
+    for k in range(classes):
         others += state.belief[i, BELIEF + k] / space[LIKELY + k]
     mu = state.belief[i, BELIEF + x] / (space[LIKELY + x] * others)
-    d = (mu - state.by_class[PI, x]) / max(space[GUESSED] + space[THETA] * mu, 0.05)
+    if state.whole[IS_ORDERED]:
+        guessed, before = 0.0, 0.0
+        for k in range(classes):
+            here = state.belief[i, BELIEF + k] / (space[LIKELY + k] * others)
+            guessed += here * space[LIKELY + classes + k]
+            before += state.by_class[PI, k] * space[LIKELY + classes + k]
+        d = (mu - guessed) - (state.by_class[PI, x] - before)
+        d /= max(guessed + space[THETA] * (mu - guessed), 0.05)
+    else:
+        d = (mu - state.by_class[PI, x]) / max(space[GUESSED] + space[THETA] * mu, 0.05)
     retell(state, label, d * d * space[THETA] + d, d * d)
 
 
@@ -258,19 +280,26 @@ def compare(state: State, j: int) -> None:
     """
     look(state)
     classes, worker, crowd = state.by_class.shape[1], state.worker[j], state.crowd
-    rows, apart, pairs = SAID + classes, 0.0, 0.0
+    rows, apart, pairs, by_habit_now = SAID + classes, 0.0, 0.0, 0.0
     totals = rows + classes * classes
     given = worker[GIVEN]
     if given > 0:
-        theta = theta_of(state, j, given, worker[RIGHT], NONE)
-        floor = FLOOR / classes
+        floor, near = FLOOR / classes, 1.0
         guessed = state.by_class[ODDS]
-        for x in range(classes):
-            guessed[x] = guesses(state, given, worker[SAID + x], theta, x)
+        if state.whole[IS_ORDERED]:
+            theta, near, by_habit_now = shape(state, NONE, j, NONE)
+        else:
+            theta = theta_of(state, j, given, worker[RIGHT], NONE)
+            for x in range(classes):
+                guessed[x] = guesses(state, given, worker[SAID + x], theta, x)
         for k in range(classes):
             wide, far, total = 1.0, 0.0, worker[totals + k]
             for x in range(classes):
-                q0 = max(theta + guessed[x] if k == x else guessed[x], floor)
+                if state.whole[IS_ORDERED]:
+                    q0 = (1 - theta) * guess(state, near, x, k)
+                else:
+                    q0 = guessed[x]
+                q0 = max(theta + q0 if k == x else q0, floor)
                 wide -= q0 * q0
                 off = worker[rows + x * classes + k] - total * q0
                 far += off * off
@@ -281,6 +310,12 @@ def compare(state: State, j: int) -> None:
     crowd[SUM_E] += pairs - state.apart[j, E]
     state.apart[j, D] = apart
     state.apart[j, E] = pairs
+    if state.whole[IS_ORDERED]:
+        far_now = worker[totals + 2 * classes + FAR] if given > 0 else 0.0
+        crowd[SUM_FAR] += far_now - state.apart[j, FAR_COUNTED]
+        crowd[SUM_FAR_BY_HABIT] += by_habit_now - state.apart[j, FAR_BY_HABIT]
+        state.apart[j, FAR_COUNTED] = far_now
+        state.apart[j, FAR_BY_HABIT] = by_habit_now
 
 
 @kernel
@@ -321,6 +356,9 @@ def count_rows(state: State, i: int, j: int, x: int, sign: int) -> None:
         worker[rows + k] += sign * belief
         worker[totals + k] += sign * belief
         worker[totals + classes + k] += sign * belief * belief
+    if state.whole[IS_ORDERED]:
+        far = far_off(state.belief[i], BELIEF, x, classes)
+        worker[totals + 2 * classes + FAR] += sign * far
 
 
 @kernel

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from orjson import dumps
 
+from sbic.classes import Classes
 from sbic.engine.engine import Engine
 from sbic.engine.labels import TIE, AnyEstimate, ClassEstimate, Estimate, Labels
+from sbic.engine.ratings import rated
 from sbic.files.tables import BadFile, MissingExtra
 
 if TYPE_CHECKING:
@@ -213,12 +215,16 @@ def excel_separator() -> str:
 
 SIGN_COLUMNS = ("task", "log_odds", "probability", "prediction")
 CLASS_COLUMNS = ("task", "prediction", "confidence")
+RATING_COLUMNS = ("mean", "median", "interval_low", "interval_high")
 
 
-def estimate_csv(labels: Labels, estimate: AnyEstimate) -> bytes:
-    """Return the estimate as CSV, in the columns for -1 and 1 or in those for other classes."""
+def estimate_csv(labels: Labels, estimate: AnyEstimate, grades: Classes | None = None) -> bytes:
+    """Return the estimate as CSV, in the columns for -1 and 1 or in those for other classes.
+
+    `grades` are the classes if they have an order.
+    """
     if isinstance(estimate, ClassEstimate):
-        return class_csv(labels, estimate)
+        return class_csv(labels, estimate, grades)
     return sign_csv(labels, estimate)
 
 
@@ -233,25 +239,47 @@ def sign_csv(labels: Labels, estimate: Estimate) -> bytes:
     return csv_bytes(SIGN_COLUMNS, rows)
 
 
-def class_csv(labels: Labels, estimate: ClassEstimate) -> bytes:
+def class_csv(labels: Labels, estimate: ClassEstimate, grades: Classes | None = None) -> bytes:
     """`task,prediction,confidence` and a column `p:<class>` for each class, in their order.
 
-    If the algorithm has no probabilities these are shares of the votes, empty for a task without
-    votes. The prediction is empty for a tie.
+    Before these, ordered classes have the mean, the median and the ends of the interval. If the
+    algorithm has no probabilities these are shares of the votes, empty for a task without votes.
+    The prediction is empty for a tie.
     """
-    columns = (*CLASS_COLUMNS, *(f"p:{name}" for name in labels.classes))
+    more = () if grades is None else RATING_COLUMNS
+    columns = (*CLASS_COLUMNS, *more, *(f"p:{name}" for name in labels.classes))
     totals = estimate.score.sum(axis=1)
     rows = (
-        (task, "" if best == TIE else labels.classes[best], *shares(score, total))
-        for task, best, score, total in zip(
+        (
+            task,
+            "" if best == TIE else labels.classes[best],
+            *(sure := shares(score, total))[:1],
+            *(rating if total else [None] * len(rating)),
+            *sure[1:],
+        )
+        for task, best, score, total, rating in zip(
             labels.task_names,
             estimate.prediction.tolist(),
             estimate.score.tolist(),
             (1.0 if estimate.is_probability else total for total in totals.tolist()),
+            ratings_of(estimate, grades),
             strict=True,
         )
     )
     return csv_bytes(columns, rows)
+
+
+def ratings_of(estimate: ClassEstimate, grades: Classes | None) -> list[list[object]]:
+    """Return the mean, the median and the ends of the interval of each task, given an order."""
+    totals = estimate.score.sum(axis=1, keepdims=True)
+    if grades is None:
+        return [[] for _ in totals]
+    found = rated(estimate.score / np.where(totals > 0, totals, 1.0), grades.first_grade)
+    columns = found.median.tolist(), found.low.tolist(), found.high.tolist()
+    return [
+        [mean, *(grades.names[k] for k in numbers)]
+        for mean, *numbers in zip(found.mean.tolist(), *columns, strict=True)
+    ]
 
 
 def shares(score: list[float], total: float) -> list[float | None]:
@@ -276,7 +304,8 @@ def workers_csv(labels: Labels, engine: Engine) -> bytes:
     """Return a row for each worker in order of first appearance.
 
     `correct` is how many of their labels are expected to be right. Under settled, `theta` is the
-    probability that they know the answer, and `habit:CLASS` how often they give a class otherwise.
+    probability that they know the answer, and `habit:CLASS` how often they give a class otherwise;
+    with ordered classes, `bias` and `spread` are those of their answers about the truth.
     """
     known = engine.workers(np.arange(labels.workers))
     names: tuple[str, ...] = WORKER_COLUMNS
@@ -284,6 +313,9 @@ def workers_csv(labels: Labels, engine: Engine) -> bytes:
     if known.theta is not None and known.habits is not None:
         names += ("theta", *(f"habit:{name}" for name in labels.classes))
         columns += [known.theta, *known.habits.T[: len(labels.classes)]]
+    if known.bias is not None and known.spread is not None:
+        names += ("bias", "spread")
+        columns += [known.bias, known.spread]
     rows = zip(labels.worker_names, *(column.tolist() for column in columns), strict=True)
     return csv_bytes(names, rows)
 

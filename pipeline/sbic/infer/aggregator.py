@@ -36,7 +36,16 @@ class Aggregator(ABC):
 
     def __init__(self, classes: Sequence[Any] | None) -> None:
         self.classes = classes
-        self._start(UNNAMED if classes is None else classes)
+        self._start_again()
+
+    @property
+    def _given_classes(self) -> Sequence[Any] | None:
+        """The classes that were given; None to find them in the data."""
+        return self.classes
+
+    def _start_again(self) -> None:
+        given = self._given_classes
+        self._start(UNNAMED if given is None else given)
 
     def _start(self, classes: Sequence[Any]) -> None:
         """Forget all labels."""
@@ -103,15 +112,15 @@ class Aggregator(ABC):
         read = FrameColumns.of(data, LABEL)
         tasks, workers, labels = standing(*read.values)
         truths = truths_of(gold)
-        if self.classes is None and (anew or not len(self._workers)):
+        if self._given_classes is None and (anew or not len(self._workers)):
             found = in_order([*labels, *truths.values()])
             if not set(found) <= set(UNNAMED):
                 self._start(found)
             elif anew:
                 self._start(UNNAMED)
         answers, known = self._answers(labels), self._answers([*truths.values()])
-        if anew and self.classes is not None:
-            self._start(self.classes)
+        if anew and self._given_classes is not None:
+            self._start_again()
         self._kind = read.kind
         i, j = self._tasks.numbers(tasks), self._workers.numbers(workers)
         for task, answer in zip(truths, known.tolist(), strict=True):
@@ -237,5 +246,5 @@ class Aggregator(ABC):
             if name not in known:
                 raise ValueError(f"there is no parameter {name}; there are {', '.join(known)}")
             setattr(self, name, value)
-        self._start(UNNAMED if self.classes is None else self.classes)
+        self._start_again()
         return self

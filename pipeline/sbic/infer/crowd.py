@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -27,7 +27,8 @@ class WorkerQuality(Generic[Class]):
     `labels` were given, of which `correct` are expected to be right; `accuracy` also includes the
     prior. Under settled the worker knows the answer with probability `theta`, and otherwise answers
     each class with the frequency in `habits`; `confusion` has the probability of each answer for
-    each true class, which grows out of both.
+    each true class, which grows out of both. With ordered classes answers are by `bias` above the
+    truth in the mean, with the standard deviation `spread`.
     """
 
     labels: int
@@ -36,6 +37,8 @@ class WorkerQuality(Generic[Class]):
     theta: float | None = None
     habits: Mapping[Class, float] | None = None
     confusion: Mapping[Class, Mapping[Class, float]] | None = None
+    bias: float | None = None
+    spread: float | None = None
 
 
 class NamedCrowd(Aggregator, Generic[Task, Worker, Class]):
@@ -79,7 +82,8 @@ class NamedCrowd(Aggregator, Generic[Task, Worker, Class]):
             "correct": known.right,
             "accuracy": known.accuracy,
         }
-        return found if known.theta is None else {**found, "theta": known.theta}
+        more = {"theta": known.theta, "bias": known.bias, "spread": known.spread}
+        return {**found, **{name: value for name, value in more.items() if value is not None}}
 
     def _observe(self, task: Task, worker: Worker, label: Class) -> float:
         """Count a label; return its vote under Fast SBIC."""
@@ -121,7 +125,10 @@ class NamedCrowd(Aggregator, Generic[Task, Worker, Class]):
             return WorkerQuality(*quality)
         habits = self._by_class(known.habits[0].tolist())
         confusion = self._by_class(map(self._by_class, known.confusion[0].tolist()))
-        return WorkerQuality(*quality, float(known.theta[0]), habits, confusion)
+        found = WorkerQuality(*quality, float(known.theta[0]), habits, confusion)
+        if known.bias is None or known.spread is None:
+            return found
+        return replace(found, bias=float(known.bias[0]), spread=float(known.spread[0]))
 
     def _by_class(self, values: Iterable[V]) -> dict[Class, V]:
         return dict(zip(self.classes_, values, strict=False))

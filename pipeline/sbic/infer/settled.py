@@ -6,12 +6,14 @@ not on their order.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from sbic.classes import LEAST_GRADES, Classes
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import AnyEstimate, ClassEstimate, Labels, Prior, estimate_from_logs
+from sbic.engine.ratings import rated
 from sbic.engine.state import NONE
 from sbic.infer.crowd import Class, NamedCrowd, Task, Worker
 
@@ -37,6 +39,12 @@ class Settled(NamedCrowd[Task, Worker, Class]):
     'bird'
     >>> crowd.worker("ann").theta > crowd.worker("cy").theta
     True
+
+    Grades have an order: a wrong one is more often near.
+
+    >>> stars = Settled(scale="1..5").fit([("t1", "ann", 4), ("t1", "bob", 5), ("t1", "cy", 4)])
+    >>> stars.predict(), stars.predict_rating()["t1"]["low"]
+    ({'t1': 4}, 4)
     """
 
     def __init__(
@@ -45,14 +53,56 @@ class Settled(NamedCrowd[Task, Worker, Class]):
         *,
         prior: Prior | None = None,
         class_prior: ClassPrior = "learned",
+        scale: str | None = None,
+        ordered: bool = False,
     ) -> None:
         self.prior = prior
         self.class_prior = class_prior
+        self.scale = scale
+        self.ordered = ordered
+        if scale is not None:
+            if classes is not None:
+                raise ValueError("give either classes or scale")
+            Classes.of_scale(scale)
+        elif ordered:
+            if classes is None:
+                raise ValueError("ordered needs classes, from the lowest to the highest, or scale")
+            if len(classes) < LEAST_GRADES:
+                raise ValueError(f"ordered classes are {LEAST_GRADES} or more, not {len(classes)}")
         self._group_of: dict[Worker, Hashable | None] = {}
         super().__init__(classes)
 
+    @property
+    def _given_classes(self) -> Sequence[Class] | None:
+        if self.scale is None:
+            return self.classes
+        return cast(Sequence[Class], Classes.of_scale(self.scale).labels)
+
     def _new_engine(self, classes: int) -> Engine:
-        return Engine("settled", classes=classes, prior=self.prior, class_prior=self.class_prior)
+        return Engine(
+            "settled",
+            classes=classes,
+            prior=self.prior,
+            class_prior=self.class_prior,
+            is_ordered=self.ordered or self.scale is not None,
+        )
+
+    def predict_rating(self, data: Any = None) -> Any:
+        """Return what is known of the grade of each task: of those in `data`, or all with labels.
+
+        Columns `mean`, `median`, and `low` and `high`: the ends of the narrowest interval that has
+        the grade with a probability of 80 %. Grades with names count from 1 in the mean.
+        """
+        if not self._engine.is_ordered:
+            raise ValueError("classes have an order with scale, as in '1..5', or ordered=True")
+        names, rows, kind = self._results(data)
+        first = 1 if self.scale is None else Classes.of_scale(self.scale).first_grade
+        mean, *numbers = rated(rows, first)
+        columns: dict[str, Any] = {"mean": mean}
+        for name, column in zip(("median", "low", "high"), numbers, strict=True):
+            grades = [self.classes_[k] for k in column.tolist()]
+            columns[name] = np.array(grades) if self.scale else np.array(grades, object)
+        return kind.table("task", names, columns)
 
     def observe(self, task: Task, worker: Worker, label: Class) -> dict[Class, float]:
         """Count a label and return the task's new probability of each class."""
@@ -150,10 +200,14 @@ def settled_live(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyE
     return estimate_of(fitted(labels, prior), labels)
 
 
-def fitted(labels: Labels, prior: Prior, class_prior: ClassPrior = "learned") -> Engine:
+def fitted(
+    labels: Labels, prior: Prior, class_prior: ClassPrior = "learned", *, is_ordered: bool = False
+) -> Engine:
     """Return an engine that has taken the labels in their order."""
     classes = max(2, len(labels.classes))  # with a single class there is nothing to estimate
-    engine = Engine("settled", classes=classes, prior=prior, class_prior=class_prior)
+    engine = Engine(
+        "settled", classes=classes, prior=prior, class_prior=class_prior, is_ordered=is_ordered
+    )
     engine.take(labels.task, labels.worker, labels.answer)
     return engine
 

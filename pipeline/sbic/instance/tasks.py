@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sbic.classes import RETRACT
 from sbic.engine.labels import Floats, Ints
+from sbic.engine.ratings import ROUNDING, SHARE, within
 from sbic.instance.crowd import OPEN, REASONS, Crowd, Rows, by_home, rows_of
 from sbic.instance.names import FREE, RecentNames
 from sbic.instance.taken import CountedOffsets
@@ -29,8 +30,9 @@ NEVER_ENOUGH = inf
 class StopRules(NamedTuple):
     """The rules that close a task; `None` for a rule that is not set.
 
-    `cost` is a budget in units of money; with `escalates` a task goes from tier to tier of workers,
-    after `tier_labels` labels of each (see `tiers`).
+    `width` is that of the interval of ordered classes. `cost` is a budget in units of money; with
+    `escalates` a task goes from tier to tier of workers, after `tier_labels` labels of each (see
+    `tiers`).
 
     What `error` needs depends on all tasks: `enough` is the confidence that is enough for it now
     (see `survey.enough_for`).
@@ -47,6 +49,7 @@ class StopRules(NamedTuple):
     cost: int | None = None
     escalates: bool = False
     tier_labels: int | None = None
+    width: int | None = None
 
     @property
     def are_set(self) -> bool:
@@ -59,15 +62,24 @@ class StopRules(NamedTuple):
         by_error = NEVER_ENOUGH if self.error is None else enough
         return by_error if self.confidence is None else min(self.confidence, by_error)
 
-    def reasons(self, sure: Floats, labels: Ints, enough: float = NEVER_ENOUGH) -> NDArray[np.int8]:
-        """Why tasks close, by the probability of the first class and the number of labels."""
+    def reasons(
+        self, sure: Floats, labels: Ints, enough: float = NEVER_ENOUGH, near: Floats | None = None
+    ) -> NDArray[np.int8]:
+        """Why tasks close, by the probability of the first class and the number of labels.
+
+        `near` is how probable an interval of `width` is.
+        """
         reasons = np.full(len(sure), OPEN, np.int8)
         if self.labels is not None:
             reasons[labels >= self.labels] = LABELS
         reasons[sure >= self.required(enough)] = CONFIDENT
+        if self.width is not None and near is not None:
+            reasons[near >= SHARE - ROUNDING] = CONFIDENT
         return reasons
 
-    def is_doubtful(self, sure: Floats, enough: float = NEVER_ENOUGH) -> NDArray[np.bool_]:
+    def is_doubtful(
+        self, sure: Floats, enough: float = NEVER_ENOUGH, near: Floats | None = None
+    ) -> NDArray[np.bool_]:
         """Whether the odds of the first class are less than half of what the rules require.
 
         Not just less, or a task could close and reopen with every label.
@@ -76,10 +88,15 @@ class StopRules(NamedTuple):
         [False, True]
         """
         required = self.required(enough)
+        is_wide = np.ones(len(sure), np.bool_)
+        if self.width is not None and near is not None:
+            is_wide = 2 * near * (1 - SHARE) < SHARE * (1 - near)
+            if required == NEVER_ENOUGH:
+                return is_wide
         if required == NEVER_ENOUGH:
             return np.zeros(len(sure), np.bool_)
         doubtful: NDArray[np.bool_] = 2 * sure * (1 - required) < required * (1 - sure)
-        return doubtful
+        return doubtful & is_wide
 
     def is_promising(self, outlook: Floats) -> NDArray[np.bool_]:
         """Whether the odds that a task tends to are more than twice what the rule requires.
@@ -335,7 +352,12 @@ class TaskStage:
 
     def sure_of(self, tasks: Ints) -> Floats:
         """Return the confidence of each task; the class prior alone gives none."""
-        sure: Floats = self.crowd.engine.beliefs(tasks).max(axis=1, initial=0.0)
+        return self._sure_of(tasks, 0)
+
+    def _sure_of(self, tasks: Ints, width: int) -> Floats:
+        """Return the probability of the most probable class, or of `width` more beside it."""
+        beliefs = self.crowd.engine.beliefs(tasks)
+        sure = within(beliefs, width) if width else beliefs.max(axis=1, initial=0.0)
         sure[self.crowd.engine.is_blank(tasks)] = 0.0
         return sure
 
@@ -350,15 +372,16 @@ class TaskStage:
             return NO_TASKS
         task, engine = self.crowd.task, self.crowd.engine
         sure, applies = self.sure_of(tasks), self.rules_apply_to(tasks)
-        reasons = self.rules.reasons(sure, engine.label_counts(tasks), self.enough)
+        near = None if self.rules.width is None else self._sure_of(tasks, self.rules.width)
+        reasons = self.rules.reasons(sure, engine.label_counts(tasks), self.enough, near)
         was = task.reason[tasks]
         opens = applies & (was == CONFIDENT) & (reasons == OPEN) & engine.is_settled
-        opens &= self.rules.is_doubtful(sure, self.enough) & (not self.spent)
+        opens &= self.rules.is_doubtful(sure, self.enough, near) & (not self.spent)
         if self.rules.escalates:
             is_used_up = self._escalate(tasks, applies)
             reasons[is_used_up & (reasons == OPEN)] = ESCALATED
             opens |= applies & (was == ESCALATED) & ~is_used_up & (not self.spent)
-        elif self.rules.confidence is not None and engine.is_settled:
+        elif self.rules.confidence is not None and near is None and engine.is_settled:
             is_exhausted = applies & (was == EXHAUSTED)
             asked = np.flatnonzero(
                 is_exhausted | (applies & (was == OPEN) | opens) & (reasons == OPEN)

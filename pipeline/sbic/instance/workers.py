@@ -435,6 +435,8 @@ def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
                     name: dict(zip(names, some, strict=True))
                     for name, some in zip(names, rows, strict=True)
                 }
+        if known.bias is not None and known.spread is not None:
+            record["bias"], record["spread"] = float(known.bias[row]), float(known.spread[row])
         if drifting[row]:
             record["drifting"] = drifting[row]
         said = crowd.roster.of(homes[row], name)

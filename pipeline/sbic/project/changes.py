@@ -15,7 +15,7 @@ from sbic.kafka.groups import committed_offsets, group_members
 from sbic.progress import progress
 from sbic.project.opening import Unfinished, append, existing_project
 from sbic.project.revision import Revision, project_settings
-from sbic.project.settings import PROJECT_SETTINGS, SPECS, Settings
+from sbic.project.settings import PROJECT_SETTINGS, SPECS, Settings, classes_of
 from sbic.project.topics import Topics
 
 
@@ -91,9 +91,10 @@ def change(revision: Revision, texts: dict[str, str], *, has_labels: bool) -> Ch
             raise BadChange(
                 f"{name} is {before[name]} and cannot be changed here: {SPECS[name].instead}"
             )
-    if has_labels and "classes" in given:
-        _check_added(Classes.parse(before["classes"]), Classes.parse(given["classes"]))
-    settings = project_settings(Settings(**_adjusted({**before, **given}, given)))
+    after = _adjusted({**before, **given}, given)
+    if has_labels and ("classes" in given or "scale" in given):
+        _check_added(classes_of(before), classes_of(after))
+    settings = project_settings(Settings(**after))
     names = tuple(name for name in PROJECT_SETTINGS if settings[name] != before[name])
     return Change(settings, names)
 
@@ -119,9 +120,13 @@ async def change_rules(place: Settings, texts: dict[str, str]) -> Revision:
 def _adjusted(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings, with those replaced that no longer fit and were not given."""
     found = dict(settings)
-    signs = Classes.parse(found["classes"]).is_signs
+    if "scale" in given and "classes" not in given:
+        found["classes"] = SPECS["classes"].default  # that was the old scale's
+    elif "classes" in given and "scale" not in given:
+        found["scale"] = None
+    signs = classes_of(found).is_signs
     if found["algorithm"] is None or (
-        "classes" in given and "algorithm" not in given and not signs
+        not given.keys().isdisjoint(("classes", "scale")) and "algorithm" not in given and not signs
     ):
         found["algorithm"] = default_algorithm(signs)
     settles = ALGORITHMS[found["algorithm"]].settles
@@ -133,10 +138,11 @@ def _adjusted(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
 
 
 def _check_added(old: Classes, new: Classes) -> None:
-    if new.names[: len(old)] != old.names or (old.is_signs and new != old):
+    which = "grades" if old.are_grades else "names"
+    if new.labels[: len(old)] != old.labels or (old.is_signs and new != old):
         raise BadChange(
             f"the project has labels of the classes {','.join(old.names)}: "
-            + ("names can only be added at the end" if not old.is_signs else "they cannot change")
+            + ("they cannot change" if old.is_signs else f"{which} can only be added at the end")
             + "; choose another --prefix for others, or delete the labels with sbic project reset"
         )
 

@@ -188,6 +188,11 @@ def are_classes(value: str) -> bool:
     return len(Classes.parse(value)) > 1
 
 
+def is_scale(value: str) -> bool:
+    """Return True for a scale; otherwise `Classes.of_scale` raises ValueError with the problem."""
+    return len(Classes.of_scale(value)) > 1
+
+
 def class_prior_of(text: str) -> GivenClassPrior:
     """Return the class prior in a text, or ValueError.
 
@@ -270,6 +275,26 @@ class Settings:
         change="recount",
         is_shown=True,
         meaning=Classes.parse,
+    )
+    scale: str | None = of_project(
+        None,
+        "The possible answers are whole numbers that have an order, such as 1..5; takes the place "
+        "of the classes.  [default: none]",
+        "two whole numbers, as in 1..5",
+        is_scale,
+        str,
+        change="recount",
+        is_shown=True,
+        meaning=Classes.of_scale,
+    )
+    ordered: bool = of_project(
+        False,
+        "The classes have an order, from the lowest to the highest: true or false.",
+        "true or false",
+        lambda value: type(value) is bool,
+        yes_or_no,
+        change="recount",
+        is_shown=True,
     )
     algorithm: AlgorithmName | None = of_project(  # noqa: RUF009  # an alias of a Literal
         None,
@@ -396,6 +421,16 @@ class Settings:
         change="at once",
         is_shown=True,
     )
+    stop_width: int | None = of_project(
+        None,
+        "For ratings: close a task once its 80 % interval is at most this many grades wide; 0: one "
+        "grade has 80 %.  [default: never]",
+        "a whole number, 0 or more",
+        lambda value: value >= 0,
+        int,
+        change="at once",
+        is_shown=True,
+    )
     budget: int | None = of_project(
         None,
         "Close every task once there are this many labels in all.  [default: never]",
@@ -496,6 +531,7 @@ class Settings:
 
     def _check_together(self) -> None:
         """Refuse settings that contradict each other."""
+        self._check_order()
         chosen = self.algorithm_entry
         if not chosen.takes(self.crowd_classes.is_signs):
             why = (
@@ -517,6 +553,26 @@ class Settings:
         if isinstance(prior, tuple) and len(prior) != len(classes):
             needs = f"{len(classes)} numbers, one for each of {classes.listed()}"
             raise BadSetting("class_prior", needs, self.class_prior)
+
+    def _check_order(self) -> None:
+        if self.scale is not None and self.classes != SPECS["classes"].default:
+            names = ",".join(Classes.of_scale(self.scale).names)
+            if self.classes != names:
+                why = f"SBIC_SCALE={self.scale} already says which answers there are"
+                raise BadSetting("classes", "left out", self.classes, why)
+        if self.ordered and self.scale is None:
+            try:
+                Classes.of_settings(self.classes, ordered=True)
+            except ValueError as error:
+                raise BadSetting("ordered", "false", True, str(error)) from None
+        if self.stop_width is None:
+            return
+        if not self.crowd_classes.is_ordered:
+            needs = "left out where classes have no order"
+            raise BadSetting("stop_width", needs, self.stop_width, "see SBIC_SCALE, SBIC_ORDERED")
+        if self.stop_width > len(self.crowd_classes) - 2:
+            needs = f"less than {len(self.crowd_classes) - 1}, the width of the whole scale"
+            raise BadSetting("stop_width", needs, self.stop_width)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -540,7 +596,7 @@ class Settings:
     @cached_property
     def crowd_classes(self) -> Classes:
         """The classes of the project."""
-        return Classes.parse(self.classes)
+        return Classes.of_settings(self.classes, self.scale, self.ordered)
 
     @property
     def chosen_algorithm(self) -> AlgorithmName:
@@ -564,6 +620,16 @@ class Settings:
         (0.2, 0.8)
         """
         return "learned" if self.class_prior is None else class_prior_of(self.class_prior)
+
+
+def classes_of(settings: Mapping[str, Any]) -> Classes:
+    """Return the classes of a project with these settings, as a revision or the status has them.
+
+    >>> classes_of({"classes": "bad,fair,good", "ordered": True}).is_ordered
+    True
+    """
+    named = settings["classes"], settings.get("scale"), settings.get("ordered", False)
+    return Classes.of_settings(*named)
 
 
 SPECS: dict[str, Spec] = specs_of(Settings)

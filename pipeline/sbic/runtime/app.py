@@ -98,6 +98,7 @@ class Components:
             prior=self.prior,
             class_prior=settings.chosen_class_prior,
             tolerance=settings.settle_tolerance,
+            is_ordered=settings.crowd_classes.is_ordered,
         )
         self.crowd = Crowd(engine, settings.crowd_classes, settings.partitions)
         self.worker_stage = WorkerStage(self.crowd, self.seal, settings.repeats)
@@ -185,6 +186,7 @@ def stop_rules_of(settings: Settings) -> StopRules:
         units_of(settings.budget_cost),
         settings.policy == "escalate",
         settings.tier_labels,
+        settings.stop_width,
     )
 
 

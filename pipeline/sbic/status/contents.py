@@ -280,10 +280,18 @@ def posteriors_table(classes: Classes, posteriors: Records) -> ExportTable:
     """
     form = rendering_of(classes)
     fields = ("task", *form.fields, *STATE_FIELDS, "evidence", "prior", *LAST_FIELDS)
+    if classes.is_ordered:
+        fields = tuple(part for name in fields for part in ENDS.get(name, (name,)))
+        posteriors = [_with_ends(posterior) for posterior in posteriors]
     return _table(posteriors, fields, form.by_class)
 
 
-def workers_table(_classes: Classes, workers: Records) -> ExportTable:
+def _with_ends(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    low, high = record["interval"]
+    return {**record, "interval_low": low, "interval_high": high}
+
+
+def workers_table(classes: Classes, workers: Records) -> ExportTable:
     """Workers, with `theta` and a column `habit:CLASS` for each class if they are known.
 
     >>> ann = {"worker": "ann", "accuracy": 0.75, "interval": [0.5, 0.9], "theta": 0.5}
@@ -294,12 +302,11 @@ def workers_table(_classes: Classes, workers: Records) -> ExportTable:
     >>> table.rows[0][:4]
     ['ann', 0.75, 0.5, 0.9]
     """
-    flat = [
-        {**worker, "interval_low": worker["interval"][0], "interval_high": worker["interval"][1]}
-        for worker in workers
-    ]
+    flat = [_with_ends(worker) for worker in workers]
     is_settled = any("theta" in worker for worker in workers)
-    return _table(flat, (*WORKER_FIELDS, *(("theta", "habits") if is_settled else ())), ("habits",))
+    fields = (*WORKER_FIELDS, *(("theta", "habits") if is_settled else ()))
+    fields += ("bias", "spread") if classes.is_ordered else ()
+    return _table(flat, fields, ("habits",))
 
 
 def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> ExportTable:
@@ -331,6 +338,7 @@ WORKER_FIELDS = (
     *("gold", "gold_right", "last_seen"),
 )
 WORDS = {"probabilities": "p", "habits": "habit"}
+ENDS = {"interval": ("interval_low", "interval_high")}
 
 # the types of columns that may be empty
 KINDS: dict[str, type[bool] | type[int] | type[float]] = {
@@ -338,7 +346,7 @@ KINDS: dict[str, type[bool] | type[int] | type[float]] = {
     **dict.fromkeys(("accuracy", "interval_low", "interval_high", "correct", "theta"), float),
     **dict.fromkeys(("labels", "updated_at", "gold_right", "last_seen"), int),
     **dict.fromkeys(("reopened", "gold"), bool),
-    "habit": float,
+    **dict.fromkeys(("habit", "mean", "bias", "spread"), float),
 }
 
 EXPORTS = {

@@ -11,6 +11,7 @@ from aiokafka import ConsumerRecord
 from sbic.classes import SIGNS, Classes
 from sbic.infer.judging import shares_of
 from sbic.infer.report import Share
+from sbic.project.settings import classes_of
 from sbic.status.contents import Letter, letter_of
 from sbic.status.tallies import Honesty, TaskTally, WorkerTally
 from sbic.wire.dead_letters import Origin
@@ -239,8 +240,7 @@ class Summary:
     @property
     def classes(self) -> Classes:
         """The classes of the project."""
-        text = self.settings.get("classes")
-        return SIGNS if text is None else Classes.parse(text)
+        return classes_of(self.settings) if "classes" in self.settings else SIGNS
 
     @property
     def disputed(self) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from sbic.engine.labels import Ints
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason, parser
 
 MOST = 1 << 62  # limit of offsets, times and epochs: the sum of two still fits into a column
-FORMAT = 5  # records of other formats are refused: `check_continuity` says what to do
+FORMAT = 6  # records of other formats are refused: `check_continuity` says what to do
 COLUMNS = b"columns %d" % FORMAT  # sealed with the record: others are not of this version
 
 
@@ -25,7 +25,7 @@ def encode_columns(kind: str, fields: dict[str, Any], columns: Sequence[NDArray[
     """Return a record of this kind.
 
     >>> encode_columns("counts", {"worker": ["w1"]}, [np.array([7], "<i2")])
-    b'{"sbic":"counts","format":5,"worker":["w1"]}\\n\\x07\\x00'
+    b'{"sbic":"counts","format":6,"worker":["w1"]}\\n\\x07\\x00'
     """
     line = dumps({"sbic": kind, "format": FORMAT, **fields})
     return b"".join((line, b"\n", *(column.tobytes() for column in columns)))

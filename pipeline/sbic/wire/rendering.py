@@ -15,6 +15,7 @@ from orjson import dumps
 
 from sbic.classes import SUM_TOLERANCE, Classes, LabelForm
 from sbic.engine.labels import Floats, Ints
+from sbic.engine.ratings import rated
 from sbic.foreign import shown
 from sbic.wire.bad import BadRecord, Reason, read_field, read_number
 
@@ -142,37 +143,50 @@ class _Signs(Rendering):
 
 
 class _ClassNames(Rendering):
-    """Names; shares are an object by name, with every class."""
+    """Names or grades; shares are an object by name, with every class."""
 
-    fields = ("prediction", "confidence", "probabilities")
     by_class = ("probabilities", "evidence", "prior")
 
     def __init__(self, classes: Classes) -> None:
         super().__init__(classes)
+        more = ("mean", "median", "interval") if classes.is_ordered else ()
+        self.fields = ("prediction", "confidence", *more, "probabilities")
         self.needs_class = f"one of {classes.listed()}"
         self.needs_label = f"{self.needs_class}, 0 or null"
         self.names = classes.names
-        self.texts = [dumps(name) for name in classes.names]
+        self.keys = [b"%b:" % dumps(name) for name in classes.names]
+        self.texts = [dumps(label) for label in classes.labels]
 
     def prediction(self, prediction: int | None) -> LabelForm:
-        return None if prediction is None else self.names[prediction]
+        return None if prediction is None else self.classes.label_of(prediction)
 
     def beliefs(self, beliefs: Floats, scores: Floats, labels: Ints, golds: Ints) -> list[bytes]:
         first = beliefs.argmax(axis=1)
         confidence = beliefs[np.arange(len(first)), first]
         is_tie = (beliefs == confidence[:, None]).sum(axis=1) > 1
         is_known = ((labels > 0) & ~is_tie) | (golds >= 0)
-        keys = [b"%b:" % text for text in self.texts]
-        shares, size = texts_of(beliefs.ravel()), len(keys)
-        rows = zip(first.tolist(), texts_of(confidence), is_known.tolist(), strict=True)
+        shares, size = texts_of(beliefs.ravel()), len(self.keys)
+        more = self._ratings(beliefs) if self.classes.is_ordered else [b""] * len(first)
+        rows = zip(first.tolist(), texts_of(confidence), is_known.tolist(), more, strict=True)
         return [
-            b'"prediction":%b,"confidence":%b,"probabilities":{%b}'
+            b'"prediction":%b,"confidence":%b,%b"probabilities":{%b}'
             % (
                 self.texts[k] if known else b"null",
                 sure,
-                b",".join(map(bytes.__add__, keys, shares[row * size : (row + 1) * size])),
+                rating,
+                b",".join(map(bytes.__add__, self.keys, shares[row * size : (row + 1) * size])),
             )
-            for row, (k, sure, known) in enumerate(rows)
+            for row, (k, sure, known, rating) in enumerate(rows)
+        ]
+
+    def _ratings(self, beliefs: Floats) -> list[bytes]:
+        """Return the mean, median and interval of each task."""
+        mean, median, low, high = rated(beliefs, self.classes.first_grade)
+        columns = median.tolist(), low.tolist(), high.tolist()
+        return [
+            b'"mean":%b,"median":%b,"interval":[%b,%b],'
+            % (text, *(self.texts[k] for k in (middle, least, most)))
+            for text, middle, least, most in zip(texts_of(mean), *columns, strict=True)
         ]
 
     def read_belief(self, record: dict[str, Any]) -> Belief:
@@ -190,7 +204,20 @@ class _ClassNames(Rendering):
             what = "the most probable class, or null"
             problem = f"'prediction' must be {what}, not {shown(predicted)}"
             raise BadRecord(Reason.BAD_FIELD, problem)
+        if self.classes.is_ordered:
+            self._check_rating(record)
         return Belief(shares, number)
+
+    def _check_rating(self, record: dict[str, Any]) -> None:
+        first, last = self.classes.first_grade, self.classes.first_grade + len(self.names) - 1
+        if not first <= read_number(record, "mean", float) <= last:
+            raise BadRecord(Reason.BAD_FIELD, f"'mean' must be from {first} to {last}")
+        interval = read_field(record, "interval")
+        ends = interval if type(interval) is list and len(interval) == 2 else [None]
+        for label in (read_field(record, "median"), *ends):
+            if self.classes.number_of(label) is None:
+                problem = f"'median' and the two of 'interval' must be {self.needs_class}"
+                raise BadRecord(Reason.BAD_FIELD, problem)
 
     def evidence(self, scores: Floats) -> object:
         odds = np.exp(scores - scores.max())
@@ -221,7 +248,7 @@ class _ClassNames(Rendering):
             needs = "an object with a probability of each class, or null"
             raise BadRecord(Reason.BAD_PRIOR, f"'prior' must be {needs}, not {shown(value)}")
         for name in value:
-            if self.classes.number_of(name) is None:
+            if name not in self.names:
                 problem = f"'prior' has {shown(name)}, and the classes are {self.classes.listed()}"
                 raise BadRecord(Reason.BAD_PRIOR, problem)
         for name in self.names:

@@ -57,6 +57,9 @@ class Worker(TypedDict):
     `habits`, by the name of the class ("-1" and "1" for the default classes). With more labels
     `confusion` grows out of both: by true class, the probability of each answer.
 
+    With ordered classes their answers are by `bias` classes above the truth in the mean, with the
+    standard deviation `spread`.
+
     `gold_interval` is the 95 % interval of the accuracy on gold alone (Wilson), once there is any.
     `contradicted` is present if the accuracy on gold lies outside `interval` by more than chance:
     by more than three standard errors.
@@ -77,6 +80,8 @@ class Worker(TypedDict):
     theta: NotRequired[float]
     habits: NotRequired[dict[str, float]]
     confusion: NotRequired[dict[str, dict[str, float]]]
+    bias: NotRequired[float]
+    spread: NotRequired[float]
     gold_interval: NotRequired[list[float]]
     contradicted: NotRequired[Literal[True]]
     agrees_with: NotRequired[list[AgreesWith]]
@@ -115,6 +120,9 @@ def read_worker(value: bytes) -> dict[str, Any]:
         habits = worker.get("habits")
         if type(habits) is not dict or set(map(type, habits.values())) != {float}:
             raise BadRecord(Reason.BAD_FIELD, "'habits' must be an object of numbers")
+    for name in ("bias", "spread"):
+        if name in worker:
+            read_number(worker, name, float)
     return worker
 
 

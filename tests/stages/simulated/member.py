@@ -37,6 +37,7 @@ class SimulatedMember:
             prior=project.prior,
             tolerance=project.tolerance,
             common=project.common,
+            is_ordered=project.classes.is_ordered,
         )
         self.crowd = Crowd(engine, project.classes, log.partitions)
         self.workers = WorkerStage(self.crowd, SEAL, project.repeats)

@@ -2,11 +2,13 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1, minimumFractionDigits: 1 });
+const hundredths = new Intl.NumberFormat("en", { maximumFractionDigits: 2, minimumFractionDigits: 2 });
 const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export const count = (number) => whole.format(number);
 export const decimal = (number) => (number >= 1000 ? whole : tenths).format(number);
+export const fine = (number) => hundredths.format(number);
 
 /** An amount of money, in whatever money prices are in: two digits or more, all that matter. */
 export const money = (amount) =>

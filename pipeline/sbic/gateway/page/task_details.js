@@ -1,6 +1,6 @@
 // The details of a task: its posterior, and the labels that stand.
 
-import { confidence, prediction, probabilities, status } from "./beliefs.js";
+import { confidence, isRated, prediction, probabilities, rating, status } from "./beliefs.js";
 import { element, shortened } from "./dom.js";
 import { facts, sharesTable } from "./facts.js";
 import { className, count, moment, percent } from "./format.js";
@@ -14,6 +14,7 @@ export function taskDetails(posterior, open) {
     facts({
       Prediction: element("bdi", {}, prediction(posterior)),
       Confidence: percent(confidence(posterior)),
+      ...(isRated(posterior) ? { Rating: element("bdi", {}, rating(posterior)) } : {}),
       Labels: count(posterior.labels),
       Status: status(posterior),
       Updated: moment(posterior.updated_at),

@@ -2,7 +2,7 @@
 
 import { element, shortened } from "./dom.js";
 import { facts, sharesTable } from "./facts.js";
-import { className, count, decimal, moment, money, percent } from "./format.js";
+import { className, count, decimal, fine, moment, money, percent } from "./format.js";
 import { accuracyText, blockedChip, habitsOf, isBlocked } from "./workers.js";
 
 /** The parts of the dialog; `open` is called with the task that the user chooses. */
@@ -26,6 +26,10 @@ export function workerDetails(worker, blocking, open) {
     known.Cost = `${money(worker.price * worker.labels)}, ${money(worker.price)} for a label`;
   }
   if (typeof worker.theta === "number") known["Knows the answer"] = percentSigned(worker.theta);
+  if (typeof worker.bias === "number") {
+    const way = worker.bias < 0 ? "below" : "above";
+    known["Against the truth"] = `${fine(Math.abs(worker.bias))} ${way}, give or take ${fine(worker.spread)}`;
+  }
   if (worker.drifting) known["Answers otherwise since"] = moment(worker.drifting);
   if (worker.agrees_with) known["Errs together with"] = agreementsOf(worker);
   const habits = habitsOf(worker);
