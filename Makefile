@@ -85,7 +85,7 @@ soak: $(DEV) ## kill, stall and restart at random for SOAK_MINUTES (10), then co
 	@$(BIN)/python -m tests.soak
 
 label-studio: compiled $(DEV) .venv-label-studio/ready ## the tests against a real Label Studio, which takes minutes to install and start
-	@LABEL_STUDIO=$(CURDIR)/.venv-label-studio/bin/label-studio $(BIN)/pytest tests/label_studio/test_real.py
+	@LABEL_STUDIO=$(CURDIR)/.venv-label-studio/bin/label-studio $(BIN)/pytest tests/label_studio
 
 .venv-label-studio/ready: $(READY) Makefile
 	@echo "Installing Label Studio in .venv-label-studio (once) ..."

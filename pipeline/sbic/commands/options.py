@@ -5,8 +5,10 @@ import codecs
 import csv
 import logging
 import re
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
@@ -200,6 +202,15 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
         raise click.UsageError(str(bad)) from None
     except ClusterError as error:
         raise click.ClickException(str(error)) from None
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run until the work ends, or a signal ends it."""
+    task = asyncio.ensure_future(work)
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:

@@ -1,16 +1,12 @@
 """`sbic sink`: keeps the tables of a database up to date."""
 
-import asyncio
 import logging
 import os
-import signal
-from collections.abc import Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from sbic.commands.options import BadInput, given_options, run_connected
+from sbic.commands.options import BadInput, given_options, run_connected, until_stopped
 from sbic.project.revision import Given
 from sbic.project.security import BadSecurity, read_secret
 from sbic.project.settings import SPECS, variable
@@ -105,12 +101,3 @@ def serve(registry: "CollectorRegistry", host: str, port: int) -> None:
             f"cannot listen on {host}, port {port}: {error.strerror}; choose another with "
             "--metrics-port"
         ) from None
-
-
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run until the work ends, or a signal ends it."""
-    task = asyncio.ensure_future(work)
-    for ending in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
-    with suppress(asyncio.CancelledError):
-        await task

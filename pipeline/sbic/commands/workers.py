@@ -1,36 +1,20 @@
 """`sbic workers`: blocks, unblocks and names workers."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from sbic.commands.options import BadInput, given_options, in_project, run_connected
 from sbic.foreign import printable
-from sbic.kafka.reader import reading
 from sbic.kafka.writer import writing
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from sbic.status.contents import said_of
 from sbic.wire.bad import BadRecord
-from sbic.wire.partitions import Row, partition_of
+from sbic.wire.partitions import Row
 from sbic.wire.workers import NOTHING_SAID, RosterEntry, encode_roster, parse_roster
-
-
-async def said_of(settings: Settings, workers: Iterable[str]) -> dict[str, RosterEntry]:
-    """What the roster says of these workers now, in records of their own partitions."""
-    found = dict.fromkeys(workers, NOTHING_SAID)
-    homes = {worker: partition_of(worker.encode(), settings.partitions) for worker in found}
-    async with reading(settings, Topics(settings).roster.name, from_start=True) as reader:
-        reader.read_only(homes.values())
-        async for records in reader.to_the_end("Reading the roster"):
-            for record in records:
-                with suppress(BadRecord):  # a dead letter
-                    worker, entry = parse_roster(record.key, record.value)
-                    if homes.get(worker) == record.partition:
-                        found[worker] = entry
-    return found
 
 
 async def change(
@@ -40,7 +24,7 @@ async def change(
     topic = Topics(settings).roster
     said = {
         worker: entry._replace(**changes)
-        for worker, entry in (await said_of(settings, workers)).items()
+        for worker, entry in (await said_of(settings, workers, "Reading the roster")).items()
     }
     rows = [Row(worker.encode(), encode_roster(worker, entry)) for worker, entry in said.items()]
     async with writing(settings, topic) as writer:

@@ -282,6 +282,7 @@ class TaskView:
 
     def __init__(self, tally: TaskTally, classes: Classes = SIGNS) -> None:
         self.tally = tally
+        self.classes = classes
         self._parse = posterior_parser(classes)
         self._rendering = rendering_of(classes)
         self.changes = RecentChanges()
@@ -336,6 +337,13 @@ class TaskView:
         if i is None or self._values[i] is None:
             return None
         return self._rendering.prediction(self.tally.prediction(i))
+
+    def belief(self, task: str) -> tuple[int | None, float]:
+        """The number of the predicted class, and its probability; without labels that of chance."""
+        i = self.tally.ids.known(task)
+        if i is None or self._values[i] is None:
+            return None, 1 / len(self.classes)
+        return self.tally.prediction(i), 1 - self.tally.doubt(i)
 
     def values(self, numbers: Iterable[int]) -> list[bytes]:
         """The posteriors of these numbers, without deleted tasks."""

@@ -1,4 +1,4 @@
-"""What topics contain: dead letters, labels that stand, the last record of each key."""
+"""What topics contain: dead letters, labels that stand, the last record of each key, the roster."""
 
 from array import array
 from collections import Counter
@@ -11,6 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from itertools import islice
@@ -26,12 +27,13 @@ from sbic.engine.labels import Ids
 from sbic.kafka.reader import keep_last, parsed, readable, reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
+from sbic.wire.bad import BadRecord
 from sbic.wire.dead_letters import LetterHeaders, Origin, read_headers
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import partition_of
 from sbic.wire.posteriors import posterior_parser
 from sbic.wire.rendering import rendering_of
-from sbic.wire.workers import read_worker
+from sbic.wire.workers import NOTHING_SAID, RosterEntry, parse_roster, read_worker
 
 
 class Letter(NamedTuple):
@@ -347,3 +349,23 @@ async def current_records(settings: Settings, export: Export) -> list[Record]:
         async for records in reader.to_the_end("Reading"):
             keep_last(last, records)
     return [loads(last[key]) for key in sorted(last) if readable(parse, last[key]) is not None]
+
+
+# What the roster says now.
+
+
+async def said_of(
+    settings: Settings, workers: Iterable[str], title: str | None = None
+) -> dict[str, RosterEntry]:
+    """What the roster says of these workers now, in records of their own partitions."""
+    found = dict.fromkeys(workers, NOTHING_SAID)
+    homes = {worker: partition_of(worker.encode(), settings.partitions) for worker in found}
+    async with reading(settings, Topics(settings).roster.name, from_start=True) as reader:
+        reader.read_only(homes.values())
+        async for records in reader.to_the_end(title):
+            for record in records:
+                with suppress(BadRecord):  # a dead letter
+                    worker, entry = parse_roster(record.key, record.value)
+                    if homes.get(worker) == record.partition:
+                        found[worker] = entry
+    return found
