@@ -114,7 +114,7 @@ integrations: compiled .venv-integrations/ready .venv-inspect/ready ## the tests
 	@touch $@
 
 # What the configuration of pytest needs, at the versions that are pinned.
-TESTING = $$(grep -ohE '^(pytest|pytest-asyncio|pytest-timeout|hypothesis|trustme)==[0-9.]+' requirements-dev.lock)
+TESTING = $$(grep -ohE '^(pytest|pytest-asyncio|pytest-timeout|hypothesis|trustme)==[^ ;]+' requirements-dev.lock)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 

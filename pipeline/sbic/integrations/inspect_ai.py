@@ -26,7 +26,7 @@ class Jury:
     """Weighs the grades of a panel by what all grades so far say of its members.
 
     Under `settled`, so members who agree with the others have more of a say, and members who err
-    together share one. Samples are independent of their order only in `crowd_of`.
+    together share one.
     """
 
     __name__ = "jury"
@@ -84,9 +84,11 @@ class Jury:
             rows = self._rows
         for sample, member, vote in rows:
             self._crowd.observe(sample, member, vote)
+        self._crowd.settle(AT_REST)  # without it, the order of the members would matter
 
 
-TIE = 1e-9
+AT_REST = 1e-4
+TIE = 10 * AT_REST
 
 
 @score_reducer
