@@ -16,7 +16,7 @@ from sbic.project.settings import Settings
 from tests.gateway.client import GatewayClient, running_gateway
 from tests.gateway.projects import new_project
 from tests.instances import instance
-from tests.label_studio.real import CONFIG, NEEDS_IT, TOKEN, RealLabelStudio
+from tests.label_studio.real import CONFIG, NEEDS_IT, TOKEN, RealLabelStudio, User
 from tests.projects import environment
 
 pytestmark = NEEDS_IT
@@ -69,6 +69,15 @@ class StudioProject:
         """As somebody does in the data manager."""
         action = f"dm/actions?id=retrieve_tasks_predictions&project={self.number}"
         await self.studio.make(action, {"selectedItems": {"all": True, "excluded": []}})
+
+    async def next_as_displayed(self, user: User) -> int:
+        """The task that a user gets with *Label Tasks As Displayed*, in the order of the scores."""
+        body = {
+            "ordering": ["tasks:predictions_score"],
+            "selectedItems": {"all": True, "excluded": []},
+        }
+        path = f"dm/actions?id=next_task&project={self.number}"
+        return int((await self.studio.make(path, body, user.token))["id"])
 
     async def predictions(self) -> dict[int, Prediction]:
         """The prediction of each task that has one; none has two."""
@@ -157,10 +166,14 @@ async def test_a_connected_project_shows_predictions_and_gives_the_most_disputed
         )
         agreed = {each.choice for task, each in last.items() if task not in disputed}
         assert agreed == {"dog"}
-        for name in ("d", "e", "f", "g"):
+        for name in ("d", "e", "f"):
             user = await studio.signed_up(f"{name}-{project.number}")
-            given = await studio.get(f"projects/{project.number}/next", token=user.token)
-            assert given["id"] in disputed  # one of the four with the lowest score
+            task = await project.next_as_displayed(user)
+            assert task in disputed
+            assert last[task].score == min(each.score for each in last.values())
+            await studio.annotate(task, user.id, "dog", token=user.token)
+            before = last[task].score
+            last = await project.until(lambda found: found[task].score != before)  # noqa: B023
 
         added = await studio.make("tasks/", {"project": project.number, "data": {"text": "new"}})
         await project.until(lambda found: added["id"] in found)
@@ -202,34 +215,36 @@ async def test_a_push_writes_what_differs_and_nothing_twice(
     assert "0 new, 0 changed, 12 unchanged)" in await push(settings, project)
     assert (await studio.get(f"projects/{project.number}/"))["model_version"] == settings.prefix
 
-    first, second, third = project.tasks[:3]
+    unknown, first, *labelled, last = project.tasks
     labels = [
         {"task": str(task), "worker": worker, "label": "fish"}
-        for task in (first, second)
+        for task in (first, *labelled, last)
         for worker in ("ann", "bob", "cem")
     ]
     await connected.post("/labels", labels)
-    for task in (first, second):
+    for task in (first, *labelled, last):
         await connected.until(
             f"/tasks/{task}", lambda answer: answer.status == 200 and answer.json["labels"] == 3
         )
-    gone = (await studio.get(SCORES.format(project.number)))["tasks"][2]["predictions"][0]["id"]
+    gone = (await studio.get(SCORES.format(project.number)))["tasks"][-1]["predictions"][0]["id"]
     assert (await studio.ask("DELETE", f"predictions/{gone}/"))[0] == 204
     other = {"task": first, "result": [], "score": 0.1, "model_version": "other"}
     await studio.make(f"projects/{project.number}/import/predictions", [other])
 
     personal = (await studio.make("token/", {}))["token"]  # the other kind of token
     said = await push(settings, project, SBIC_LABEL_STUDIO_TOKEN=personal)
-    assert "1 new, 2 changed, 9 unchanged)" in said
+    assert "1 new, 10 changed, 1 unchanged)" in said
     found = (await studio.get(SCORES.format(project.number)))["tasks"]
     by_version = {
         task["id"]: {each["model_version"]: each for each in task["predictions"]} for task in found
     }
     assert by_version[first].keys() == {settings.prefix, "other"}
-    assert {choice_in(by_version[task][settings.prefix]["result"]) for task in (first, second)} == {
-        "fish"
+    ours = {task: versions[settings.prefix] for task, versions in by_version.items()}
+    assert {task for task in ours if choice_in(ours[task]["result"]) == "fish"} == {
+        *(first, *labelled, last)
     }
-    assert settings.prefix in by_version[third]
+    # with no more than one annotator, uncertainty sampling gives the lowest score
+    assert (await studio.get(f"projects/{project.number}/next"))["id"] == unknown
 
 
 async def test_what_cannot_be_pushed_is_refused_in_a_line(
