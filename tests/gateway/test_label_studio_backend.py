@@ -144,12 +144,14 @@ async def test_a_user_of_label_studio_is_named_in_the_roster_unless_somebody_has
     ann, bob = (uuid4().int % (1 << 40) for _ in range(2))
     entry = {"worker": str(bob), "name": "Bob of the zoo", "blocked": True}
     await gateway.post(f"/workers?project={pets.prefix}", entry)
-    given = [
-        annotation(user, "cat", task=user, worker=user)
-        | {"created_username": f"A Name {user}@example.org, {user}"}
+    given = [annotation(user, "cat", task=user, worker=user) for user in (ann, bob)]
+    await gateway.post(f"{pets.base}/webhook", webhook("ANNOTATIONS_CREATED", given))
+    names = [
+        {"completed_by": user, "created_username": f"A Name {user}@example.org, {user}"}
         for user in (ann, bob)
     ]
-    await gateway.post(f"{pets.base}/webhook", webhook("ANNOTATIONS_CREATED", given))
+    body = {"label_config": CONFIG, "tasks": [{"id": ann, "annotations": [*names, 7, {}]}]}
+    assert (await gateway.post(f"{pets.base}/predict", body)).status == 200
 
     async def named(user: int, name: str) -> Any:
         path = f"/workers/{user}?project={pets.prefix}"

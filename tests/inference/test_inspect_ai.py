@@ -105,9 +105,9 @@ def test_a_member_that_fails_is_a_skip_and_no_grade_at_all_is_no_score(tmp_path:
     log = graded(tmp_path, columns, "sbic/jury")  # by its name, as on a command line
     assert log.samples
     assert values(log)[:2] == ["C", "I"]
-    last = log.samples[2].scores["model_graded_qa"]  # type: ignore[index]
+    last = log.samples[2].scores["model_graded_qa"]
     assert last.value != last.value
-    panel = log.samples[1].scores["model_graded_qa"].metadata["panel"]  # type: ignore[index]
+    panel = log.samples[1].scores["model_graded_qa"].metadata["panel"]
     assert (panel["votes"], panel["failures"], panel["size"]) == ([None, "I", "I"], [0], 3)
     assert panel["probabilities"]["I"] == panel["confidence"] > 0.5
     assert log.results
@@ -130,9 +130,9 @@ def test_a_member_that_inspect_leaves_out_is_not_taken_for_another() -> None:
     panel = jury(members=["a", "b", "c"])
     for _ in range(30):
         panel(scores("C", "C", "I"))
-    before = panel._crowd.workers_["c"]["labels"]  # type: ignore[attr-defined]
+    before = panel._crowd.workers_["c"]["labels"]
     panel(scores("C", "I"))  # of whom, nobody knows
-    assert panel._crowd.workers_["c"]["labels"] == before  # type: ignore[attr-defined]
+    assert panel._crowd.workers_["c"]["labels"] == before
     with pytest.raises(ValueError, match="4 graders, but only 3 members are named"):
         panel(scores("C", "C", "C", "C"))
 

@@ -11,15 +11,18 @@ from sbic.commands.options import (
     in_project,
     label_map_option,
     mapping_of,
+    metrics_options,
     run_connected,
+    serve_metrics,
     until_stopped,
 )
 from sbic.integrations.label_studio import Choices
 from sbic.integrations.label_studio_push import (
     BadStudio,
     Pushed,
+    PushMetrics,
+    StudioTarget,
     StudioTrouble,
-    Target,
     follow,
     other_version,
     push,
@@ -45,6 +48,7 @@ def command() -> None:
 )
 @label_map_option("choice")
 @click.option("--follow", "is_following", is_flag=True, help="Go on as posteriors change.")
+@metrics_options
 @click.option("--dry-run", is_flag=True, help="Only report what would be written.")
 @given_options("broker", "prefix", "classes", "log_level", "log_format")
 def label_studio(
@@ -54,6 +58,8 @@ def label_studio(
     control: str | None,
     label_map: tuple[str, ...],
     is_following: bool,
+    metrics_port: int | None,
+    metrics_host: str,
     dry_run: bool,
 ) -> None:
     """Write a prediction for each task of a Label Studio project: the choice, and its confidence.
@@ -72,11 +78,13 @@ def label_studio(
     \b
     Examples:
       sbic push label-studio https://labels.example.org --project 3
-      sbic push label-studio http://localhost:8081 --project 3 --follow --prefix reviews
+      sbic push label-studio http://localhost:8081 --project 3 --follow --metrics-port 6068
       sbic push label-studio http://localhost:8081 --project 3 --label-map Yes=1 --label-map No=-1
     """
     from sbic.runtime.logs import set_up_logging
 
+    if metrics_port is not None and not is_following:
+        raise click.UsageError("--metrics-port is for --follow")
     if is_following and dry_run:
         raise click.UsageError("--dry-run ends, and --follow does not: give one of them")
     try:
@@ -90,13 +98,16 @@ def label_studio(
     settings = in_project(given)
     classes = settings.crowd_classes
     choices = Choices(classes, control, dict(mapping_of(pair, classes) for pair in label_map))
-    target, done = Target(url, token.reveal(), project, choices), Pushed()
+    target, done = StudioTarget(url, token.reveal(), project, choices), Pushed()
     try:
         if is_following:
             level, style = (given.values.get(name, SPECS[name].default) for name in LOGGING)
             set_up_logging(level, style)
             logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-            run_connected(until_stopped(follow(settings, target, done)))
+            metrics = PushMetrics()
+            if metrics_port is not None:
+                serve_metrics(metrics.registry, metrics_host, metrics_port)
+            run_connected(until_stopped(follow(settings, target, done, metrics)))
             return
         shows = run_connected(push(settings, target, done, dry_run=dry_run))
     except BadStudio as error:

@@ -11,7 +11,7 @@ from sbic.kafka.writer import writing
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.status.contents import said_of
+from sbic.status.roster import said_of
 from sbic.wire.bad import BadRecord
 from sbic.wire.partitions import Row
 from sbic.wire.workers import NOTHING_SAID, RosterEntry, encode_roster, parse_roster

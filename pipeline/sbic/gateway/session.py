@@ -27,12 +27,13 @@ from sbic.project.opening import log_consumer, read_on, read_project, settings_a
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from sbic.status.contents import Standing, compile_engine, said_of
+from sbic.status.contents import Standing, compile_engine
 from sbic.status.reading import FlowReader, empty_summary, reading_flow, shown_settings
+from sbic.status.roster import naming
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import Row
 from sbic.wire.tasks import task_parser
-from sbic.wire.workers import encode_roster, parse_roster
+from sbic.wire.workers import parse_roster
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> None:
@@ -140,7 +141,7 @@ async def _catch_up(follower: AnnotationsFollower) -> None:
 class UserNames:
     """Names workers in the roster after the users of Label Studio, those that have no name yet.
 
-    It runs beside the webhooks, which have to be answered within a second.
+    It runs beside the requests, which people wait for.
     """
 
     def __init__(self, settings: Settings, writer: ReconnectingWriter) -> None:
@@ -158,7 +159,7 @@ class UserNames:
                 self._is_offered.set()
 
     async def run(self) -> None:
-        """Name workers until cancelled; those that fail are named after their next label."""
+        """Name workers until cancelled; those that fail are named the next time."""
         while True:
             await self._is_offered.wait()
             self._is_offered.clear()
@@ -171,14 +172,8 @@ class UserNames:
                 self._done |= names.keys()
 
     async def _name(self, names: Mapping[str, str]) -> None:
-        topic = Topics(self._settings).roster.name
-        rows = [
-            Row(worker.encode(), encode_roster(worker, entry._replace(name=names[worker])))
-            for worker, entry in (await said_of(self._settings, names)).items()
-            if entry.name is None
-        ]
-        if rows:
-            await self._writer.send(topic, rows)
+        if rows := await naming(self._settings, names):
+            await self._writer.send(Topics(self._settings).roster.name, rows)
 
 
 LOOK_SECONDS = 1.0

@@ -91,7 +91,7 @@ AT_REST = 1e-4
 TIE = 10 * AT_REST
 
 
-@score_reducer
+@score_reducer  # type: ignore[untyped-decorator]  # checked where it is not installed
 def jury(members: Sequence[str] | None = None, grades: Sequence[Any] = GRADES) -> ScoreReducer:
     """A reducer that weighs the members of a panel: `model_graded_qa(model=[...], reducer=jury())`.
 

@@ -1,6 +1,5 @@
 """Annotations of Label Studio as labels: choices, webhooks, and what the labels topic has."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from orjson import JSONDecodeError, dumps, loads
 
 from sbic.classes import Classes
 from sbic.foreign import shown
-from sbic.wire.bad import ID_MAX_BYTES, BadRecord, read_id
+from sbic.wire.bad import BadRecord, read_id
 
 SIGN_OF_CHOICE = {"1": 1, "+1": 1, "-1": -1, "0": 0}
 
@@ -232,15 +231,13 @@ class Unusable(NamedTuple):
 class Event(NamedTuple):
     """Annotations that were created or updated, and the ids of those that were deleted.
 
-    All are empty for an action that does not concern labels. `users` are workers with the e-mail
-    addresses that they have in Label Studio.
+    All are empty for an action that does not concern labels.
     """
 
     created: tuple[Annotation, ...] = ()
     updated: tuple[Annotation, ...] = ()
     deleted: tuple[int, ...] = ()
     unusable: tuple[Unusable, ...] = ()
-    users: tuple[tuple[str, str], ...] = ()
 
 
 def read_event(payload: object, choices: Choices) -> Event:
@@ -266,27 +263,9 @@ def read_event(payload: object, choices: Choices) -> Event:
             given.append(read_annotation(found, choices, task))
         except Problem as problem:
             unusable.append(_unusable(found, task, problem))
-    users = tuple(user for found in _found(payload) if (user := _user_of(found)))
     if action in UPDATED:
-        return Event(updated=tuple(given), unusable=tuple(unusable), users=users)
-    return Event(created=tuple(given), unusable=tuple(unusable), users=users)
-
-
-USER = re.compile(r"(?:.* )?(\S+@\S+), (\d+)")
-
-
-def _user_of(found: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Who gave an annotation, and their e-mail address: Label Studio has both in one text.
-
-    >>> _user_of({"completed_by": 3, "created_username": "Ann Smith ann@example.org, 3"})
-    ('3', 'ann@example.org')
-    >>> _user_of({"completed_by": 3, "created_username": " bob@example.org, 4"})
-    """
-    text, worker = found.get("created_username"), str(found.get("completed_by"))
-    match = USER.fullmatch(text) if isinstance(text, str) else None
-    if match is None or match[2] != worker or len(match[1].encode()) > ID_MAX_BYTES:
-        return None
-    return worker, match[1]
+        return Event(updated=tuple(given), unusable=tuple(unusable))
+    return Event(created=tuple(given), unusable=tuple(unusable))
 
 
 MOST_CHOICES = 10  # of an annotation that cannot be used, in its dead letter

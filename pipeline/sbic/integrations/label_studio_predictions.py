@@ -1,11 +1,13 @@
-"""Posteriors as predictions of Label Studio: a choice, and how probable it is."""
+"""Posteriors as predictions of Label Studio, and the users of the tasks that it sends for them."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from sbic.foreign import shown
 from sbic.integrations.label_studio import Choices, Problem
+from sbic.wire.bad import ID_MAX_BYTES
 
 SCORE_DIGITS = 6
 
@@ -87,3 +89,32 @@ def _by_class(choices: Sequence[str], reading: Choices) -> dict[int, str]:
         if number not in found:
             raise Problem(f"no choice stands for the class {shown(name)}: map one to it")
     return found
+
+
+# Who has annotated the tasks for which predictions are asked.
+
+
+USER = re.compile(r"(?:.* )?(\S+@\S+), (\d+)")
+
+
+def user_of(found: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Who gave an annotation, and their e-mail address: Label Studio has both in one text.
+
+    >>> user_of({"completed_by": 3, "created_username": "Ann Smith ann@example.org, 3"})
+    ('3', 'ann@example.org')
+    >>> user_of({"completed_by": 3, "created_username": " bob@example.org, 4"})
+    """
+    text, worker = found.get("created_username"), str(found.get("completed_by"))
+    match = USER.fullmatch(text) if isinstance(text, str) else None
+    if match is None or match[2] != worker or len(match[1].encode()) > ID_MAX_BYTES:
+        return None
+    return worker, match[1]
+
+
+def users_of(tasks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The users with annotations of these tasks, as workers, and their e-mail addresses."""
+    for task in tasks:
+        annotations = task.get("annotations")
+        for found in annotations if isinstance(annotations, list) else ():
+            if isinstance(found, Mapping) and (user := user_of(found)):
+                yield user

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from aiokafka.errors import KafkaError
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
 from sbic.foreign import shown
 from sbic.integrations.label_studio import Choices, Problem
@@ -24,9 +25,11 @@ from sbic.kafka.connect import connected
 from sbic.kafka.errors import ClusterError, MissingTopic
 from sbic.kafka.protocol import TopicIds
 from sbic.kafka.reader import Reader, keep_last, readable, reading
+from sbic.kafka.writer import NotAcknowledged, writing
 from sbic.progress import progress
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from sbic.status.roster import naming
 from sbic.wire.posteriors import posterior_parser
 
 PAGE = 200  # tasks
@@ -35,6 +38,7 @@ ANSWER_SECONDS = 100
 NUMBER = re.compile(rb"[1-9]\d*")
 SAME = 0.005  # scores that differ by less are left alone
 LOOK_SECONDS = 5.0  # between two looks for new tasks
+COMPARE_SECONDS = 600.0  # between two comparisons of all tasks
 RETRY_SECONDS = 2.0
 
 log = logging.getLogger("sbic")
@@ -79,6 +83,10 @@ class LabelStudio:
         query = f"project={project}&page={page}&page_size={PAGE}&fields=all"
         found: list[dict[str, Any]] = (await self._ask("GET", f"/tasks/?{query}"))["tasks"]
         return found
+
+    async def emails(self) -> dict[int, str]:
+        """The e-mail address of each user."""
+        return {int(user["id"]): str(user["email"]) for user in await self._ask("GET", "/users/")}
 
     async def create(self, project: int, predictions: Sequence[dict[str, Any]]) -> None:
         """Create predictions, all or none."""
@@ -153,6 +161,51 @@ async def label_studio(url: str, token: str) -> AsyncIterator[LabelStudio]:
         yield LabelStudio(url, token, http)
 
 
+class PushMetrics:
+    """The metrics of a push that follows, in base units."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._clock = clock
+        self._written = Counter(
+            "sbic_push_predictions",
+            "Predictions created or changed.",
+            registry=self.registry,
+        )
+        self._lag = Gauge(
+            "sbic_push_lag_records",
+            "Posteriors that are not looked at yet.",
+            registry=self.registry,
+        )
+        self._late = Gauge(
+            "sbic_push_lag_seconds",
+            "How long the predictions have not been what they should be.",
+            registry=self.registry,
+        )
+        self._connected = Gauge(
+            "sbic_push_connected",
+            "1 while the push is connected to Kafka and to the other tool.",
+            registry=self.registry,
+        )
+        self.lag(0)
+
+    def wrote(self, predictions: int) -> None:
+        """Count predictions."""
+        self._written.inc(predictions)
+
+    def lag(self, records: int) -> None:
+        """Set the lag as of now; without any, predictions are what they should be."""
+        self._lag.set(records)
+        if not records:
+            now = self._clock()
+            self._late.set_function(lambda: self._clock() - now)
+
+    def connected(self, is_connected: bool) -> None:
+        """Set whether the push is connected."""
+        self._connected.set(is_connected)
+
+
 # What predictions should be, and what they are.
 
 
@@ -195,11 +248,13 @@ class Predictions:
         self._api = api
         self._project = project
         self._tag = tag
+        self._settings = settings
         self._version = settings.prefix
         self._classes = len(settings.crowd_classes)
         self._parse = posterior_parser(settings.crowd_classes)
         self._posteriors: dict[bytes, bytes] = {}
         self._held: dict[int, Held] = {}
+        self._named = set[int]()
         self._done = done
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -212,11 +267,14 @@ class Predictions:
     async def fill(self, *, dry_run: bool = False) -> int:
         """Compare all tasks, and write what differs; returns how many tasks there are."""
         tasks = await self.count()
+        annotators = set[int]()
         self._held.clear()
         with progress("Sending predictions", total=tasks) as advance:
             for page in range(1, ceil(tasks / PAGE) + 1):
                 found = await self._api.tasks(self._project, page)
                 self._done.tasks += len(found)
+                for task in found:
+                    annotators |= {each for each in task.get("annotators", ()) if type(each) is int}
                 missing = self._hold(found)
                 self._done.new += len(missing)
                 if missing and not dry_run:
@@ -224,7 +282,22 @@ class Predictions:
                     self._hold(await self._api.tasks(self._project, page))  # their ids
                 await self.write([task["id"] for task in found], dry_run=dry_run)
                 advance(len(found))
+        if not dry_run and annotators - self._named:
+            await self._name(annotators)
         return tasks
+
+    async def _name(self, annotators: set[int]) -> None:
+        """Name workers in the roster after their e-mail addresses, unless they have names."""
+        emails = await self._api.emails()
+        names = {str(user): emails[user] for user in annotators & emails.keys()}
+        try:
+            if rows := await naming(self._settings, names):
+                async with writing(self._settings, Topics(self._settings).roster) as writer:
+                    await writer.send(Topics(self._settings).roster.name, rows)
+        except (ClusterError, NotAcknowledged) as error:
+            log.warning("annotators have no names in the roster: %s", error)
+        else:
+            self._named |= annotators
 
     async def write(self, tasks: Iterable[int], *, dry_run: bool = False) -> None:
         """Write the predictions of these tasks that differ."""
@@ -290,7 +363,7 @@ class Predictions:
 
 
 @dataclass(frozen=True)
-class Target:
+class StudioTarget:
     """A project of a Label Studio, and how its choices are read."""
 
     url: str
@@ -299,7 +372,9 @@ class Target:
     reading: Choices
 
 
-async def push(settings: Settings, target: Target, done: Pushed, *, dry_run: bool) -> str | None:
+async def push(
+    settings: Settings, target: StudioTarget, done: Pushed, *, dry_run: bool
+) -> str | None:
     """Write what differs now; returns the other version that the project shows, if any.
 
     Raises `BadStudio`, `StudioTrouble` and `ClusterError`. `done` has the progress, even after an
@@ -312,7 +387,9 @@ async def push(settings: Settings, target: Target, done: Pushed, *, dry_run: boo
         return None if dry_run else await predictions.show()
 
 
-async def follow(settings: Settings, target: Target, done: Pushed) -> None:
+async def follow(
+    settings: Settings, target: StudioTarget, done: Pushed, metrics: PushMetrics
+) -> None:
     """Write what differs as posteriors change and tasks come, until cancelled.
 
     What is wrong at the start is raised, as by `push`; later, Kafka and Label Studio may go away
@@ -320,6 +397,7 @@ async def follow(settings: Settings, target: Target, done: Pushed) -> None:
     """
     has_started, said = False, ""
     while True:
+        before = done.new + done.changed
         try:
             async with session(settings, target, done) as (predictions, reader, is_same):
                 async for records in reader.to_the_end("Reading posteriors"):
@@ -328,17 +406,23 @@ async def follow(settings: Settings, target: Target, done: Pushed) -> None:
                 if shows := await predictions.show():
                     log.warning("%s", other_version(shows, settings.prefix))
                 has_started, said = True, ""
+                metrics.connected(True)
                 log.info("writing predictions to project %d of %s", target.project, target.url)
-                looked_at = monotonic()
+                looked_at = compared_at = monotonic()
                 async for records in reader.follow():
                     await predictions.write(predictions.learn(records))
+                    metrics.wrote(done.new + done.changed - before)
+                    before = done.new + done.changed
                     if monotonic() < looked_at + LOOK_SECONDS:
                         continue
                     looked_at = monotonic()
                     if not await is_same():
                         break  # the topic was recreated
-                    if await predictions.count() != tasks:
-                        tasks = await predictions.fill()
+                    await reader.move_end()
+                    metrics.lag(await reader.remaining())
+                    is_due = monotonic() >= compared_at + COMPARE_SECONDS
+                    if is_due or await predictions.count() != tasks:
+                        tasks, compared_at = await predictions.fill(), monotonic()
         except (ClusterError, KafkaError, StudioTrouble, BadStudio) as error:
             if not has_started:
                 raise
@@ -346,6 +430,8 @@ async def follow(settings: Settings, target: Target, done: Pushed) -> None:
                 log.warning("%s", error)
             said = str(error)
             await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            metrics.connected(False)
 
 
 def other_version(shows: str, prefix: str) -> str:
@@ -358,7 +444,7 @@ def other_version(shows: str, prefix: str) -> str:
 
 @asynccontextmanager
 async def session(
-    settings: Settings, target: Target, done: Pushed
+    settings: Settings, target: StudioTarget, done: Pushed
 ) -> AsyncIterator[tuple[Predictions, Reader, Callable[[], Awaitable[bool]]]]:
     """Predictions, a reader of posteriors, and whether their topic is still the same."""
     topic = Topics(settings).posteriors.name

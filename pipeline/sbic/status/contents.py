@@ -1,4 +1,4 @@
-"""What topics contain: dead letters, labels that stand, the last record of each key, the roster."""
+"""What topics contain: dead letters, labels that stand, the last record of each key."""
 
 from array import array
 from collections import Counter
@@ -11,7 +11,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from itertools import islice
@@ -27,13 +26,12 @@ from sbic.engine.labels import Ids
 from sbic.kafka.reader import keep_last, parsed, readable, reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
-from sbic.wire.bad import BadRecord
 from sbic.wire.dead_letters import LetterHeaders, Origin, read_headers
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import partition_of
 from sbic.wire.posteriors import posterior_parser
 from sbic.wire.rendering import rendering_of
-from sbic.wire.workers import NOTHING_SAID, RosterEntry, parse_roster, read_worker
+from sbic.wire.workers import read_worker
 
 
 class Letter(NamedTuple):
@@ -83,7 +81,7 @@ async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
 
 
 def letter_of(record: ConsumerRecord) -> Letter | None:
-    """The letter in a record, or None if it is not an sbic record."""
+    """Return the letter in a record, or None if it is not an sbic record."""
     headers = read_headers(record.headers)
     if headers is None:
         return None
@@ -184,7 +182,7 @@ class Standing:
         return self._engine.labels_here
 
     def answers_to(self, task: str) -> list[Answer]:
-        """The labels of a task that stand, in their order."""
+        """Return the labels of a task that stand, in their order."""
         number = self.tasks.known(task)
         if number is None:
             return []
@@ -195,7 +193,7 @@ class Standing:
         ]
 
     def given_by(self, worker: str, most: int) -> list[tuple[str, int | str]]:
-        """The tasks and labels of a worker that stand, of the last `most` tasks, newest first."""
+        """Return the standing labels of a worker, of the last `most` tasks, newest first."""
         number = self.workers.known(worker)
         if number is None:
             return []
@@ -218,7 +216,7 @@ class Standing:
 
 
 async def standing_labels(settings: Settings) -> Standing:
-    """The labels that stand of all that the topic has now."""
+    """Return the labels that stand of all that the topic has now."""
     async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
         partitions = min(len(reader.partitions), settings.partitions)
         # instances stop when labels come to partitions that somebody has added: none is forwarded
@@ -241,16 +239,14 @@ def compile_engine() -> None:
 # The current state of a compacted topic, the last record of every key, as a table.
 
 
-Row = list[object]
-Record = Mapping[str, Any]
-Records = Sequence[Record]
+Records = Sequence[Mapping[str, Any]]
 
 
 class ExportTable(NamedTuple):
     """The columns, and a row for each record."""
 
     columns: tuple[str, ...]
-    rows: list[Row]
+    rows: list[list[object]]
 
 
 class Export(NamedTuple):
@@ -297,7 +293,7 @@ def workers_table(_classes: Classes, workers: Records) -> ExportTable:
 
 
 def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> ExportTable:
-    """The fields as columns; of a field with a value for each class, a column `word:CLASS` each."""
+    """Make columns of fields; of one with a value for each class, a column `word:CLASS` each."""
     names: list[str] = []
     paths: list[tuple[str, str | None]] = []  # the field, and the class in it
     for each in fields:
@@ -308,7 +304,7 @@ def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> 
         classes = dict.fromkeys(name for record in records for name in record.get(each, ()))
         names += [f"{WORDS.get(each, each)}:{name}" for name in classes]
         paths += [(each, name) for name in classes]
-    rows: list[Row] = [
+    rows: list[list[object]] = [
         [
             record.get(each) if name is None else record.get(each, {}).get(name)
             for each, name in paths
@@ -341,31 +337,11 @@ EXPORTS = {
 }
 
 
-async def current_records(settings: Settings, export: Export) -> list[Record]:
-    """The last record of every key in the topic now, sorted by key."""
+async def current_records(settings: Settings, export: Export) -> list[Mapping[str, Any]]:
+    """Return the last record of every key in the topic now, sorted by key."""
     topic, parse = export.topic(Topics(settings)).name, export.parser(settings.crowd_classes)
     last: dict[bytes, bytes] = {}
     async with reading(settings, topic, from_start=True) as reader:
         async for records in reader.to_the_end("Reading"):
             keep_last(last, records)
     return [loads(last[key]) for key in sorted(last) if readable(parse, last[key]) is not None]
-
-
-# What the roster says now.
-
-
-async def said_of(
-    settings: Settings, workers: Iterable[str], title: str | None = None
-) -> dict[str, RosterEntry]:
-    """What the roster says of these workers now, in records of their own partitions."""
-    found = dict.fromkeys(workers, NOTHING_SAID)
-    homes = {worker: partition_of(worker.encode(), settings.partitions) for worker in found}
-    async with reading(settings, Topics(settings).roster.name, from_start=True) as reader:
-        reader.read_only(homes.values())
-        async for records in reader.to_the_end(title):
-            for record in records:
-                with suppress(BadRecord):  # a dead letter
-                    worker, entry = parse_roster(record.key, record.value)
-                    if homes.get(worker) == record.partition:
-                        found[worker] = entry
-    return found

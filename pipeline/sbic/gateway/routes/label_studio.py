@@ -31,7 +31,7 @@ from sbic.integrations.label_studio import (
     label_map_of,
     read_event,
 )
-from sbic.integrations.label_studio_predictions import choices_tag
+from sbic.integrations.label_studio_predictions import choices_tag, users_of
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.writer import NotAcknowledged
 from sbic.wire.partitions import Row
@@ -72,7 +72,6 @@ class WebhookRoutes:
             raise HttpProblem(
                 422, str(problem), problems=[{"index": 0, "reason": str(problem)}]
             ) from None
-        session.users.offer(event.users)
         try:
             return await self._take(session, event)
         except (ClusterError, NotAcknowledged) as error:
@@ -198,6 +197,7 @@ class BackendRoutes:
         tasks = found.get("tasks")
         if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
             raise Problem("'tasks' must be a list of objects")
+        session.users.offer(users_of(tasks))
         version, believed = session.settings.prefix, session.view.tasks.belief
         results = [
             {**tag.prediction(*believed(str(task.get("id")))), "model_version": version}
