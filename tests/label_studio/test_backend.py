@@ -1,6 +1,7 @@
 """A real Label Studio with the gateway as its machine learning backend, and `sbic push`."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest_asyncio
 
 from sbic.local.broker import EmbeddedBroker
+from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from tests.gateway.client import GatewayClient, running_gateway
 from tests.gateway.projects import new_project
@@ -125,17 +127,19 @@ async def push(settings: Settings, project: StudioProject, *arguments: str, **en
 
 
 @contextmanager
-def following(settings: Settings, project: StudioProject, log: Path) -> Iterator[None]:
+def following(settings: Settings, project: StudioProject, log: Path) -> Iterator[str]:
+    """A push that follows; the address of its metrics."""
+    port = free_port()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            push_command(project, "--follow"),
+            push_command(project, "--follow", "--metrics-port", str(port)),
             env=studio_environment(settings),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
         )
         try:
-            yield
+            yield f"http://127.0.0.1:{port}/metrics"
             process.terminate()
             assert process.wait(30) == 0, log.read_text()
         finally:
@@ -156,7 +160,7 @@ async def test_a_connected_project_shows_predictions_and_gives_the_most_disputed
 
     annotators = [await studio.signed_up(f"{name}-{project.number}") for name in ("a", "b", "c")]
     disputed = project.tasks[3:7]
-    with following(settings, project, tmp_path / "log"):
+    with following(settings, project, tmp_path / "log") as metrics:
         for turn, user in enumerate(annotators):
             for task in project.tasks:
                 choice = ("cat", "dog", "fish")[turn] if task in disputed else "dog"
@@ -174,6 +178,12 @@ async def test_a_connected_project_shows_predictions_and_gives_the_most_disputed
             await studio.annotate(task, user.id, "dog", token=user.token)
             before = last[task].score
             last = await project.until(lambda found: found[task].score != before)  # noqa: B023
+
+        async with studio.http.get(metrics) as answer:
+            text = await answer.text()
+        assert "sbic_push_connected 1.0" in text
+        (written,) = re.findall(r"^sbic_push_predictions_total (\S+)", text, re.MULTILINE)
+        assert float(written) >= TASKS
 
         added = await studio.make("tasks/", {"project": project.number, "data": {"text": "new"}})
         await project.until(lambda found: added["id"] in found)
