@@ -123,7 +123,7 @@ def label_studio(
 
 
 def summary(done: Pushed, *, dry_run: bool = False) -> str:
-    """The outcome of a push, in one line.
+    """Describe the outcome of a push, in one line.
 
     >>> summary(Pushed(tasks=12, new=9, changed=1), dry_run=True)
     'tasks: 12 (9 new, 1 changed, 2 unchanged); nothing was written'

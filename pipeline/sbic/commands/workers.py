@@ -83,7 +83,7 @@ def set_workers(
 
 
 def in_words(entry: RosterEntry) -> str:
-    """What the roster says of a worker, in words.
+    """Return what the roster says of a worker, in words.
 
     >>> in_words(RosterEntry(True)), in_words(RosterEntry(name="Ann"))
     ('blocked', 'by the rule, named Ann')

@@ -211,7 +211,7 @@ class WorkerStage:
         return rows
 
     def _parse(self, parts: Mapping[int, Sequence[R]], taken: Taken[R]) -> Rows | None:
-        """The valid labels of their partitions that were not taken before a crash or rebalance."""
+        """Return the valid labels that were not taken before a crash or rebalance."""
         parse = self.parse
         found: list[CodedLabel] = []
         good: list[R] = []
@@ -311,7 +311,7 @@ class WorkerStage:
             record.drifting[self.crowd.workers.names[worker]] = time
 
     def _by_home(self, rows: Rows, votes: Floats) -> Iterator[TakenVotes]:
-        """A record of votes from each partition for each partition of tasks; skips are for NOBODY.
+        """Yield a record of votes from each partition to each of tasks; skips are for NOBODY.
 
         They come in the order of these two.
         """
@@ -341,7 +341,7 @@ class WorkerStage:
         return self.crowd.engine.is_settled and is_elsewhere
 
     def labels_of(self, rows: Rows) -> list[TakenLabel]:
-        """The labels in these rows, in the order of their offsets."""
+        """Return the labels in these rows, in the order of their offsets."""
         tasks, workers = self.crowd.tasks.names, self.crowd.workers.names
         columns = (column.tolist() for column in rows)
         return [
@@ -390,7 +390,7 @@ def agrees_with(crowd: Crowd, workers: Ints) -> dict[int, list[AgreesWith]]:
 
 
 def intervals_of(crowd: Crowd, known: WorkerCounts) -> Floats:
-    """The 95 % intervals of these workers' accuracies: the lower ends, and the upper ends.
+    """Return the 95 % intervals of these workers' accuracies: the lower ends, and the upper ends.
 
     All at once: computed one by one, they would cost more than the rest of a label.
     """
@@ -400,7 +400,7 @@ def intervals_of(crowd: Crowd, known: WorkerCounts) -> Floats:
 
 
 def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
-    """The records of these workers."""
+    """Yield the records of these workers."""
     if not len(workers):
         return
     known = crowd.engine.workers(workers)

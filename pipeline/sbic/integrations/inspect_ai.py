@@ -39,7 +39,7 @@ class Jury:
         self._samples = 0
 
     def __call__(self, scores: list[Score]) -> Score:
-        """The most probable grade; not scored if no member has one, or in a tie."""
+        """Return the most probable grade; no score if no member has one, or in a tie."""
         votes = [vote_of(score) for score in scores]
         sample, self._samples = str(self._samples), self._samples + 1
         rows = [
@@ -62,7 +62,7 @@ class Jury:
         return reduced(Score(value=winners[0]), scores, panel)
 
     def _names(self, size: int, sample: str) -> Sequence[str]:
-        """The names of those who gave the scores.
+        """Return the names of those who gave the scores.
 
         Where inspect_ai leaves out a member who declined, nobody knows which: the others count as
         people who are not known.
@@ -93,7 +93,9 @@ TIE = 10 * AT_REST
 
 @score_reducer  # type: ignore[untyped-decorator]  # checked where it is not installed
 def jury(members: Sequence[str] | None = None, grades: Sequence[Any] = GRADES) -> ScoreReducer:
-    """A reducer that weighs the members of a panel: `model_graded_qa(model=[...], reducer=jury())`.
+    """Return a reducer that weighs the members of a panel.
+
+    It goes where graders are: `model_graded_qa(model=[...], reducer=jury())`.
 
     `members` names the graders in their order; without, they are "1", "2" and so on. `grades` are
     those that they may give; any other that comes is added. A member that fails is a skip. A sample
@@ -106,7 +108,7 @@ def jury(members: Sequence[str] | None = None, grades: Sequence[Any] = GRADES) -
 def crowd_of(
     log: EvalLog, scorer: str | None = None, members: Sequence[str] | None = None
 ) -> Settled[str, str, Any]:
-    """All grades of a log at once: `predict()`, `predict_proba()`, `workers_` and `report_`.
+    """Learn from all grades of a log at once, with `predict()`, `workers_` and `report_`.
 
     Tasks are the ids of samples (and the epoch, where there are several). What the reducer knew of
     the members at a sample's time no longer matters. `scorer` names one if there are several.
@@ -135,7 +137,7 @@ def crowd_of(
 
 
 def vote_of(score: Score) -> Value | None:
-    """The grade in a score; None for a member that failed."""
+    """Return the grade in a score; None for a member that failed."""
     value = score.value
     if isinstance(value, dict | list):
         raise ValueError(f"a panel needs one grade in each score, not {shown(value)}")
@@ -143,7 +145,7 @@ def vote_of(score: Score) -> Value | None:
 
 
 def reduced(score: Score, scores: Sequence[Score], panel: dict[str, Any]) -> Score:
-    """The score with what all scores have in common, and with the votes."""
+    """Return the score with what all scores have in common, and with the votes."""
     common = {
         field: values[0]
         for field in ("answer", "explanation")

@@ -20,7 +20,7 @@ class ChoicesTag(NamedTuple):
     choices: Mapping[int, str]
 
     def prediction(self, predicted: int | None, confidence: float) -> dict[str, Any]:
-        """The prediction of a task; without a choice while no class is the most probable one.
+        """Return the prediction of a task; without a choice while no class is the most probable.
 
         >>> tag = ChoicesTag("pet", "image", {0: "Cat", 1: "Dog"})
         >>> tag.prediction(1, 0.75)["result"][0]["value"], tag.prediction(None, 0.5)
@@ -35,7 +35,7 @@ class ChoicesTag(NamedTuple):
 
 
 def choices_tag(config: object, reading: Choices) -> ChoicesTag:
-    """The tag of a labeling configuration whose choices are the classes; raises `Problem`.
+    """Find the tag of a labeling configuration whose choices are the classes, or `Problem`.
 
     >>> from sbic.classes import SIGNS
     >>> config = '''<View><Text name="text" value="$text"/><Choices name="right" toName="text">
@@ -68,7 +68,7 @@ def _parsed(config: object) -> ElementTree.Element:
 
 
 def _choices_of(tag: ElementTree.Element, reading: Choices) -> Sequence[str]:
-    """The choices as annotations have them; of a tag that takes them from tasks, the likely ones.
+    """List the choices as annotations have them; the likely ones if tasks bring their own.
 
     An alias replaces the value in annotations.
     """
@@ -98,7 +98,7 @@ USER = re.compile(r"(?:.* )?(\S+@\S+), (\d+)")
 
 
 def user_of(found: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Who gave an annotation, and their e-mail address: Label Studio has both in one text.
+    """Return who gave an annotation, and their e-mail address, which are one text.
 
     >>> user_of({"completed_by": 3, "created_username": "Ann Smith ann@example.org, 3"})
     ('3', 'ann@example.org')
@@ -112,7 +112,7 @@ def user_of(found: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def users_of(tasks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The users with annotations of these tasks, as workers, and their e-mail addresses."""
+    """Yield those who have annotated these tasks, as workers, and their e-mail addresses."""
     for task in tasks:
         annotations = task.get("annotations")
         for found in annotations if isinstance(annotations, list) else ():

@@ -74,18 +74,18 @@ class LabelStudio:
         self._access = ""
 
     async def project(self, project: int) -> dict[str, Any]:
-        """A project with its labeling configuration."""
+        """Get a project with its labeling configuration."""
         found: dict[str, Any] = await self._ask("GET", f"/projects/{project}/")
         return found
 
     async def tasks(self, project: int, page: int) -> list[dict[str, Any]]:
-        """A page of tasks with their predictions, in the order of their ids."""
+        """Get a page of tasks with their predictions, in the order of their ids."""
         query = f"project={project}&page={page}&page_size={PAGE}&fields=all"
         found: list[dict[str, Any]] = (await self._ask("GET", f"/tasks/?{query}"))["tasks"]
         return found
 
     async def emails(self) -> dict[int, str]:
-        """The e-mail address of each user."""
+        """Get the e-mail address of each user."""
         return {int(user["id"]): str(user["email"]) for user in await self._ask("GET", "/users/")}
 
     async def create(self, project: int, predictions: Sequence[dict[str, Any]]) -> None:
@@ -149,14 +149,14 @@ class LabelStudio:
 
 
 def detail_of(found: object) -> str:
-    """What Label Studio says is wrong, in one line."""
+    """Return what Label Studio says is wrong, in one line."""
     detail = found.get("detail", found) if isinstance(found, dict) else found
     return shown(detail, 200)
 
 
 @asynccontextmanager
 async def label_studio(url: str, token: str) -> AsyncIterator[LabelStudio]:
-    """A client of a Label Studio."""
+    """Make a client of a Label Studio."""
     async with ClientSession(timeout=ClientTimeout(ANSWER_SECONDS)) as http:
         yield LabelStudio(url, token, http)
 
@@ -435,7 +435,7 @@ async def follow(
 
 
 def other_version(shows: str, prefix: str) -> str:
-    """What to do where the project shows other predictions than these."""
+    """Say what to do where the project shows other predictions than these."""
     return (
         f"the project shows predictions of {shown(shows)}: choose {prefix} in its settings, under "
         "Annotation, to show these and to order tasks by them"
@@ -446,7 +446,7 @@ def other_version(shows: str, prefix: str) -> str:
 async def session(
     settings: Settings, target: StudioTarget, done: Pushed
 ) -> AsyncIterator[tuple[Predictions, Reader, Callable[[], Awaitable[bool]]]]:
-    """Predictions, a reader of posteriors, and whether their topic is still the same."""
+    """Connect: predictions, a reader of posteriors, and whether their topic is the same."""
     topic = Topics(settings).posteriors.name
     async with (
         label_studio(target.url, target.token) as api,

@@ -53,7 +53,7 @@ class Published(NamedTuple):
 
 
 def offline(labels: Labels) -> Engine:
-    """An engine that has taken the labels in their order."""
+    """Return an engine that has taken the labels in their order."""
     engine = Engine("settled", classes=len(labels.classes))
     engine.take(labels.task, labels.worker, labels.answer)
     return engine
@@ -67,13 +67,13 @@ def settle(engine: Engine, gold: Ints) -> None:
 
 
 def published(engine: Engine, tasks: int) -> Published:
-    """What is published of all tasks; gold has what it would have if its truth were not known."""
+    """Return what is published of all tasks, of gold what it were if its truth was not known."""
     every = np.arange(tasks)
     return Published(softmax(engine.evidence(every)), engine.effective_votes(every))
 
 
 def published_by(model: str, labels: Labels, gold: Ints) -> Published:
-    """What a model publishes of all tasks when the truth of some is known."""
+    """Return what a model publishes of all tasks when the truth of some is known."""
     if model == SETTLED:
         engine = offline(labels)
         settle(engine, gold)
@@ -116,7 +116,7 @@ def calibration_error(confidence: Floats, is_right: Floats) -> float:
 
 
 def bin_of(confidence: Floats) -> Ints:
-    """The bin of each confidence; that of 1 is the last."""
+    """Return the bin of each confidence; that of 1 is the last."""
     bins: Ints = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     return bins
 
@@ -212,7 +212,7 @@ def honesty(data: Path, out: Path, *, draws: int, seed: int, jobs: int) -> Findi
 
 
 def cell(crowd: str, model: str, gold: int, each: Sequence[Result]) -> HonestyCell:
-    """The means over the draws; of stopped tasks those over all that were stopped."""
+    """Return the means over the draws; of stopped tasks those over all that were stopped."""
     names = "error", "expected", "ece", "log_loss", "votes"
     means = [fmean(result[name] for result in each) for name in names]
     for stop in STOPS:
@@ -223,7 +223,7 @@ def cell(crowd: str, model: str, gold: int, each: Sequence[Result]) -> HonestyCe
 
 
 def as_text(cells: Sequence[HonestyCell]) -> str:
-    """A row for each crowd, model and number of gold tasks."""
+    """Return a row for each crowd, model and number of gold tasks."""
     rows = [
         (
             each.crowd,
@@ -285,7 +285,7 @@ def grid(figure: "Figure", many: int) -> Iterable["Axes"]:
 
 
 def reliability(axes: "Axes", results: Sequence[Result], color: str, label: str) -> None:
-    """A dot for each bin of confidence, larger where it has more of the tasks."""
+    """Draw a dot for each bin of confidence, larger where it has more of the tasks."""
     totals = {
         name: np.array(
             [sum(each[f"{name}_{number}"] for each in results) for number in range(BINS)]

@@ -116,7 +116,7 @@ def settledness(
 def findings_of(
     owners: Iterable[frozenset[int]], findings: Mapping[int, Findings]
 ) -> Findings | None:
-    """What all instances find; None unless each has reported since it began."""
+    """Return what all instances find; None unless each has reported since it began."""
     found = [findings.get(min(partitions)) for partitions in owners if partitions]
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
@@ -285,7 +285,7 @@ class Summary:
         }
 
     def as_object(self) -> dict[str, Any]:
-        """The summary as a JSON object, described by schemas/status.schema.json.
+        """Return the summary as a JSON object, described by schemas/status.schema.json.
 
         >>> Summary("sbic", {}).as_object()["tasks"]["known"]
         0

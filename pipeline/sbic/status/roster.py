@@ -14,7 +14,7 @@ from sbic.wire.workers import NOTHING_SAID, RosterEntry, encode_roster, parse_ro
 async def said_of(
     settings: Settings, workers: Iterable[str], title: str | None = None
 ) -> dict[str, RosterEntry]:
-    """What the roster says of these workers now, in records of their own partitions."""
+    """Return what the roster says of these workers now, in records of their own partitions."""
     found = dict.fromkeys(workers, NOTHING_SAID)
     homes = {worker: partition_of(worker.encode(), settings.partitions) for worker in found}
     async with reading(settings, Topics(settings).roster.name, from_start=True) as reader:
@@ -29,7 +29,7 @@ async def said_of(
 
 
 async def naming(settings: Settings, names: Mapping[str, str]) -> list[Row]:
-    """Records of the roster that name these workers, those that have no name yet."""
+    """Make records of the roster that name these workers, those that have no name yet."""
     return [
         Row(worker.encode(), encode_roster(worker, entry._replace(name=names[worker])))
         for worker, entry in (await said_of(settings, names)).items()

@@ -119,7 +119,7 @@ class WebhookRoutes:
 
 
 def choices_of(parameters: Mapping[str, str], session: ProjectSession) -> Choices:
-    """What choices mean, by the parameters of an address; raises `Problem`."""
+    """Return what choices mean, by the parameters of an address; raise `Problem`."""
     classes = session.settings.crowd_classes
     label_map = parameters.get("map")
     labels = {} if label_map is None else label_map_of(label_map, classes)
@@ -127,7 +127,7 @@ def choices_of(parameters: Mapping[str, str], session: ProjectSession) -> Choice
 
 
 def _records(known: Annotations, event: Event) -> tuple[list[Record], list[int]]:
-    """The records to send, which `known` then contains, and the ids of unknown annotations."""
+    """Get the records to send, which `known` then contains, and the ids of unknown annotations."""
     records: list[Record] = []
     unknown: list[int] = []
     for annotation in event.updated:
@@ -190,7 +190,7 @@ class BackendRoutes:
         return json(dumps({"model_version": session.settings.prefix}))
 
     async def predict(self, request: web.Request) -> web.Response:
-        """A prediction for each task, in their order."""
+        """Return a prediction for each task, in their order."""
         session = self._session(request)
         found = await _object(request)
         tag = choices_tag(found.get("label_config"), self._choices(request, session))
@@ -218,7 +218,7 @@ class BackendRoutes:
 
 
 def said(handle: Handler) -> Handler:
-    """A handler that says in the status line what is wrong; each route has one of its own."""
+    """Return a handler that says in the status line what is wrong, another for each route."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
@@ -234,7 +234,7 @@ def said(handle: Handler) -> Handler:
 
 
 def _parameters(request: web.Request) -> dict[str, str]:
-    """The parameters in the address: what choices mean.
+    """Return the parameters in the address: what choices mean.
 
     >>> dict(parse_qsl("control=pet&map=Yes:1,No:-1"))
     {'control': 'pet', 'map': 'Yes:1,No:-1'}
@@ -243,7 +243,7 @@ def _parameters(request: web.Request) -> dict[str, str]:
 
 
 async def _object(request: web.Request) -> dict[str, Any]:
-    """The object in the body, parsed in a thread if it is large."""
+    """Return the object in the body, parsed in a thread."""
     body = await read_body(request, JSON, most=MOST_TASKS_BYTES)
     try:
         found = await asyncio.to_thread(loads, body)

@@ -33,7 +33,7 @@ def rules_response(settings: Mapping[str, Any]) -> web.Response:
 
 
 def changed_rules(body: bytes) -> dict[str, str]:
-    """The rules in a body, as texts; raises `HttpProblem`.
+    """Return the rules in a body, as texts; raise `HttpProblem`.
 
     >>> changed_rules(b'{"stop_labels": 5, "budget": null}')
     {'stop_labels': '5', 'budget': 'none'}
@@ -127,7 +127,7 @@ class WritingRoutes:
 
 
 def place_json(place: At) -> bytes:
-    """A place as JSON.
+    """Return a place as JSON.
 
     >>> place_json(At(3, 17)), place_json(At(3, None))
     (b'{"partition":3,"offset":17}', b'{"partition":3,"offset":null}')
@@ -165,7 +165,7 @@ class NextRoutes:
         return [Route("POST", "/next", self.next)]
 
     async def next(self, request: web.Request) -> web.Response:
-        """The assignments of a worker, or the reason why there are none."""
+        """Return the assignments of a worker, or the reason why there are none."""
         session = self.projects.of(request).readable
         (asked,) = parsed([await read_body(request, JSON)], parse_request)
         start = command_line(session.settings, "run")
