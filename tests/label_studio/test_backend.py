@@ -187,13 +187,12 @@ async def test_a_connected_project_shows_predictions_and_gives_the_most_disputed
 
         added = await studio.make("tasks/", {"project": project.number, "data": {"text": "new"}})
         await project.until(lambda found: added["id"] in found)
-
-    for user in annotators:
-        path = f"/workers/{user.id}"
-        await connected.until(
-            path,
-            lambda answer: answer.status == 200 and answer.json.get("name") == user.email,  # noqa: B023
-        )
+        for user in annotators:
+            path = f"/workers/{user.id}"
+            await connected.until(
+                path,
+                lambda answer: answer.status == 200 and answer.json.get("name") == user.email,  # noqa: B023
+            )
 
 
 async def test_what_does_not_fit_is_said_where_somebody_connects(
