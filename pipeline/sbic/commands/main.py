@@ -119,6 +119,7 @@ COMMANDS = {  # the first sentence of each command's own help
     "import": "Import the labels of another tool.",
     "simulate": "Let a simulated crowd work with the pipeline.",
     "status": "How the project is doing, on one screen.",
+    "report": "How far judges can be trusted, and how many are really wrong.",
     "watch": "Show posteriors as they change.",
     "sink": "Keep tables of PostgreSQL or SQLite up to date.",
     "push": "Write posteriors into another tool.",

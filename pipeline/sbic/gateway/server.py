@@ -19,7 +19,7 @@ from sbic.gateway.config import ConnectionLimit, GatewayCannotStart, GatewayConf
 from sbic.gateway.openapi import DescriptionRoutes
 from sbic.gateway.routes.label_studio import BackendRoutes, WebhookRoutes
 from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
-from sbic.gateway.routes.reading import StatusRoutes, TaskRoutes, WorkerRoutes
+from sbic.gateway.routes.reading import ReportRoutes, StatusRoutes, TaskRoutes, WorkerRoutes
 from sbic.gateway.routes.writing import NextRoutes, WritingRoutes
 from sbic.gateway.session import Project, Projects
 from sbic.project.revision import Given
@@ -165,6 +165,7 @@ def subjects(
         TaskRoutes(projects),
         WorkerRoutes(projects),
         StatusRoutes(projects),
+        ReportRoutes(projects),
         EventRoutes(projects, stopping, config.address_share),
         HealthRoutes(projects, metrics, stopping),
         PageRoutes(),

@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 
 from sbic.gateway.body import Posted
 from sbic.gateway.config import HttpProblem, unavailable
+from sbic.gateway.report import LiveReport
 from sbic.gateway.view import ProjectView
 from sbic.integrations.label_studio import Annotations
 from sbic.integrations.label_studio_import import AnnotationsFollower, following_annotations
@@ -205,6 +206,8 @@ class ProjectSession:
         self.asker = asker
         self.annotations = annotations
         self.users = users
+        self.report = LiveReport(view, gold_only=False)
+        self.gold_report = LiveReport(view, gold_only=True)
         self.trouble: str | None = None
         self._followers = followers
         self._flow = flow

@@ -342,6 +342,10 @@ class TaskView:
             return None, 1 / len(self.classes)
         return self.tally.prediction(i), 1 - self.tally.doubt(i)
 
+    def all_values(self) -> list[bytes]:
+        """Return the posteriors of all tasks."""
+        return [value for value in self._values if value is not None]
+
     def values(self, numbers: Iterable[int]) -> list[bytes]:
         """Return the posteriors of these numbers, without deleted tasks."""
         return [value for i in numbers if (value := self._values[i]) is not None]
@@ -395,6 +399,10 @@ class WorkerView:
         j = self.tally.ids.known(worker)
         return None if j is None else self._values[j]
 
+    def all_values(self) -> list[bytes]:
+        """Return the records of all workers."""
+        return list(self._values)
+
     def values(self, numbers: Iterable[int]) -> list[bytes]:
         """Return the records of these numbers."""
         return [self._values[j] for j in numbers]
@@ -423,7 +431,8 @@ class ProjectView:
         self.tasks = TaskView(summary.tasks, standing.classes)
         self.workers = WorkerView(summary.workers)
         self.standing = standing
-        self._has_labels = False
+        self.has_labels = False
+        """Whether all labels that the topic had at first have been read."""
         self.history = History()
         self.status = b"{}"
         """The summary as JSON, encoded once for all requests."""
@@ -441,11 +450,11 @@ class ProjectView:
 
     def labels_read(self) -> None:
         """All labels of the topic have been read: from now on `answers` knows them."""
-        self._has_labels = True
+        self.has_labels = True
 
     def answers(self, task: str) -> list[dict[str, Any]] | None:
         """Return the standing labels of a task, with workers' accuracies; None: not read yet."""
-        if not self._has_labels:
+        if not self.has_labels:
             return None
         return [
             {**answer._asdict(), "accuracy": self.workers.tally.accuracy(answer.worker)}
@@ -454,7 +463,7 @@ class ProjectView:
 
     def given_by(self, worker: str) -> list[dict[str, Any]] | None:
         """Return the last labels of a worker that stand, the newest first; None: not read yet."""
-        if not self._has_labels:
+        if not self.has_labels:
             return None
         return [
             {"task": task, "label": label, "prediction": self.tasks.prediction(task)}

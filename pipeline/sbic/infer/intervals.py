@@ -56,6 +56,16 @@ def beta_interval(a: Floats, b: Floats) -> Floats:
     return result
 
 
+def accuracy_intervals(given: Floats, accuracy: Floats, prior_labels: float) -> Floats:
+    """Return the 95 % intervals of workers' accuracies: the lower ends, and the upper ends.
+
+    All at once: computed one by one, they would cost more than the rest of a label.
+    """
+    labels = given + prior_labels
+    right = accuracy * labels
+    return beta_interval(np.maximum(right, 1e-9), np.maximum(labels - right, 1e-9))
+
+
 def _slopes(t: Floats, f: Floats, a: Floats, n: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the first three derivatives of the density at t, where its value is f."""
     s = 1 / (1 + np.exp(-t))

@@ -12,7 +12,7 @@ from sbic.classes import RETRACT, SKIP
 from sbic.engine.labels import Floats, Ints
 from sbic.engine.state import WorkerCounts
 from sbic.engine.taking import ABSENT, REPEATED
-from sbic.infer.intervals import beta_interval, contradicts, wilson
+from sbic.infer.intervals import accuracy_intervals, contradicts, wilson
 from sbic.instance.crowd import Crowd, Rows, by_home, rows_of
 from sbic.instance.names import RecentNames
 from sbic.instance.taken import (
@@ -183,7 +183,7 @@ class WorkerStage:
 
     def _skip(self, rows: Rows) -> None:
         for worker, task in zip(rows.workers.tolist(), rows.tasks.tolist(), strict=True):
-            self.crowd.skipped.setdefault(worker, set()).add(task)
+            self.crowd.skip(worker, task)
 
     def take(self, parts: Mapping[int, Sequence[R]], taken: Taken[R]) -> Rows | None:
         """Turn labels, by partition, into votes; add the results to `taken`.
@@ -390,13 +390,8 @@ def agrees_with(crowd: Crowd, workers: Ints) -> dict[int, list[AgreesWith]]:
 
 
 def intervals_of(crowd: Crowd, known: WorkerCounts) -> Floats:
-    """Return the 95 % intervals of these workers' accuracies: the lower ends, and the upper ends.
-
-    All at once: computed one by one, they would cost more than the rest of a label.
-    """
-    all_given = known.given + crowd.engine.prior_labels
-    right = known.accuracy * all_given
-    return beta_interval(np.maximum(right, 1e-9), np.maximum(all_given - right, 1e-9))
+    """Return the 95 % intervals of these workers' accuracies: lower ends, and upper ends."""
+    return accuracy_intervals(known.given, known.accuracy, crowd.engine.prior_labels)
 
 
 def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
@@ -443,10 +438,9 @@ def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
         if drifting[row]:
             record["drifting"] = drifting[row]
         said = crowd.roster.of(homes[row], name)
-        if said.blocked is not None:
-            record["blocked"] = said.blocked
-        if said.name is not None:
-            record["name"] = said.name
+        for field, value in said._asdict().items():
+            if value is not None:
+                record[field] = value  # type: ignore[literal-required]  # as in the roster
         if row in closest:
             record["agrees_with"] = closest[row]
         yield WorkerRecord(homes[row], name.encode(), encode_worker(record))

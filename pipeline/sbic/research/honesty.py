@@ -22,6 +22,7 @@ import numpy as np
 from sbic.engine.copies import COMMON
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Floats, Ints, Labels, Prior, softmax
+from sbic.infer.agreement import BINS, bin_of, calibration_error
 from sbic.infer.dawid_skene import dawid_skene
 from sbic.infer.settled import AT_REST
 from sbic.research.outcome import Finding, text_table
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 DAWID_SKENE, SETTLED = MODELS = "dawid-skene", "settled"
 GOLD = 0, 50, 100, 200
 STOPS = 0.9, 0.95
-BINS = 10
 COPIES = 3
 WITH_COPIES = " with copies"
 TITLE = "Expected and real error on real crowds"
@@ -103,22 +103,6 @@ def with_weakest_copied(labels: Labels, truth: Ints) -> Labels:
 
 
 # How far that is from the truth.
-
-
-def calibration_error(confidence: Floats, is_right: Floats) -> float:
-    """ECE: how far confidence and accuracy differ, in bins of equal width.
-
-    >>> round(calibration_error(np.array([0.9, 0.9, 0.6]), np.array([1.0, 0.0, 1.0])), 3)
-    0.4
-    """
-    apart = np.abs(np.bincount(bin_of(confidence), confidence - is_right, BINS))
-    return float(apart.sum() / len(confidence))
-
-
-def bin_of(confidence: Floats) -> Ints:
-    """Return the bin of each confidence; that of 1 is the last."""
-    bins: Ints = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    return bins
 
 
 def judged(p: Floats, truth: Ints) -> dict[str, float]:

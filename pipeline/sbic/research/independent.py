@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sbic.engine.labels import Floats, Ints, Labels
+from sbic.infer.agreement import calibration_error
 from sbic.infer.dawid_skene import votes
 from sbic.research.honesty import (
     UNKNOWN,
-    calibration_error,
     grid,
     judged,
     offline,

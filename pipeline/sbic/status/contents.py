@@ -23,6 +23,7 @@ from orjson import loads
 from sbic.classes import SKIP, Classes
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Ids
+from sbic.engine.state import StandingLabels
 from sbic.kafka.reader import keep_last, parsed, readable, reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
@@ -155,6 +156,8 @@ class Standing:
         self.workers = Ids[str]()
         self._homes: list[int] = []  # the partition of each worker
         self._given: list[array[int]] = []  # the tasks of each worker's answers, in order
+        self.skips = array("q")
+        """How many skips of each worker have been read."""
         self._parse = label_parser(classes)
         self._engine = Engine("settled", classes=len(classes), class_prior="uniform")
 
@@ -163,7 +166,9 @@ class Standing:
         rows = []
         for record, (task, worker, answer) in parsed(records, self._parse):
             is_here = self._home(worker) == record.partition or self.anywhere
-            if answer != SKIP and is_here:
+            if answer == SKIP and is_here:
+                self.skips[self.workers.number(worker)] += 1
+            elif is_here:
                 i, j = self.tasks.number(task), self.workers.number(worker)
                 rows.append((i, j, answer))
                 self._given[j].append(i)
@@ -176,6 +181,7 @@ class Standing:
         if number == len(self._homes):
             self._homes.append(partition_of(worker.encode(), self.partitions))
             self._given.append(array("q"))
+            self.skips.append(0)
         return self._homes[number]
 
     def __len__(self) -> int:
@@ -205,12 +211,16 @@ class Standing:
             if j == number
         ]
 
-    def __iter__(self) -> Iterator[tuple[str, str, int | str]]:
-        """All labels that stand as task, worker and label, tasks in the order of their first."""
+    def columns(self) -> Iterator[StandingLabels]:
+        """All labels that stand in numbers, some tasks at a time, in the order of their first."""
         for first in range(0, len(self.tasks), TASKS_AT_ONCE):
             tasks = np.arange(first, min(first + TASKS_AT_ONCE, len(self.tasks)))
-            columns = (column.tolist() for column in self._engine.labels_of(tasks))
-            for i, j, answer in zip(*columns, strict=True):
+            yield self._engine.labels_of(tasks)
+
+    def __iter__(self) -> Iterator[tuple[str, str, int | str]]:
+        """All labels that stand as task, worker and label."""
+        for some in self.columns():
+            for i, j, answer in zip(*(column.tolist() for column in some), strict=True):
                 label = self.classes.labels[answer]
                 yield self.tasks.names[i], self.workers.names[j], label
 
@@ -339,9 +349,15 @@ EXPORTS = {
 
 async def current_records(settings: Settings, export: Export) -> list[Mapping[str, Any]]:
     """Return the last record of every key in the topic now, sorted by key."""
-    topic, parse = export.topic(Topics(settings)).name, export.parser(settings.crowd_classes)
+    parse = export.parser(settings.crowd_classes)
+    last = await last_values(settings, export.topic(Topics(settings)))
+    return [loads(last[key]) for key in sorted(last) if readable(parse, last[key]) is not None]
+
+
+async def last_values(settings: Settings, topic: Topic) -> dict[bytes, bytes]:
+    """Return the last value of every key in a compacted topic now."""
     last: dict[bytes, bytes] = {}
-    async with reading(settings, topic, from_start=True) as reader:
+    async with reading(settings, topic.name, from_start=True) as reader:
         async for records in reader.to_the_end("Reading"):
             keep_last(last, records)
-    return [loads(last[key]) for key in sorted(last) if readable(parse, last[key]) is not None]
+    return last

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from aiokafka import ConsumerRecord
 
 from sbic.classes import SIGNS, Classes
-from sbic.engine.outside import prediction_powered
+from sbic.infer.judging import shares_of
+from sbic.infer.report import Share
 from sbic.status.contents import Letter, letter_of
 from sbic.status.tallies import Honesty, TaskTally, WorkerTally
 from sbic.wire.dead_letters import Origin
@@ -124,13 +125,6 @@ def findings_of(
     return reduce(Findings.plus, known)
 
 
-class Share(NamedTuple):
-    """The share of a class among all tasks; its 90 % interval, once there is gold."""
-
-    share: float
-    interval: tuple[float, float] | None
-
-
 DISPUTED = 10
 RATED = 5
 RATE_SECONDS = 60
@@ -198,6 +192,17 @@ class Summary:
         return self.settings.get("budget")
 
     @property
+    def budget_cost(self) -> float | None:
+        """The budget of the project in money, if it has one."""
+        return self.settings.get("budget_cost")
+
+    @property
+    def cost_left(self) -> float | None:
+        """Money until the budget is spent."""
+        budget = self.budget_cost
+        return None if budget is None else max(0.0, budget - self.workers.spent)
+
+    @property
     def per_second(self) -> float:
         """Labels per second in the last `RATE_SECONDS`."""
         return self.activity.flow.lately / RATE_SECONDS
@@ -257,14 +262,7 @@ class Summary:
         names = self.classes.names
         if found.shares.every.shape[1] != len(names):
             return None  # of an instance before the project changed its classes
-        if found.shares.golds < 2:
-            means = (found.shares.every[0] / found.shares.tasks).tolist()
-            return {name: Share(mean, None) for name, mean in zip(names, means, strict=True)}
-        each = zip(names, *prediction_powered(found.shares).tolist(), strict=True)
-        return {
-            name: Share(share, (max(0.0, share - half), min(1.0, share + half)))
-            for name, share, half in each
-        }
+        return shares_of(names, found.shares)
 
     def _prevalence(self) -> dict[str, Any] | None:
         found = self.prevalence
@@ -316,6 +314,11 @@ class Summary:
                 "tasks_due": activity.settled.due,
             },
             "budget": self._budget(),
+            "money": {
+                "spent": workers.spent,
+                "budget": self.budget_cost,
+                "left": self.cost_left,
+            },
             "disputed": self.disputed,
             "workers": {
                 "known": len(workers),

@@ -79,6 +79,28 @@ def described(project: Project) -> dict[str, object]:
     }
 
 
+# `/report`: whom to trust, who copies, what is wrong.
+
+
+class ReportRoutes:
+    """The report on the judges, made in a thread."""
+
+    def __init__(self, projects: Projects) -> None:
+        self.projects = projects
+
+    def routes(self) -> Sequence[Route]:
+        return [Route("GET", "/report", self.report)]
+
+    async def report(self, request: web.Request) -> web.Response:
+        """Return the report, as `sbic report --json` prints it."""
+        session = self.projects.of(request).readable
+        wanted = request.query.get("gold_only", "false")
+        if wanted not in ("true", "false"):
+            raise HttpProblem(400, "gold_only must be true or false")
+        report = session.gold_report if wanted == "true" else session.report
+        return json(await report.latest())
+
+
 # `/tasks`: one task, or a page of tasks.
 
 
