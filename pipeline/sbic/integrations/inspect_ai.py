@@ -22,7 +22,7 @@ PANEL = "panel"  # in the metadata of a score, as inspect_ai's own majority has 
 Row = tuple[str, str, Any]
 
 
-class Jury:
+class PanelReducer:
     """Weighs the grades of a panel by what all grades so far say of its members.
 
     Under `settled`, so members who agree with the others have more of a say, and members who err
@@ -102,7 +102,7 @@ def jury(members: Sequence[str] | None = None, grades: Sequence[Any] = GRADES) -
     without a grade, or with a tie, is not scored: no order of the members decides. The metadata of
     each score has the votes and the probability of each grade under `panel`.
     """
-    return Jury(members, grades)
+    return PanelReducer(members, grades)
 
 
 def crowd_of(
