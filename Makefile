@@ -85,7 +85,7 @@ soak: $(DEV) ## kill, stall and restart at random for SOAK_MINUTES (10), then co
 	@$(BIN)/python -m tests.soak
 
 label-studio: compiled $(DEV) .venv-label-studio/ready ## the tests against a real Label Studio, which takes minutes to install and start
-	@LABEL_STUDIO=$(CURDIR)/.venv-label-studio/bin/label-studio $(BIN)/pytest tests/label_studio/test_real.py
+	@LABEL_STUDIO=$(CURDIR)/.venv-label-studio/bin/label-studio $(BIN)/pytest tests/label_studio
 
 .venv-label-studio/ready: $(READY) Makefile
 	@echo "Installing Label Studio in .venv-label-studio (once) ..."
@@ -93,8 +93,9 @@ label-studio: compiled $(DEV) .venv-label-studio/ready ## the tests against a re
 	@$(BIN)/uv pip install --quiet --python .venv-label-studio/bin/python label-studio==1.23.2
 	@touch $@
 
-integrations: compiled .venv-integrations/ready ## the tests side by side with crowd-kit, scikit-learn, statsmodels, krippendorff, polars and pyarrow
+integrations: compiled .venv-integrations/ready .venv-inspect/ready ## the tests with crowd-kit, scikit-learn, statsmodels, krippendorff, polars, pyarrow and inspect_ai
 	@.venv-integrations/bin/python -m pytest tests/inference/test_frames.py tests/inference/test_crowd_kit.py tests/inference/test_agreement.py
+	@.venv-inspect/bin/python -m pytest tests/inference/test_inspect_ai.py
 
 .venv-integrations/ready: $(READY) Makefile
 	@echo "Installing crowd-kit, scikit-learn, statsmodels, krippendorff, polars and pyarrow in .venv-integrations (once) ..."
@@ -104,11 +105,25 @@ integrations: compiled .venv-integrations/ready ## the tests side by side with c
 	  crowd-kit==1.4.2 scikit-learn==1.9.1 statsmodels==0.15.0 krippendorff==0.9.0 polars==2.1.0 pyarrow==26.0.1
 	@touch $@
 
+# With dependencies of its own: what it needs does not go with what is pinned.
+.venv-inspect/ready: $(READY) Makefile
+	@echo "Installing inspect_ai in .venv-inspect (once) ..."
+	@$(PYTHON) -m venv --clear .venv-inspect
+	@$(BIN)/uv pip install --quiet --python .venv-inspect/bin/python --editable '.[embedded,inspect]' \
+	  $(TESTING) inspect-ai==0.3.285
+	@touch $@
+
+# What the configuration of pytest needs, at the versions that are pinned.
+TESTING = $$(grep -ohE '^(pytest|pytest-asyncio|pytest-timeout|hypothesis|trustme)==[^ ;]+' requirements-dev.lock)
+
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
+# All extras but `inspect`, whose package brings 80 others: `make integrations` installs it.
+EXTRAS := $(patsubst %,--extra %,embedded frames otel parquet postgres research)
+
 lock: $(READY) ## pin the newest allowed dependencies, with hashes
-	@$(COMPILE) --all-extras --group setup --output-file requirements.lock pyproject.toml
-	@$(COMPILE) --all-extras --group setup --group dev --constraint requirements.lock \
+	@$(COMPILE) $(EXTRAS) --group setup --output-file requirements.lock pyproject.toml
+	@$(COMPILE) $(EXTRAS) --group setup --group dev --constraint requirements.lock \
 	  $$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.lock) \
 	  --output-file requirements-dev.lock pyproject.toml
 	@sed -i -e '1i -r requirements.lock' -e '/^# The following/,$$d' requirements-dev.lock

@@ -23,11 +23,20 @@ EXTRAS = [
 ]
 
 
+NOT_HERE = {"inspect-ai": "inspect_ai"}
+"""Extras that only `make integrations` installs, and their modules."""
+
+
 def imported(tree: ast.AST, at_start: bool = False) -> Iterator[str]:
-    """The modules of others that a file imports; those it imports at its start, or all."""
+    """The modules of others that a file imports; those it imports at its start, or all.
+
+    What is in a `try` for ImportError may be missing.
+    """
     for node in ast.iter_child_nodes(tree):
-        is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
-            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        is_later = (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+            or (isinstance(node, ast.Try) and "except ImportError" in ast.unparse(node))
         )
         if not (at_start and is_later):
             yield from filter(is_of_others, named(node))
@@ -53,6 +62,9 @@ def is_of_others(module: str) -> bool:
 
 def modules_of(distribution: str) -> set[str]:
     """The modules that a distribution brings, as installed."""
+    if distribution in NOT_HERE:
+        top = NOT_HERE[distribution]
+        return {name for asked in ASKED.values() for name in asked if name.split(".")[0] == top}
     found = [path.parts for path in files(distribution) or () if path.suffix in (".py", ".so")]
     return {
         ".".join([*folders, name.partition(".")[0]]).removesuffix(".__init__")

@@ -11,6 +11,7 @@ from tests.docs.generate.metrics import families
 from tests.docs.generate.registries import (
     gateway_registries,
     instance_registries,
+    push_registries,
     sink_registries,
 )
 
@@ -22,7 +23,7 @@ FOLDERS = "pipeline|tests|docs|deploy|schemas"
 @pytest.fixture(scope="module")
 def series() -> set[str]:
     """The names of all metrics and of their series."""
-    registries = (instance_registries(), gateway_registries(), sink_registries())
+    registries = (instance_registries(), gateway_registries(), sink_registries(), push_registries())
     found = [family for some in registries for family in families(some)]
     return {family.name for family in found} | {name for each in found for name in each.series}
 

@@ -6,14 +6,14 @@ import pytest
 
 from tests.docs.documents import DOCUMENTS
 
-ON_KAFKA = ("127.0.0.1", "verdicts.jsonl")
-"""What test_on_kafka.py and the tests of the gateway run."""
+ELSEWHERE = ("127.0.0.1", "verdicts.jsonl", "inspect_ai")
+"""What test_on_kafka.py, the tests of the gateway and those of `make integrations` run."""
 
 PURE = [
     pytest.param(block.text, id=f"{document}-{number}")
     for document in DOCUMENTS
     for number, block in enumerate(document.blocks("python"))
-    if not any(word in block.text for word in ON_KAFKA)
+    if not any(word in block.text for word in ELSEWHERE)
 ]
 
 

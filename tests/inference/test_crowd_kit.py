@@ -1,5 +1,6 @@
 """Side by side with crowd-kit: `make integrations` installs it and runs these tests."""
 
+from doctest import DocTestParser, Example
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,47 @@ def test_the_example_of_its_readme_runs_with_another_import(
     exec(README, theirs)
     exec(README.replace("from crowdkit.aggregation", "from sbic"), ours)
     pd.testing.assert_series_equal(theirs["aggregated_labels"], ours["aggregated_labels"])
+
+
+def examples() -> list[str]:
+    """The programs in the docstrings of its classes, but for two with parameters of its own."""
+    texts = [crowdkit.DawidSkene.__doc__, crowdkit.MajorityVote.__doc__]
+    programs = [
+        "".join(example.source for example in block)
+        for text in texts
+        for block in split_at_imports(DocTestParser().get_examples(text))
+    ]
+    others = "initial_error", "skills"
+    return [program for program in programs if not any(name in program for name in others)]
+
+
+def split_at_imports(found: list[Example]) -> list[list[Example]]:
+    blocks: list[list[Example]] = []
+    for example in found:
+        if example.source.startswith("from crowdkit.aggregation") or not blocks:
+            blocks.append([])
+        blocks[-1].append(example)
+    return blocks
+
+
+@pytest.mark.parametrize("name", CROWDS)
+def test_the_examples_of_its_docstrings_run_with_another_import(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, truth = labels_and_truth(name)
+    monkeypatch.setattr("crowdkit.datasets.load_dataset", lambda _: (data, truth))  # it downloads
+    programs = examples()
+    assert len(programs) == 3
+    for program in programs:
+        theirs: dict[str, Any] = {}
+        ours: dict[str, Any] = {}
+        exec(program, theirs)
+        exec(program.replace("from crowdkit.aggregation", "from sbic"), ours)
+        same = theirs["result"].eq(ours["result"].reindex(theirs["result"].index))
+        if "MajorityVote" in program:
+            shares = crowdkit.MajorityVote().fit(data).probas_
+            same |= shares.eq(shares.max(axis=1), axis=0).sum(axis=1) > 1  # a tie
+        assert same.all()
 
 
 @pytest.mark.parametrize("with_gold", [False, True])

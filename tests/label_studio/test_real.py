@@ -1,22 +1,13 @@
-"""A real Label Studio, from PyPI: its webhooks reach the gateway, and its annotations are labels.
-
-`make label-studio` installs it and runs these tests; it takes minutes to start the first time.
-"""
+"""A real Label Studio: its webhooks reach the gateway, and its annotations are labels."""
 
 import asyncio
-import os
 import shutil
-import signal
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
-import pytest
 import pytest_asyncio
-from aiohttp import ClientError, ClientSession
+from aiohttp import ClientSession
 from orjson import dumps
 
 from sbic.local.broker import EmbeddedBroker
@@ -26,108 +17,10 @@ from sbic.status.contents import standing_labels
 from tests.gateway.client import GatewayClient, running_gateway
 from tests.gateway.projects import new_project
 from tests.instances import instance
+from tests.label_studio.real import CONFIG, NEEDS_IT, RealLabelStudio, started
 from tests.projects import sbic
 
-PROGRAM = os.environ.get("LABEL_STUDIO")
-START_SECONDS = 600  # it makes its database first
-TOKEN = "0123456789abcdef0123456789abcdef01234567"
-CONFIG = (
-    '<View><Text name="text" value="$text"/><Choices name="pet" toName="text" choice="multiple">'
-    '<Choice value="cat"/><Choice value="dog"/><Choice value="fish"/></Choices></View>'
-)
-
-pytestmark = [
-    pytest.mark.skipif(not PROGRAM, reason="needs a Label Studio: make label-studio"),
-    pytest.mark.timeout(START_SECONDS + 300),
-]
-
-
-@contextmanager
-def started(folder: Path, port: int, **environment: str) -> Iterator[None]:
-    """A Label Studio of its own, with an owner who has a token."""
-    command = [str(PROGRAM), "start", "--no-browser", "--port", str(port)]
-    command += ["--internal-host", "127.0.0.1", "--data-dir", str(folder)]
-    command += [
-        "--username",
-        "owner@example.org",
-        "--password",
-        "not-secret",
-        "--user-token",
-        TOKEN,
-    ]
-    settings = {
-        "COLLECT_ANALYTICS": "false",
-        "LATEST_VERSION_CHECK": "false",
-        "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
-    }
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **settings, **environment},
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            yield
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-class RealLabelStudio:
-    """The API of a Label Studio."""
-
-    def __init__(self, url: str, http: ClientSession, folder: Path) -> None:
-        self.url = url
-        self.folder = folder
-        self.http = http
-
-    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        headers = {"Authorization": f"Token {TOKEN}"}
-        async with self.http.request(
-            method, f"{self.url}/api/{path}", json=body, headers=headers
-        ) as found:
-            return found.status, await found.json(content_type=None)
-
-    async def make(self, path: str, body: object) -> Any:
-        status, made = await self.ask("POST", path, body)
-        assert status in (200, 201), made
-        return made
-
-    async def until_up(self) -> None:
-        deadline = monotonic() + START_SECONDS
-        while True:
-            try:
-                if (await self.ask("GET", "version"))[0] == 200:
-                    return
-            except ClientError:
-                assert monotonic() < deadline, "Label Studio has not started"
-            await asyncio.sleep(0.5)
-
-    async def annotate(self, task: int, user: int, *choices: str) -> int:
-        result = {
-            "from_name": "pet",
-            "to_name": "text",
-            "type": "choices",
-            "value": {"choices": list(choices)},
-        }
-        body = {"result": [result], "completed_by": user}
-        return int((await self.make(f"tasks/{task}/annotations/", body))["id"])
-
-
-@pytest_asyncio.fixture(scope="module")
-async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealLabelStudio]:
-    """A Label Studio that may post to private addresses."""
-    port = free_port()
-    folder = tmp_path_factory.mktemp("label-studio")
-    with started(folder, port, SSRF_PROTECTION_ENABLED="false"):
-        async with ClientSession() as http:
-            found = RealLabelStudio(f"http://127.0.0.1:{port}", http, folder)
-            await found.until_up()
-            yield found
+pytestmark = NEEDS_IT
 
 
 @pytest_asyncio.fixture(scope="module")

@@ -16,6 +16,8 @@ from sbic import __version__
 
 ELSEWHERE = (
     "SBIC_DATA",  # the folder of crowds that the tests read
+    "SBIC_LABEL_STUDIO_TOKEN",  # `commands.push`
+    "SBIC_LABEL_STUDIO_TOKEN_FILE",
     "SBIC_SINK",  # a target with a password: `commands.sink`
     "SBIC_SINK_FILE",
     "SBIC_RESTARTED",  # set by an instance that restarts itself: `runtime.faust.stop`
@@ -120,6 +122,7 @@ COMMANDS = {  # the first sentence of each command's own help
     "report": "How far judges can be trusted, and how many are really wrong.",
     "watch": "Show posteriors as they change.",
     "sink": "Keep tables of PostgreSQL or SQLite up to date.",
+    "push": "Write posteriors into another tool.",
     "export": "Write the labels that stand, posteriors or workers.",
     "dead-letters": "Show dead letters, and replay them.",
     "infer": "Estimate every task of a file of labels.",

@@ -5,11 +5,13 @@ import codecs
 import csv
 import logging
 import re
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -22,6 +24,9 @@ from sbic.project.opening import RefusedSettings, settings_in_project
 from sbic.project.revision import Given
 from sbic.project.security import BadSecurity, Security
 from sbic.project.settings import SPECS, BadSetting, Settings, Spec, variable
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 
 class BadInput(click.ClickException):
@@ -200,6 +205,46 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
         raise click.UsageError(str(bad)) from None
     except ClusterError as error:
         raise click.ClickException(str(error)) from None
+
+
+def metrics_options(function: Function) -> Function:
+    """`--metrics-port` and `--metrics-host`, of a command that runs on."""
+    options = (
+        click.option(
+            "--metrics-port",
+            type=click.IntRange(0, 65535),
+            help="Serve /metrics on this port of 127.0.0.1.  [default: not at all]",
+        ),
+        click.option(
+            "--metrics-host",
+            default="127.0.0.1",
+            show_default=True,
+            help="Serve /metrics on this address.",
+        ),
+    )
+    return in_order(*options)(function)
+
+
+def serve_metrics(registry: "CollectorRegistry", host: str, port: int) -> None:
+    """Serve /metrics in a thread."""
+    from prometheus_client import start_http_server
+
+    try:
+        start_http_server(port, host, registry)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {host}, port {port}: {error.strerror}; choose another with "
+            "--metrics-port"
+        ) from None
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run until the work ends, or a signal ends it."""
+    task = asyncio.ensure_future(work)
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:

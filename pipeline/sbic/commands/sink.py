@@ -1,22 +1,21 @@
 """`sbic sink`: keeps the tables of a database up to date."""
 
-import asyncio
 import logging
 import os
-import signal
-from collections.abc import Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from sbic.commands.options import BadInput, given_options, run_connected
+from sbic.commands.options import (
+    BadInput,
+    given_options,
+    metrics_options,
+    run_connected,
+    serve_metrics,
+    until_stopped,
+)
 from sbic.project.revision import Given
 from sbic.project.security import BadSecurity, read_secret
 from sbic.project.settings import SPECS, variable
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 TARGET = variable("sink")
 LOGGING = ("log_level", "log_format")
@@ -26,17 +25,7 @@ LOGGING = ("log_level", "log_format")
 @click.argument("target", required=False, metavar="[TARGET]")
 @click.option("--schema", metavar="NAME", help="PostgreSQL's schema.  [default: the prefix]")
 @click.option("--once", is_flag=True, help="Write what the topics have now, and end.")
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(0, 65535),
-    help="Serve /metrics on this port of 127.0.0.1.  [default: not at all]",
-)
-@click.option(
-    "--metrics-host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Serve /metrics on this address.",
-)
+@metrics_options
 @given_options("broker", "prefix", "log_level", "log_format")
 def command(
     given: Given,
@@ -86,31 +75,9 @@ def command(
             return
         metrics = SinkMetrics()
         if metrics_port is not None:
-            serve(metrics.registry, metrics_host, metrics_port)
+            serve_metrics(metrics.registry, metrics_host, metrics_port)
         run_connected(until_stopped(keep(given, database, metrics)))
     except (BadTarget, BadSecurity) as error:
         raise BadInput(str(error)) from None
     except DatabaseTrouble as error:
         raise click.ClickException(str(error)) from None
-
-
-def serve(registry: "CollectorRegistry", host: str, port: int) -> None:
-    """Serve /metrics in a thread."""
-    from prometheus_client import start_http_server
-
-    try:
-        start_http_server(port, host, registry)
-    except OSError as error:
-        raise click.ClickException(
-            f"cannot listen on {host}, port {port}: {error.strerror}; choose another with "
-            "--metrics-port"
-        ) from None
-
-
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run until the work ends, or a signal ends it."""
-    task = asyncio.ensure_future(work)
-    for ending in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
-    with suppress(asyncio.CancelledError):
-        await task

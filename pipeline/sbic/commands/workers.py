@@ -1,7 +1,6 @@
 """`sbic workers`: what the owner says of workers: blocked or not, names, groups, tiers, prices."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -17,31 +16,15 @@ from sbic.files.labels import Reading
 from sbic.files.roster import FIELDS, number, roster_table
 from sbic.files.tables import BadFile, listed
 from sbic.foreign import printable
-from sbic.kafka.reader import reading
 from sbic.kafka.writer import writing
 from sbic.progress import progress
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from sbic.status.roster import said_of
 from sbic.wire.bad import BadRecord
-from sbic.wire.partitions import Row, partition_of
-from sbic.wire.workers import NOTHING_SAID, TIERS, RosterEntry, encode_roster, parse_roster
-
-
-async def said_of(settings: Settings, workers: Iterable[str]) -> dict[str, RosterEntry]:
-    """Return what the roster says of these workers now, in records of their own partitions."""
-    found = dict.fromkeys(workers, NOTHING_SAID)
-    homes = {worker: partition_of(worker.encode(), settings.partitions) for worker in found}
-    async with reading(settings, Topics(settings).roster.name, from_start=True) as reader:
-        reader.read_only(homes.values())
-        async for records in reader.to_the_end("Reading the roster"):
-            for record in records:
-                with suppress(BadRecord):  # a dead letter
-                    worker, entry = parse_roster(record.key, record.value)
-                    if homes.get(worker) == record.partition:
-                        found[worker] = entry
-    return found
-
+from sbic.wire.partitions import Row
+from sbic.wire.workers import TIERS, RosterEntry, encode_roster, parse_roster
 
 AT_ONCE = 5000
 
@@ -53,7 +36,7 @@ async def change(
     topic = Topics(settings).roster
     said = {
         worker: entry._replace(**changes[worker])
-        for worker, entry in (await said_of(settings, changes)).items()
+        for worker, entry in (await said_of(settings, changes, "Reading the roster")).items()
     }
     rows = [Row(worker.encode(), encode_roster(worker, entry)) for worker, entry in said.items()]
     async with writing(settings, topic) as writer:

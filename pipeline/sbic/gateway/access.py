@@ -1,6 +1,7 @@
 """The middleware of all requests: tokens, hosts, origins and rates; errors as JSON; metrics."""
 
 import logging
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
@@ -28,12 +29,18 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Route:
-    """One method of one path, described in `schemas/openapi.json`; an open one needs no token."""
+    """One method of one path, described in `schemas/openapi.json`; an open one needs no token.
+
+    With `takes_basic` the token may be the password of basic authentication, for clients that know
+    no other. `most_bytes` is the size of its largest body, where it is not that of the others.
+    """
 
     method: str
     path: str
     handler: Handler
     is_open: bool = False
+    takes_basic: bool = False
+    most_bytes: int | None = None
 
 
 class Routes(Protocol):
@@ -144,6 +151,7 @@ class Bucket:
 
 
 BEARER = "Bearer "
+BASIC = "Basic "
 ANYBODY = ""
 METHODS = "GET, POST"
 ALLOWED_HEADERS = "authorization, content-type"
@@ -169,22 +177,26 @@ class AccessRules:
         """Raise `HttpProblem` unless the request is allowed."""
         if not self._tokens:
             self._check_host_and_origin(request, route)
-        if (request.content_length or 0) > request.client_max_size:
-            raise too_large()
+        most = (route and route.most_bytes) or request.client_max_size
+        if (request.content_length or 0) > most:
+            raise too_large(most)
         if route is None or route.is_open:
             return
-        token = self._token(request) if self._tokens else b""
+        token = self._token(request, route) if self._tokens else b""
         wait = self._buckets[token].take()
         if wait > 0:
             seconds = str(max(1, round(wait)))
             raise HttpProblem(429, "too many requests a second", {"Retry-After": seconds})
 
-    def _token(self, request: web.Request) -> bytes:
+    def _token(self, request: web.Request, route: Route) -> bytes:
         """Return the token of the request; raise 401 unless it is valid."""
         given = request.headers.get("Authorization", "")
-        if not given.startswith(BEARER):
+        if route.takes_basic and given.startswith(BASIC):
+            offered = password_in(given.removeprefix(BASIC))
+        elif given.startswith(BEARER):
+            offered = given.removeprefix(BEARER).strip().encode(errors="surrogateescape")
+        else:
             raise unauthorized("a token is required: Authorization: Bearer TOKEN")
-        offered = given.removeprefix(BEARER).strip().encode(errors="surrogateescape")
         # all are compared, so that the time does not reveal which one matches
         matches = [token for token in self._tokens if compare_digest(token, offered)]
         if not matches:
@@ -241,9 +253,24 @@ def is_link(request: web.Request, route: Route | None) -> bool:
     return is_open and request.headers.get("Sec-Fetch-Mode") == "navigate"
 
 
-def too_large() -> HttpProblem:
+def password_in(credentials: str) -> bytes:
+    """Return the password of basic authentication, or nothing.
+
+    >>> password_in("c2JpYzpzZWNyZXQ="), password_in("?")
+    (b'secret', b'')
+    """
+    try:
+        return b64decode(credentials.strip(), validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+MAX_BODY_BYTES = 1 << 20
+
+
+def too_large(most: int) -> HttpProblem:
     """413; the connection is closed, since the rest of the body is not read."""
-    error = "the body has more than 1 MB: send it in parts"
+    error = f"the body has more than {most >> 20} MB: send it in parts"
     return HttpProblem(413, error, {"Connection": "close"})
 
 
@@ -338,6 +365,8 @@ class Middleware:
 def answer(problem: HttpProblem) -> web.Response:
     """Return the answer that describes a problem."""
     response = json(dumps(problem.fields), problem.status)
+    if problem.reason:
+        response.set_status(problem.status, problem.reason)
     response.headers.update(problem.headers)
     return response
 
@@ -350,5 +379,5 @@ def translated(error: web.HTTPException) -> HttpProblem:
         allowed = ", ".join(sorted(error.allowed_methods))
         return HttpProblem(405, f"the method must be one of {allowed}", {"Allow": allowed})
     if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return too_large()
+        return too_large(MAX_BODY_BYTES)
     return HttpProblem(error.status, error.reason)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from aiohttp import web
 from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
 
+from sbic.gateway.access import MAX_BODY_BYTES, too_large
 from sbic.gateway.config import HttpProblem
 from sbic.gateway.view import Cursor
 from sbic.wire.bad import BadRecord
@@ -64,8 +65,8 @@ async def no_invitation(_request: web.Request) -> None:
     """
 
 
-async def read_body(request: web.Request, *kinds: str) -> bytes:
-    """Return the body, which must have one of these content types.
+async def read_body(request: web.Request, *kinds: str, most: int = MAX_BODY_BYTES) -> bytes:
+    """Return the body, which must have one of these content types, and at most `most` bytes.
 
     Browsers let pages of other sites post forms and plain text anywhere, but JSON only after a CORS
     preflight.
@@ -79,7 +80,14 @@ async def read_body(request: web.Request, *kinds: str) -> bytes:
         request.writer.output_size = 0  # of the answer, which follows
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
+            if most <= request.client_max_size:
+                return await request.read()
+            body = bytearray()
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > most:
+                    raise too_large(most)
+            return bytes(body)
     except TimeoutError:
         raise HttpProblem(408, "the body took too long", {"Connection": "close"}) from None
 

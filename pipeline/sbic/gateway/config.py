@@ -27,6 +27,8 @@ class HttpProblem(Exception):
         self.status = status
         self.headers = headers or {}
         self.fields: dict[str, Any] = {"error": error, **fields}
+        self.reason: str | None = None
+        """The status line, for clients that show nothing else."""
 
 
 def unavailable(

@@ -13,13 +13,14 @@ from typing import Any, cast
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from sbic.gateway.access import AccessRules, GatewayMetrics, Middleware, Routes
+from sbic.gateway.access import MAX_BODY_BYTES, AccessRules, GatewayMetrics, Middleware, Routes
 from sbic.gateway.body import no_invitation
 from sbic.gateway.config import ConnectionLimit, GatewayCannotStart, GatewayConfig
 from sbic.gateway.openapi import DescriptionRoutes
+from sbic.gateway.routes.label_studio import BackendRoutes, WebhookRoutes
 from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
 from sbic.gateway.routes.reading import ReportRoutes, StatusRoutes, TaskRoutes, WorkerRoutes
-from sbic.gateway.routes.writing import LabelStudioRoutes, NextRoutes, WritingRoutes
+from sbic.gateway.routes.writing import NextRoutes, WritingRoutes
 from sbic.gateway.session import Project, Projects
 from sbic.project.revision import Given
 
@@ -151,17 +152,16 @@ class ConnectionLog(logging.LoggerAdapter[logging.Logger]):
 # The gateway as an aiohttp application: all routes behind one middleware.
 
 
-MAX_BODY_BYTES = 1 << 20
-
-
 def subjects(
     config: GatewayConfig, projects: Projects, metrics: GatewayMetrics, stopping: asyncio.Event
 ) -> Sequence[Routes]:
     """All routes, by subject: add new ones here."""
+    webhooks = WebhookRoutes(projects, metrics)
     return [
         WritingRoutes(projects, metrics),
         NextRoutes(projects, metrics),
-        LabelStudioRoutes(projects, metrics),
+        webhooks,
+        BackendRoutes(projects, webhooks),
         TaskRoutes(projects),
         WorkerRoutes(projects),
         StatusRoutes(projects),

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from time import perf_counter
 
@@ -22,7 +22,7 @@ from sbic.kafka.protocol import TopicIds, check_role
 from sbic.kafka.reader import Reader, reading
 from sbic.kafka.requests import Asker
 from sbic.kafka.rights import Operation
-from sbic.kafka.writer import ReconnectingWriter
+from sbic.kafka.writer import NotAcknowledged, ReconnectingWriter
 from sbic.project.added import AddedPartitions, check_partitions, check_partitions_on
 from sbic.project.opening import ProjectLog, read_project, settings_at
 from sbic.project.revision import Given, Revision
@@ -30,6 +30,7 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.status.contents import Standing, compile_engine
 from sbic.status.reading import FlowReader, empty_summary, reading_flow, shown_settings
+from sbic.status.roster import naming
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import Row
 from sbic.wire.tasks import task_parser
@@ -138,6 +139,44 @@ async def _catch_up(follower: AnnotationsFollower) -> None:
         raise Refused(f"Kafka does not answer: {str(error) or 'no records come'}") from None
 
 
+class UserNames:
+    """Names workers in the roster after the users of Label Studio, those that have no name yet.
+
+    It runs beside the requests, which people wait for.
+    """
+
+    def __init__(self, settings: Settings, writer: ReconnectingWriter) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._offered: dict[str, str] = {}
+        self._done: set[str] = set()
+        self._is_offered = asyncio.Event()
+
+    def offer(self, users: Iterable[tuple[str, str]]) -> None:
+        """Name these workers soon."""
+        for worker, name in users:
+            if worker not in self._done:
+                self._offered[worker] = name
+                self._is_offered.set()
+
+    async def run(self) -> None:
+        """Name workers until cancelled; those that fail are named the next time."""
+        while True:
+            await self._is_offered.wait()
+            self._is_offered.clear()
+            names, self._offered = self._offered, {}
+            try:
+                await self._name(names)
+            except (ClusterError, KafkaError, NotAcknowledged) as error:
+                log.warning("users of Label Studio have no names in the roster: %s", error)
+            else:
+                self._done |= names.keys()
+
+    async def _name(self, names: Mapping[str, str]) -> None:
+        if rows := await naming(self._settings, names):
+            await self._writer.send(Topics(self._settings).roster.name, rows)
+
+
 LOOK_SECONDS = 1.0
 ASSIGNMENT_SECONDS = 10.0  # that a request waits for its assignments
 
@@ -157,6 +196,7 @@ class ProjectSession:
         writer: ReconnectingWriter,
         asker: Asker,
         annotations: KnownAnnotations,
+        users: UserNames,
     ) -> None:
         self.settings = settings
         self.revision = revision
@@ -165,6 +205,7 @@ class ProjectSession:
         self.writer = writer
         self.asker = asker
         self.annotations = annotations
+        self.users = users
         self.report = LiveReport(view, gold_only=False)
         self.gold_report = LiveReport(view, gold_only=True)
         self.trouble: str | None = None
@@ -204,6 +245,7 @@ class ProjectSession:
             *(each.run() for name, each in self._followers.items() if name != "labels"),
             self._follow_labels(),
             self.writer.run(),
+            self.users.run(),
             self.asker.follow(),
         )
 
@@ -295,6 +337,7 @@ async def session(given: Given) -> AsyncIterator[ProjectSession]:
             writer,
             asker,
             annotations,
+            UserNames(settings, writer),
         )
 
 
@@ -367,7 +410,10 @@ class Projects:
 
     def of(self, request: web.Request) -> Project:
         """Return the project of a request; raise 404."""
-        prefix = request.query.get("project", self.default)
+        return self.named(request.query.get("project", self.default))
+
+    def named(self, prefix: str) -> Project:
+        """Return the project with this prefix; raise 404."""
         try:
             return self.by_prefix[prefix]
         except KeyError:

@@ -279,6 +279,7 @@ class TaskView:
 
     def __init__(self, tally: TaskTally, classes: Classes = SIGNS) -> None:
         self.tally = tally
+        self.classes = classes
         self._parse = posterior_parser(classes)
         self._rendering = rendering_of(classes)
         self.changes = RecentChanges()
@@ -333,6 +334,13 @@ class TaskView:
         if i is None or self._values[i] is None:
             return None
         return self._rendering.prediction(self.tally.prediction(i))
+
+    def belief(self, task: str) -> tuple[int | None, float]:
+        """Return the number of the predicted class and its probability, that of chance at first."""
+        i = self.tally.ids.known(task)
+        if i is None or self._values[i] is None:
+            return None, 1 / len(self.classes)
+        return self.tally.prediction(i), 1 - self.tally.doubt(i)
 
     def all_values(self) -> list[bytes]:
         """Return the posteriors of all tasks."""

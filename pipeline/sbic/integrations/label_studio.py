@@ -75,7 +75,10 @@ class Choices:
             return 0
         if len(chosen) > 1:
             raise Problem(f"{len(chosen)} choices at once: {shown(chosen)}; a label is one class")
-        name = str(chosen[0])
+        return self.label_named(str(chosen[0]))
+
+    def label_named(self, name: str) -> int | str:
+        """Return the label that a choice stands for; raise `Problem`."""
         if name in self.label_map:
             return self.label_map[name]
         if self.classes.is_signs and name in SIGN_OF_CHOICE:

@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md, from the registries of an instance, a gateway and a sink."""
+"""docs/reference/metrics.md, from the registries of an instance, a gateway, a sink and a push."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -10,15 +10,15 @@ from tests.docs.generate.markdown import code, page, table
 from tests.docs.generate.registries import (
     gateway_registries,
     instance_registries,
+    push_registries,
     sink_registries,
 )
 
 INTRODUCTION = """\
-`GET /metrics` of an instance (port 6066, `SBIC_WEB_PORT`), of a gateway (port 8080) and of a sink
-(`--metrics-port`). Units are
-base units, no task or worker id is ever a label value, and there are no `_created` series. Besides
-these there are the usual `process_*` and `python_*` metrics. A histogram has `_bucket`, `_sum` and
-`_count` series.
+`GET /metrics` of an instance (port 6066, `SBIC_WEB_PORT`), of a gateway (port 8080), of a sink and
+of a push (`--metrics-port`). Units are base units, no task or worker id is ever a label value, and
+there are no `_created` series. Besides these there are the usual `process_*` and `python_*`
+metrics. A histogram has `_bucket`, `_sum` and `_count` series.
 
 [rules.yml](../../deploy/prometheus/rules.yml) has alerts on these, [runbooks.md](../runbooks.md)
 says what to do about each, and [sbic.json](../../deploy/grafana/sbic.json) is a dashboard for
@@ -57,6 +57,8 @@ def metrics_page() -> str:
         _table(families(gateway_registries())),
         "## Sink\n",
         _table(families(sink_registries())),
+        "## Push\n",
+        _table(families(push_registries())),
     )
 
 

@@ -1,4 +1,4 @@
-"""The metrics of an instance, a gateway and a sink that are not running.
+"""The metrics of an instance, a gateway, a sink and a push that are not running.
 
 A metric without a value does not show which labels it has, so each that has none before the first
 record or request gets one here.
@@ -7,6 +7,7 @@ record or request gets one here.
 from prometheus_client import CollectorRegistry
 
 from sbic.gateway.access import GatewayMetrics as GatewayMetrics
+from sbic.integrations.label_studio_push import PushMetrics
 from sbic.integrations.sink import SinkMetrics
 from sbic.project.revision import FIRST
 from sbic.project.settings import Settings
@@ -38,3 +39,8 @@ def gateway_registries() -> list[CollectorRegistry]:
 def sink_registries() -> list[CollectorRegistry]:
     """All metrics of a sink."""
     return [SinkMetrics().registry]
+
+
+def push_registries() -> list[CollectorRegistry]:
+    """All metrics of a push that follows."""
+    return [PushMetrics().registry]

@@ -1,4 +1,4 @@
-"""`POST /labels`, `/tasks`, `/workers`, `/rules` and `/next`, and the hook of Label Studio."""
+"""`POST /labels`, `/tasks`, `/workers`, `/rules` and `/next`."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,6 @@ from sbic.gateway.access import GatewayMetrics, Route, json
 from sbic.gateway.body import JSON, LINES, parsed, read_body, values_in
 from sbic.gateway.config import HttpProblem, unavailable
 from sbic.gateway.session import Projects, ProjectSession
-from sbic.integrations import label_studio
-from sbic.integrations.label_studio import (
-    Annotations,
-    Choices,
-    Event,
-    Record,
-    Unusable,
-    encode_record,
-    label_map_of,
-    read_event,
-)
 from sbic.kafka.errors import ClusterError, MissingRights
 from sbic.kafka.writer import At, NotAcknowledged
 from sbic.project.changes import BadChange, change_rules
@@ -32,6 +21,8 @@ from sbic.project.settings import PROJECT_SETTINGS, SPECS, BadSetting, command_l
 from sbic.project.topics import Topic
 from sbic.wire.assignments import parse_request
 from sbic.wire.partitions import Row
+
+log = logging.getLogger("sbic")
 
 RULE_NAMES = tuple(name for name in PROJECT_SETTINGS if SPECS[name].change == "at once")
 
@@ -192,107 +183,3 @@ class NextRoutes:
         given = [record for record in records if record["task"] is not None]
         reason = records[-1].get("reason")
         return json(dumps({"assignments": given, "reason": reason}))
-
-
-# `/hooks/label-studio`: annotations of Label Studio become labels.
-
-
-log = logging.getLogger("sbic")
-
-FIXED_BY = "sbic import label-studio EXPORT.json sends it"
-
-
-class LabelStudioRoutes:
-    """The webhook. Label Studio does not retry, so every lost event is logged."""
-
-    def __init__(self, projects: Projects, metrics: GatewayMetrics) -> None:
-        self.projects = projects
-        self.metrics = metrics
-
-    def routes(self) -> Sequence[Route]:
-        return [Route("POST", "/hooks/label-studio", self.hook)]
-
-    async def hook(self, request: web.Request) -> web.Response:
-        """Publish the labels of an event, and answer when they are acknowledged."""
-        session = self.projects.of(request).session
-        try:
-            event = read_event(loads(await read_body(request, JSON)), _choices(request, session))
-        except JSONDecodeError as error:
-            raise HttpProblem(400, f"the body is not JSON: {error}") from None
-        except label_studio.Problem as problem:
-            log.warning("a webhook of Label Studio is refused: %s; %s", problem, FIXED_BY)
-            raise HttpProblem(
-                422, str(problem), problems=[{"index": 0, "reason": str(problem)}]
-            ) from None
-        try:
-            return await self._take(session, event)
-        except (ClusterError, NotAcknowledged) as error:
-            log.warning("a webhook of Label Studio is lost: %s; %s", error, FIXED_BY)
-            raise unavailable(str(error)) from None
-
-    async def _take(self, session: ProjectSession, event: Event) -> web.Response:
-        await self._send_unusable(session, event.unusable)
-        if not event.updated and not event.deleted:  # new ones do not depend on known ones
-            records = [Record.of(created) for created in event.created]
-            return await self._send(session, records, event.unusable)
-        async with session.annotations.up_to_date() as known:
-            records, unknown = _records(known, event)
-            return await self._send(session, records, event.unusable, unknown)
-
-    async def _send_unusable(self, session: ProjectSession, unusable: Sequence[Unusable]) -> None:
-        """Publish annotations that are no labels: an instance makes them dead letters."""
-        if not unusable:
-            return
-        rows = [Row(each.slot.worker.encode(), each.encode()) for each in unusable]
-        await session.writer.send(session.topics.labels.name, rows)
-        self.metrics.sent("labels", len(rows))
-        log.warning("Label Studio sent what is no label: %s; a dead letter", unusable[0].problem)
-
-    async def _send(
-        self,
-        session: ProjectSession,
-        records: Sequence[Record],
-        unusable: Sequence[Unusable],
-        unknown: Sequence[int] = (),
-    ) -> web.Response:
-        rows = [Row(record.slot.worker.encode(), encode_record(record)) for record in records]
-        places = await session.writer.send(session.topics.labels.name, rows) if rows else []
-        self.metrics.sent("labels", len(places))
-        answer: dict[str, object] = {"labels": [place._asdict() for place in places]}
-        if unusable:
-            answer["unusable"] = [{"id": each.id, "reason": each.problem} for each in unusable]
-        if unknown:
-            listed = ", ".join(map(str, unknown[:10])) + (", ..." if unknown[10:] else "")
-            log.warning(
-                "Label Studio has deleted annotations that the topic does not have: %s", listed
-            )
-            answer["unknown"] = list(unknown)
-        return json(dumps(answer))
-
-
-def _choices(request: web.Request, session: ProjectSession) -> Choices:
-    classes = session.settings.crowd_classes
-    label_map = request.query.get("map")
-    labels = {} if label_map is None else label_map_of(label_map, classes)
-    return Choices(classes, request.query.get("control"), labels)
-
-
-def _records(known: Annotations, event: Event) -> tuple[list[Record], list[int]]:
-    """Get the records to send, which `known` then contains, and the ids of unknown annotations."""
-    records: list[Record] = []
-    unknown: list[int] = []
-    for annotation in event.updated:
-        records += _learned(known, known.given(annotation))
-    for name in event.deleted:
-        found = known.deleted(name)
-        if found is None:
-            unknown.append(name)
-        else:
-            records += _learned(known, found)
-    return records, unknown
-
-
-def _learned(known: Annotations, records: list[Record]) -> list[Record]:
-    for one in records:
-        known.learn(one)
-    return records

@@ -1,0 +1,132 @@
+"""`sbic push`: writes posteriors into another tool."""
+
+import logging
+import os
+
+import click
+
+from sbic.commands.options import (
+    BadInput,
+    given_options,
+    in_project,
+    label_map_option,
+    mapping_of,
+    metrics_options,
+    run_connected,
+    serve_metrics,
+    until_stopped,
+)
+from sbic.integrations.label_studio import Choices
+from sbic.integrations.label_studio_push import (
+    BadStudio,
+    Pushed,
+    PushMetrics,
+    StudioTarget,
+    StudioTrouble,
+    follow,
+    other_version,
+    push,
+)
+from sbic.project.revision import Given
+from sbic.project.security import BadSecurity, read_secret
+from sbic.project.settings import SPECS, variable
+
+TOKEN = variable("label_studio_token")
+LOGGING = ("log_level", "log_format")
+
+
+@click.group(short_help="Write posteriors into another tool.")
+def command() -> None:
+    """Write posteriors into another tool."""
+
+
+@command.command("label-studio", short_help="Write predictions into a Label Studio project.")
+@click.argument("url", metavar="URL")
+@click.option("--project", required=True, type=click.IntRange(1), help="The number in its address.")
+@click.option(
+    "--control", metavar="NAME", help="The control with the choices.  [default: the only one]"
+)
+@label_map_option("choice")
+@click.option("--follow", "is_following", is_flag=True, help="Go on as posteriors change.")
+@metrics_options
+@click.option("--dry-run", is_flag=True, help="Only report what would be written.")
+@given_options("broker", "prefix", "classes", "log_level", "log_format")
+def label_studio(
+    given: Given,
+    url: str,
+    project: int,
+    control: str | None,
+    label_map: tuple[str, ...],
+    is_following: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    dry_run: bool,
+) -> None:
+    """Write a prediction for each task of a Label Studio project: the choice, and its confidence.
+
+    URL is the address of Label Studio, such as https://labels.example.org; the ids of its tasks
+    are the tasks of the pipeline. Predictions have the prefix as their model version, and those of
+    other models are left alone. A task without labels gets a prediction without a choice, with the
+    confidence of chance, so that uncertainty sampling knows it too.
+
+    Only what differs is written: the command may be interrupted and run again. With --follow it
+    goes on until SIGTERM, as posteriors change and tasks come.
+
+    The token of a Label Studio user is never given here, where everybody could see it: it is in
+    SBIC_LABEL_STUDIO_TOKEN, or in the file SBIC_LABEL_STUDIO_TOKEN_FILE. Both kinds will do.
+
+    \b
+    Examples:
+      sbic push label-studio https://labels.example.org --project 3
+      sbic push label-studio http://localhost:8081 --project 3 --follow --metrics-port 6068
+      sbic push label-studio http://localhost:8081 --project 3 --label-map Yes=1 --label-map No=-1
+    """
+    from sbic.runtime.logs import set_up_logging
+
+    if metrics_port is not None and not is_following:
+        raise click.UsageError("--metrics-port is for --follow")
+    if is_following and dry_run:
+        raise click.UsageError("--dry-run ends, and --follow does not: give one of them")
+    try:
+        token = read_secret(TOKEN, {name: text for name, text in os.environ.items() if text})
+    except BadSecurity as error:
+        raise BadInput(str(error)) from None
+    if token is None:
+        raise BadInput(f"set {TOKEN} or {TOKEN}_FILE to the token of a Label Studio user")
+    if not url.startswith(("http://", "https://")) or "@" in url:
+        raise BadInput("URL is http:// or https:// and a host, without a user or a password")
+    settings = in_project(given)
+    classes = settings.crowd_classes
+    choices = Choices(classes, control, dict(mapping_of(pair, classes) for pair in label_map))
+    target, done = StudioTarget(url, token.reveal(), project, choices), Pushed()
+    try:
+        if is_following:
+            level, style = (given.values.get(name, SPECS[name].default) for name in LOGGING)
+            set_up_logging(level, style)
+            logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+            metrics = PushMetrics()
+            if metrics_port is not None:
+                serve_metrics(metrics.registry, metrics_host, metrics_port)
+            run_connected(until_stopped(follow(settings, target, done, metrics)))
+            return
+        shows = run_connected(push(settings, target, done, dry_run=dry_run))
+    except BadStudio as error:
+        raise BadInput(str(error)) from None
+    except StudioTrouble as error:
+        raise click.ClickException(f"{error}; {summary(done)}: run it again") from None
+    except KeyboardInterrupt:
+        click.echo(f"{summary(done)}; run it again for the rest", err=True)
+        raise click.Abort from None
+    if shows:
+        click.echo(other_version(shows, settings.prefix), err=True)
+    click.echo(summary(done, dry_run=dry_run), err=True)
+
+
+def summary(done: Pushed, *, dry_run: bool = False) -> str:
+    """Describe the outcome of a push, in one line.
+
+    >>> summary(Pushed(tasks=12, new=9, changed=1), dry_run=True)
+    'tasks: 12 (9 new, 1 changed, 2 unchanged); nothing was written'
+    """
+    counts = f"{done.new:,} new, {done.changed:,} changed, {done.unchanged:,} unchanged"
+    return f"tasks: {done.tasks:,} ({counts}){'; nothing was written' if dry_run else ''}"
