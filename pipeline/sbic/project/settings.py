@@ -239,8 +239,7 @@ class Settings:
         "a whole number from 1 to 10000",
         lambda value: 1 <= value <= 10_000,
         change="never",
-        instead="create a project with another number under another --prefix "
-        "(sbic topics --partitions N), and send it the labels",
+        instead="change it with sbic project repartition N",
     )
     replication: int = of_project(
         1,
