@@ -448,6 +448,13 @@ class Settings:
         "a number of seconds from 6 to 1800",
         lambda value: 6 <= value <= 1800,
     )
+    stuck_seconds: float = setting(
+        60.0,
+        "An instance that makes no progress on a partition for so long, although Kafka has records "
+        "there, says why and ends, so that it is restarted.",
+        "a number of seconds from 2 to 86400",
+        lambda value: 2 <= value <= 86400,
+    )
     otel: bool = setting(
         False,
         "Export OpenTelemetry spans of labels that have a traceparent header: true or false.",
