@@ -132,11 +132,11 @@ async def test_none_ends_that_waits_for_kafka_or_has_nothing_to_do_or_is_slow(
 import time, sbic.instance.instance as it
 real = it.Instance.take
 def take(self, piece):
-    time.sleep(0.4)
+    time.sleep(0.1)
     return real(self, piece)
 it.Instance.take = take
 """
-    env = ENV | {"SBIC_STUCK_SECONDS": "2", "SBIC_PARTITIONS": "1"}
+    env = ENV | {"SBIC_STUCK_SECONDS": "8", "SBIC_PARTITIONS": "1"}
     with EmbeddedBroker(port=free_port(), data_dir=tmp_path) as broker:
         here = await project(broker, partitions=1)
         prefix = here.settings.prefix
@@ -147,7 +147,7 @@ it.Instance.take = take
             one.wait_ready()
             await here.send(crowd(labels=12_000, tasks=100, workers=200, seed=5))
             with paused(broker):
-                await asyncio.sleep(5)  # what is tested is that it is waited out
+                await asyncio.sleep(10)  # what is tested is that it is waited out
             await here.until_counted(12_000, deadline=120)
             assert one.process.poll() is None, one.log()
             assert spare.process.poll() is None, spare.log()

@@ -144,9 +144,10 @@ def rolling(broker: EmbeddedBroker, settings: Settings, labels: int, rate: int =
         calm = asyncio.run(Load(settings, rate).during(lambda: sleep(CALM_SECONDS)))
         waited = asyncio.run(Load(settings, rate).during(restart))
     console.print(
-        f"rolling restart of {INSTANCES} instances with {labels:,} labels, {rate:,} labels/s: 99th "
-        f"percentile {waited.most:,.0f} ms, median {waited.median:.0f} (before {calm.most:,.0f} and "
-        f"{calm.median:.0f}); no partition silent for longer than {waited.silence:.1f} s"
+        f"rolling restart of {INSTANCES} instances with {labels:,} labels, {rate:,} labels/s: "
+        f"99th percentile {waited.most:,.0f} ms, median {waited.median:.0f} (before "
+        f"{calm.most:,.0f} and {calm.median:.0f}); no partition silent for longer than "
+        f"{waited.silence:.1f} s"
     )
 
 
@@ -167,8 +168,8 @@ def neighbours(
         )
         counted = other.metrics()['sbic_labels_total{outcome="counted"}']
     console.print(
-        f"{QUIET_RATE} labels/s beside a project that gets {flood.sent / seconds:,.0f} labels/s and "
-        f"poison (of which it has counted {counted:,.0f}): median {beside.median:.0f} ms, alone "
+        f"{QUIET_RATE} labels/s beside a project that gets {flood.sent / seconds:,.0f} labels/s "
+        f"and poison (of which it has counted {counted:,.0f}): median {beside.median:.0f} ms, alone "
         f"{alone.median:.0f}, ratio {beside.median / alone.median:.2f}; 99th percentile "
         f"{beside.most:,.0f} and {alone.most:,.0f}"
     )

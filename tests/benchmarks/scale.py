@@ -263,7 +263,8 @@ def carried(broker: EmbeddedBroker, labels: int) -> None:
     seconds = monotonic() - begun
     console.print(
         f"{labels:,} labels get other partitions in {seconds:.0f} s, without counting: "
-        f"{labels / seconds:,.0f} labels/s, {1e7 / labels * seconds / 60:.0f} minutes for 10,000,000"
+        f"{labels / seconds:,.0f} labels/s, "
+        f"{1e7 / labels * seconds / 60:.0f} minutes for 10,000,000"
     )
 
 

@@ -1,10 +1,14 @@
 """`sbic project repartition`: all labels in other partitions, once and in order, come what may."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -20,26 +24,36 @@ from sbic.status.contents import standing_labels
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from tests.agents.crowd import crowd
-from tests.agents.kafka import ProjectOnBroker, project
+from tests.agents.kafka import ProjectOnBroker, project, until
 from tests.gateway.client import running_gateway
-from tests.instances import instance
+from tests.instances import RunningInstance, instance
 from tests.project.test_added_partitions import add_partitions
 from tests.projects import environment, made, new_project, records_of, sbic, write
 
 ROWS = sorted({(f"t{i % 40}", f"w{i // 40}") for i in range(1200)})
-RECORDS = [(worker.encode(), encode_label(task, worker, 1)) for task, worker in ROWS]
-TASKS = [(f"t{i}".encode(), dumps({"task": f"t{i}", "gold": 1, "n": i})) for i in range(40)]
+Record = tuple[bytes | None, bytes | None]
+RECORDS: list[Record] = [(worker.encode(), encode_label(task, worker, 1)) for task, worker in ROWS]
+TASKS: list[Record] = [
+    (f"t{i}".encode(), dumps({"task": f"t{i}", "gold": 1, "n": i})) for i in range(40)
+]
 TASKS += [(b"t1", dumps({"task": "t1", "status": "closed"})), (b"t2", None)]
-ROSTER = [(b"w1", dumps({"worker": "w1", "blocked": True})), (b"w2", None)]
+ROSTER: list[Record] = [(b"w1", dumps({"worker": "w1", "blocked": True})), (b"w2", None)]
 
 KILLED = """
-import os, sys
-import sbic.commands.main, sbic.project.repartition as work, sbic.project.recreation as recreation
+import json, os, sys
+import sbic.commands.main, sbic.commands.project
+import sbic.project.repartition as work, sbic.project.recreation as recreation
 from sbic.kafka.writer import Writer
 recreation.EMPTY_SECONDS = work.FENCE_SECONDS = 0.2
-recreation.until_group_is_empty.__globals__["EMPTY_SECONDS"] = 0.2
-{change}
-sbic.commands.main.main()
+for line in sys.stdin:
+    change, partitions = json.loads(line)
+    child = os.fork()
+    if not child:
+        sys.argv = ["sbic", "project", "repartition", str(partitions)]
+        exec(change)
+        sbic.commands.main.main()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 DIES = """
 async def die(*arguments, **others):
@@ -90,16 +104,31 @@ STEPS = {
 }
 
 
-def killed(settings: Settings, change: str, partitions: int) -> None:
-    code = KILLED.format(change=change)
-    ended = subprocess.run(
-        [sys.executable, "-c", code, "project", "repartition", str(partitions)],
+@contextmanager
+def killing(settings: Settings) -> Iterator[Callable[[str, int], None]]:
+    """Runs the command, and kills it at a step; each is a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED],
         env=environment(settings),
-        capture_output=True,
-        timeout=60,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
-    assert ended.returncode == 9, ended.stderr
+    assert process.stdin
+    assert process.stdout
+
+    def killed(step: str, partitions: int) -> None:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps([STEPS[step], partitions]) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "9\n", step
+
+    try:
+        yield killed
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def repartitioned(settings: Settings, partitions: int) -> str:
@@ -108,7 +137,14 @@ def repartitioned(settings: Settings, partitions: int) -> str:
     return done.stderr
 
 
-async def check_all(settings: Settings, partitions: int, topic: str, sent: list[object]) -> None:
+async def says(running: RunningInstance, line: str) -> bool:
+    """Whether an instance is not ready, and says why."""
+    return line in running.get("/readyz")[1]
+
+
+async def check_all(
+    settings: Settings, partitions: int, topic: str, sent: Sequence[Record]
+) -> None:
     """Each record is there once, in the partition and the order of its key."""
     found = await records_of(replace(settings, partitions=partitions), topic)
     for key in {record.key for record in found}:
@@ -131,22 +167,23 @@ def test_every_record_is_carried_over_once_and_in_order_though_the_command_is_ki
     asyncio.run(add_partitions(settings, topics.labels.name, 5))
     asyncio.run(write(settings, topics.labels.name, RECORDS[half:]))
     before = asyncio.run(read_project(settings))
-    for name, change in STEPS.items():
-        killed(settings, change, 7)
-        now = asyncio.run(read_project(settings))
-        assert now is not None
-        if name in ("before anything is copied", "before the old topics are deleted"):
-            waiting = sbic(settings, "replay", "-", stdin="task,worker,label\nt1,ann,1\n")
-            assert waiting.returncode == 1, name
-            line = f"complete it with: sbic project repartition 7 --prefix {settings.prefix}"
-            assert line in waiting.stderr, name
-        kept = topics.labels.name + "-carried" * (now.state == "filling")
-        found = asyncio.run(extents(settings, [kept]))
-        assert sum(each.end for each in found.values()) == len(RECORDS), name
+    with killing(settings) as killed:
+        for name in STEPS:
+            killed(name, 7)
+            now = asyncio.run(read_project(settings))
+            assert now is not None
+            if name in ("before anything is copied", "before the old topics are deleted"):
+                waiting = sbic(settings, "replay", "-", stdin="task,worker,label\nt1,ann,1\n")
+                assert waiting.returncode == 1, name
+                line = f"complete it with: sbic project repartition 7 --prefix {settings.prefix}"
+                assert line in waiting.stderr, name
+            kept = topics.labels.name + "-carried" * (now.state == "filling")
+            found = asyncio.run(extents(settings, [kept]))
+            assert sum(each.end for each in found.values()) == len(RECORDS), name
     assert repartitioned(settings, 7) == f"{settings.prefix} has 7 partitions\n"
-    for topic, records in sent.items():
-        asyncio.run(check_all(settings, 7, topic, list(records)))
-        assert len(asyncio.run(extents(settings, [topic]))) == 7
+    for topic_name, records in sent.items():
+        asyncio.run(check_all(settings, 7, topic_name, records))
+        assert len(asyncio.run(extents(settings, [topic_name]))) == 7
     after = asyncio.run(read_project(settings))
     assert before is not None
     assert after is not None
@@ -182,7 +219,6 @@ async def test_instances_go_on_with_more_partitions_and_posteriors_are_those_of_
             assert "1,000 labels, all counted" in said
             for each in (one, other):
                 each.wait_ready()
-                assert "repartitioning: wait until that is done" in each.log()
                 assert "Traceback" not in each.log()
             await client.until_ready()
             here = ProjectOnBroker(replace(old.settings, partitions=8))
@@ -244,15 +280,16 @@ def test_what_others_write_to_topics_that_are_filled_is_kept_and_before_that_ref
     settings = made(new_project(broker))
     topic = Topics(settings).labels.name
     asyncio.run(write(settings, topic, RECORDS))
-    killed(settings, STEPS["before copies are compared"], 5)
+    with killing(settings) as killed:
+        killed("before copies are compared", 5)
 
-    async def refused() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-            with pytest.raises(MessageSizeTooLargeError):
-                await producer.send_and_wait(topic, encode_label("new", "ann", 1), key=b"ann")
+        async def refused() -> None:
+            async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+                with pytest.raises(MessageSizeTooLargeError):
+                    await producer.send_and_wait(topic, encode_label("new", "ann", 1), key=b"ann")
 
-    asyncio.run(refused())
-    killed(settings, STEPS["while labels are filled"], 5)
+        asyncio.run(refused())
+        killed("while labels are filled", 5)
     asyncio.run(write(settings, topic, [(b"w1", encode_label("new", "w1", 1))]))
     said = repartitioned(settings, 5)
     assert f"1 records were written to {topic} before it was filled" in said
@@ -266,15 +303,20 @@ def test_the_old_number_calls_it_off_and_other_numbers_are_named_or_refused(
     settings = made(new_project(broker))
     topic = Topics(settings).labels.name
     asyncio.run(write(settings, topic, RECORDS[:100]))
-    killed(settings, STEPS["before copies are compared"], 5)
+    with killing(settings) as killed:
+        killed("before copies are compared", 5)
     for command in ("recount", "reset --yes"):
         refused = sbic(settings, "project", *command.split())
         assert refused.returncode == 1
         assert "is repartitioning" in refused.stderr
-    assert repartitioned(settings, 3) == f"{settings.prefix} has 3 partitions\n"
-    asyncio.run(write(settings, topic, RECORDS[100:200]))
     with instance(broker.url, settings.prefix, SBIC_PARTITIONS="16") as running:
+        line = "is repartitioning: wait until that is done, or, if the command was interrupted, "
+        line += f"complete it with: sbic project repartition 5 --prefix {settings.prefix}"
+        asyncio.run(until(partial(says, running, line)))
+        assert repartitioned(settings, 3) == f"{settings.prefix} has 3 partitions\n"
+        asyncio.run(write(settings, topic, RECORDS[100:200]))
         running.wait_ready()
+        assert running.log().count(line) == 1
         assert f"sbic project repartition 16 --prefix {settings.prefix}" in running.log()
         running.metrics_with('sbic_labels_total{outcome="counted"}', 200)
         assert running.terminate() == 0
@@ -282,7 +324,8 @@ def test_the_old_number_calls_it_off_and_other_numbers_are_named_or_refused(
         assert sbic(settings, "project", "repartition", wrong).returncode == 2
     told = sbic(settings, "project", "set", "partitions=9")
     assert "sbic project repartition N" in told.stderr
-    killed(settings, STEPS["before the old topics are deleted"], 5)
+    with killing(settings) as killed:
+        killed("before the old topics are deleted", 5)
     other = sbic(settings, "project", "repartition", "6")
     assert other.returncode == 1
     assert f"sbic project repartition 5 --prefix {settings.prefix}" in other.stderr

@@ -140,9 +140,9 @@ async def repartition(place: Settings, begun: Revision, note: Note) -> Revision:
     await _recreate(settings, begun)
     for carried, topic in zip(topics.carried, topics.moving, strict=True):
         await _fill(settings, carried, topic)
-    for topic, more in (await _compared(settings, begun)).items():
+    for name, more in (await _compared(settings)).items():
         note(
-            f"{more:,} records were written to {topic} before it was filled, by producers that "
+            f"{more:,} records were written to {name} before it was filled, by producers that "
             "write to Kafka directly: they come before older ones of the same workers or tasks"
         )
     await delete_group(settings)
@@ -293,7 +293,7 @@ def _content(record: ConsumerRecord) -> tuple[object, ...]:
     return record.key, record.value, tuple(record.headers)
 
 
-async def _compared(settings: Settings, begun: Revision) -> dict[str, int]:
+async def _compared(settings: Settings) -> dict[str, int]:
     """Raise `Incomplete` if a topic has fewer records than its copy; how many more others have."""
     topics = Topics(settings)
     pairs = list(zip(topics.carried, topics.moving, strict=True))
