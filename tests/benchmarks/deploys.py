@@ -169,7 +169,7 @@ def neighbours(
         counted = other.metrics()['sbic_labels_total{outcome="counted"}']
     console.print(
         f"{QUIET_RATE} labels/s beside a project that gets {flood.sent / seconds:,.0f} labels/s "
-        f"and poison (of which it has counted {counted:,.0f}): median {beside.median:.0f} ms, alone "
+        f"and poison (it has counted {counted:,.0f}): median {beside.median:.0f} ms, alone "
         f"{alone.median:.0f}, ratio {beside.median / alone.median:.2f}; 99th percentile "
         f"{beside.most:,.0f} and {alone.most:,.0f}"
     )
