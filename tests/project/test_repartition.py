@@ -227,13 +227,16 @@ async def test_instances_go_on_with_more_partitions_and_posteriors_are_those_of_
                 assert (await client.post("/labels", rows[start : start + 100])).status == 200
         await here.until_counted(len(triples))
         await new.until_counted(len(triples))
-        for each in (one, other, direct):
-            await asyncio.to_thread(each.metrics_with, "sbic_settled", 1)
-        found, expected = await here.posteriors(), await new.posteriors()
-        assert found.keys() == expected.keys()
-        for task, posterior in expected.items():
-            assert found[task]["labels"] == posterior["labels"]
-            assert found[task]["probability"] == pytest.approx(posterior["probability"], abs=2e-3)
+
+        async def are_the_same() -> bool:
+            found, expected = await here.posteriors(), await new.posteriors()
+            return found.keys() == expected.keys() and all(
+                found[task]["labels"] == posterior["labels"]
+                and found[task]["probability"] == pytest.approx(posterior["probability"], abs=2e-3)
+                for task, posterior in expected.items()
+            )
+
+        await until(are_the_same)  # all come to rest
         assert len(await extents(here.settings, [here.topics.posteriors.name])) == 8
         assert one.terminate() == other.terminate() == direct.terminate() == 0
 
