@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from aiokafka import ConsumerRecord
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka.structs import TopicPartition
 
-from sbic.kafka.admin import Extents, alter_topics, delete_records, extents
-from sbic.kafka.connect import connected
+from sbic.kafka.admin import Extents, alter_topics, delete_records, extents, extents_of
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.protocol import TopicIds
 from sbic.kafka.reader import reading
@@ -48,12 +48,17 @@ async def check_partitions(settings: Settings, without: Iterable[Topic] = ()) ->
 
     They do if there is anything in them, or if instances would have to fill them.
     """
-    async with connected(TopicIds(settings), settings) as client:
-        await check_partitions_on(client, without)
+    async with (
+        connected(TopicIds(settings), settings) as client,
+        connected(new_consumer(settings), settings) as asking,
+    ):
+        await check_partitions_on(client, asking, without)
 
 
-async def check_partitions_on(client: TopicIds, without: Iterable[Topic] = ()) -> None:
-    """The same, on a connection that stays open.
+async def check_partitions_on(
+    client: TopicIds, asking: AIOKafkaConsumer, without: Iterable[Topic] = ()
+) -> None:
+    """Do the same on connections that stay open.
 
     A topic that this client must not describe has no partitions to it.
     """
@@ -69,13 +74,14 @@ async def check_partitions_on(client: TopicIds, without: Iterable[Topic] = ()) -
         topic, has = topics[name], described.partitions
         if has <= topic.partitions:
             continue
-        records = 0 if topic.derived else _records(await _in_added(settings, topic))
+        added = [TopicPartition(name, number) for number in range(topic.partitions, has)]
+        records = 0 if topic.derived else _records(await extents_of(asking, added))
         if topic.derived or records:
             raise AddedPartitions(settings.prefix, topic, has, records)
 
 
 async def _in_added(settings: Settings, topic: Topic) -> Extents:
-    """The added partitions of a topic that are not empty."""
+    """Return the added partitions of a topic that are not empty."""
     found = await extents(settings, [topic.name])
     return {
         tp: extent
@@ -110,7 +116,7 @@ async def empty_added(
 
 
 async def _moved_before(settings: Settings, seal: Seal, topic: Topic) -> set[Origin]:
-    """The origins of records that were moved, by a command that was killed before it was done."""
+    """Return the origins of records that a command moved which was killed before it was done."""
     found: set[Origin] = set()
     async with reading(settings, topic.name, from_start=True) as reader:
         has = len(reader.partitions)

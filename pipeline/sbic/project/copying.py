@@ -49,7 +49,7 @@ class Inputs(NamedTuple):
 def inputs_of(
     settings: Settings, parse_label: Callable[[bytes | None], CodedLabel], parse_task: TaskParser
 ) -> Inputs:
-    """The inputs of a project, whose labels and tasks are parsed by these."""
+    """Return the inputs of a project, whose labels and tasks are parsed by these."""
     topics = Topics(settings)
     return Inputs(
         Input(topics.tasks, lambda record: parse_task(record.key, record.value)["task"]),
@@ -139,7 +139,7 @@ class Copying:
             await self._copy(writer, records, self._is_at_home)
 
     def _is_at_home(self, record: ConsumerRecord, key: bytes | None) -> bool:
-        """Whether to copy a record now; notes strays, and what was forwarded to here."""
+        """Return whether to copy a record now; note strays, and what was forwarded to here."""
         partition, offset = record.partition, record.offset
         if _home(record, key, self.old.partitions) != partition:
             self._strays.setdefault(partition, CountedOffsets()).add(np.array([offset]))
@@ -156,7 +156,7 @@ class Copying:
         return True
 
     def _is_left(self, record: ConsumerRecord, _key: bytes | None) -> bool:
-        """Whether a record is a stray that was not forwarded."""
+        """Return whether a record is a stray that was not forwarded."""
         partition, offset = record.partition, record.offset
         if partition not in self._strays or offset not in self._strays[partition]:
             return False
@@ -185,7 +185,7 @@ class Copying:
         await self._acknowledged(IN_FLIGHT * self.target.partitions)
 
     def _key_of(self, record: ConsumerRecord) -> bytes | None:
-        """The task or worker that a record belongs to; None if nobody can parse it."""
+        """Return the task or worker that a record belongs to; None if nobody can parse it."""
         try:
             return self.source.id_of(record).encode()
         except BadRecord:
@@ -203,5 +203,5 @@ class Copying:
 
 
 def _home(record: ConsumerRecord, key: bytes | None, partitions: int) -> int:
-    """The partition of a key; a record that nobody can parse stays where it is."""
+    """Return the partition of a key; a record that nobody can parse stays where it is."""
     return int(record.partition) % partitions if key is None else partition_of(key, partitions)

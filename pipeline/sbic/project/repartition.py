@@ -105,7 +105,7 @@ async def begin_repartition(place: Settings, partitions: int) -> Revision | None
 
 
 async def _has_added(settings: Settings) -> bool:
-    """Whether somebody has added partitions to any topic."""
+    """Return whether somebody has added partitions to any topic."""
     topics = {topic.name: topic for topic in Topics(settings)}
     found = await extents(settings, topics)
     return any(tp.partition >= topics[tp.topic].partitions for tp in found)
@@ -264,7 +264,7 @@ async def _fill(settings: Settings, carried: Topic, topic: Topic) -> None:
 
 
 async def _filled(settings: Settings, carried: Topic, place: TopicPartition) -> int:
-    """How many records of a copy's partition a command that was killed has written.
+    """Return how many records of a copy's partition a command that was killed has written.
 
     They are there in their order; what others wrote may be in between.
     """
@@ -294,7 +294,7 @@ def _content(record: ConsumerRecord) -> tuple[object, ...]:
 
 
 async def _compared(settings: Settings) -> dict[str, int]:
-    """Raise `Incomplete` if a topic has fewer records than its copy; how many more others have."""
+    """Return how many more records than copied topics have; raise `Incomplete` if fewer."""
     topics = Topics(settings)
     pairs = list(zip(topics.carried, topics.moving, strict=True))
     found = await extents(settings, [each.name for pair in pairs for each in pair])

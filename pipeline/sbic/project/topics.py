@@ -288,7 +288,7 @@ class Topics:
 
 
 def _carried(topic: Topic) -> Topic:
-    """A topic with room for all records of another; nothing expires or is compacted meanwhile."""
+    """Return a topic for all records of another, where nothing expires or is compacted."""
     config = {**topic.config, **_kept(FOREVER), "message.timestamp.type": "CreateTime"}
     access = _by(read="", write="operator")
     name = f"{topic.name}-carried"

@@ -103,7 +103,7 @@ class StuckWatch(Service):
                 self.give_up(f"{self.why}. {RECOVERS}")
 
     async def _waiting(self) -> list[Waiting]:
-        """What waits now; raises if Kafka does not answer."""
+        """Return what waits now; raise if Kafka does not answer."""
         why_not = self.why_waiting()
         if why_not is None:
             return await self._partitions()
@@ -117,7 +117,7 @@ class StuckWatch(Service):
         return [Waiting("becoming ready", done, why_not, limit)]
 
     async def _partitions(self) -> list[Waiting]:
-        """The partitions of this instance with records that it has not finished."""
+        """Return the partitions of this instance with records that it has not finished."""
         standing = list(self.app.standing())
         places = [each.place for each in standing]
         if not places:
@@ -136,7 +136,7 @@ class StuckWatch(Service):
         ]
 
     def _why(self, standing: Standing, begin: int, end: int) -> str:
-        """Why a partition does not come on, as far as can be known."""
+        """Return why a partition does not come on, as far as can be known."""
         has = f"Kafka has records from offset {max(begin, standing.done):,} to {end - 1:,}"
         silent = self.app.fence.silent_seconds
         if silent > self.app.fence.session_seconds:

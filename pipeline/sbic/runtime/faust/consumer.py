@@ -380,7 +380,7 @@ class BatchConsumer(Consumer):
             yield PartitionLag(tp.topic, tp.partition, records, self.waiting.get(tp))
 
     def _done(self, tp: TP) -> int:
-        """The offset up to which all of a partition is finished."""
+        """Return the offset up to which all of a partition is finished."""
         kafka = self._thread._ensure_consumer()
         fetched = kafka._subscription.subscription.assignment.state_value(tp)
         if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
