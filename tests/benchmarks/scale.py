@@ -24,7 +24,6 @@ from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.partitions import partition_of
-from tests.benchmarks.deploys import CALM_SECONDS, INSTANCES, neighbours, rolling
 from tests.instances import RunningInstance, instance
 
 LABELS_PER_TASK = 20
@@ -237,24 +236,15 @@ async def produce_single(settings: Settings, labels: int, workers: int) -> None:
         await producer.send_batch(builder, topic, partition=0)
 
 
-def deploys(broker: EmbeddedBroker, labels: int) -> None:
-    """What labels wait for while instances restart in turn, and beside a flooded project."""
-    settings = project(broker, "rolling", "settled")
-    asyncio.run(produce(settings, labels))
-    with instance(broker.url, settings.prefix, SBIC_INSTANCE_ID="sbic-0") as running:
-        running.wait_ready(60)
-        samples_until([running], labels)
-        running.terminate(60)
-    rolling(broker, settings, labels)
-    names = "quiet", "flooded"
-    quiet, flooded = (project(broker, name, "settled") for name in names)
-    neighbours(broker, quiet, flooded, CALM_SECONDS)
+def made(broker: EmbeddedBroker, name: str) -> Settings:
+    """Return the settings of a new project, which instances follow."""
+    given = Settings(broker=broker.url, prefix=name, algorithm="settled")
+    return asyncio.run(open_project(Given.of(given))).settings
 
 
 def carried(broker: EmbeddedBroker, labels: int) -> None:
     """How long it takes to give a project with so many labels other partitions."""
-    settings = project(broker, f"carried-{labels}", "settled")
-    settings = asyncio.run(open_project(Given.of(settings))).settings
+    settings = made(broker, f"carried-{labels}")
     asyncio.run(produce(settings, labels))
     begun = monotonic()
     revision = asyncio.run(begin_repartition(settings, 4 * settings.partitions))
@@ -271,7 +261,6 @@ def carried(broker: EmbeddedBroker, labels: int) -> None:
 def main(sizes: list[int]) -> None:
     """Everything, one after the other."""
     with EmbeddedBroker() as broker:
-        deploys(broker, INSTANCES * sizes[0])
         carried(broker, sizes[0])
         for algorithm in STREAMED:
             shared(broker, algorithm)

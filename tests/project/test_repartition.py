@@ -132,7 +132,7 @@ def killing(settings: Settings) -> Iterator[Callable[[str, int], None]]:
 
 
 def repartitioned(settings: Settings, partitions: int) -> str:
-    done = sbic(settings, "project", "repartition", str(partitions))
+    done = sbic(settings, "project", "repartition", str(partitions), timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
