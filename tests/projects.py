@@ -37,7 +37,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def sbic(
-    settings: Settings, *arguments: str, stdin: str = ""
+    settings: Settings, *arguments: str, stdin: str = "", timeout: float = 60
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "sbic", *arguments],
@@ -45,7 +45,7 @@ def sbic(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout,
     )
 
 

@@ -18,6 +18,9 @@ from sbic.kafka.admin import ensure_topics
 from sbic.kafka.connect import client_options
 from sbic.local.broker import EmbeddedBroker
 from sbic.progress import progress
+from sbic.project.opening import open_project
+from sbic.project.repartition import begin_repartition, repartition
+from sbic.project.revision import Given
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.wire.partitions import partition_of
@@ -233,9 +236,32 @@ async def produce_single(settings: Settings, labels: int, workers: int) -> None:
         await producer.send_batch(builder, topic, partition=0)
 
 
+def made(broker: EmbeddedBroker, name: str) -> Settings:
+    """Return the settings of a new project, which instances follow."""
+    given = Settings(broker=broker.url, prefix=name, algorithm="settled")
+    return asyncio.run(open_project(Given.of(given))).settings
+
+
+def carried(broker: EmbeddedBroker, labels: int) -> None:
+    """How long it takes to give a project with so many labels other partitions."""
+    settings = made(broker, f"carried-{labels}")
+    asyncio.run(produce(settings, labels))
+    begun = monotonic()
+    revision = asyncio.run(begin_repartition(settings, 4 * settings.partitions))
+    assert revision
+    asyncio.run(repartition(settings, revision, console.print))
+    seconds = monotonic() - begun
+    console.print(
+        f"{labels:,} labels get other partitions in {seconds:.0f} s, without counting: "
+        f"{labels / seconds:,.0f} labels/s, "
+        f"{1e7 / labels * seconds / 60:.0f} minutes for 10,000,000"
+    )
+
+
 def main(sizes: list[int]) -> None:
     """Everything, one after the other."""
     with EmbeddedBroker() as broker:
+        carried(broker, sizes[0])
         for algorithm in STREAMED:
             shared(broker, algorithm)
             one_worker(broker, algorithm, sizes[0])

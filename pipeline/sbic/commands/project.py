@@ -1,5 +1,7 @@
 """`sbic project`: shows the settings of projects, changes them, recounts and deletes."""
 
+from time import monotonic
+
 import click
 
 from sbic.commands import project_copy
@@ -11,6 +13,7 @@ from sbic.project.changes import change, follow_counting, read_assignments
 from sbic.project.opening import Unfinished, append, check_topic_ids, existing_project, projects
 from sbic.project.recreation import begin, recreate_topics
 from sbic.project.recreation import delete as delete_all
+from sbic.project.repartition import begin_repartition, repartition
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import PROJECT_SETTINGS, SPECS, Settings, WhenChanged
 from sbic.project.topics import Topics
@@ -101,12 +104,53 @@ def delete(given: Given, yes: bool) -> None:
     note(f"deleted: {place.prefix}, with {labels:,} labels")
 
 
+@click.command("repartition", short_help="Change the number of partitions.")
+@click.argument("partitions", metavar="N", type=int)
+@click.option("--yes", is_flag=True, help="Do not ask if labels have expired.")
+@given_options("broker", "prefix")
+def repartition_project(given: Given, partitions: int, yes: bool) -> None:
+    """Give all topics of a project N partitions, more or fewer than now, and count all labels.
+
+    What users wrote is carried over by key, in the order of each worker and task; the rest is
+    computed again, as by a recount. Requests and leases end: workers ask for a task again. Labels
+    get other partitions and offsets. Partitions that somebody has added are taken over.
+
+    Instances may be running: they leave the group, wait, and go on with N partitions. Gateways and
+    tools of sbic refuse labels meanwhile; stop producers that write to Kafka directly: Kafka
+    refuses their labels, too. The disks of the brokers need room for the labels once more.
+
+    If this command is interrupted, run it again to complete it. As long as copies are made, the old
+    number calls it off.
+
+    \b
+    Examples:
+      sbic project repartition 32
+      sbic project repartition 32 --prefix birds
+    """
+    place = given.place
+    ask_if_expired(place, yes)
+    members = run_connected(group_members(place))
+    begun = run_connected(begin_repartition(place, partitions))
+    if begun is None:
+        note(f"{place.prefix} has {partitions} partitions")
+        return
+    started = monotonic()
+    ready = run_connected(repartition(place, begun, note))
+    note(f"{place.prefix} has {partitions} partitions, after {monotonic() - started:.0f} s")
+    follow(place, ready, members)
+
+
 def complete(place: Settings, *, reopens: bool = False) -> None:
     """Recreate the topics of the project's state, and show the progress of counting."""
     begun = run_connected(existing_project(place))
     members = run_connected(group_members(place))
     with progress("Recreating topics"):
         ready = run_connected(recreate_topics(place, begun, note, reopens=reopens))
+    follow(place, ready, members)
+
+
+def follow(place: Settings, ready: Revision, members: int) -> None:
+    """Show the progress of counting, if there were instances."""
     settings = ready.apply_to(place)
     patience = EXPECTED_SECONDS if members else NOT_EXPECTED_SECONDS
     count = run_connected(follow_counting(settings, patience))
@@ -200,7 +244,7 @@ SET_HELP = f"""Change settings of a project.
     off what can be off. With {changed_by("restart")} running instances restart.
     {changed_by("recount")} change the results of existing labels: if there are any, --recount is
     needed. If a project has labels, class names can only be added at the end. {changed_by("never")}
-    cannot be changed.
+    cannot be changed here: see sbic project repartition.
 
     \b
     Examples:
@@ -230,7 +274,7 @@ def set_values(
         texts = read_assignments(values)
         revision = await existing_project(place)
         if revision.state != "ready":
-            raise Unfinished(place.prefix, revision.state)
+            raise Unfinished(place.prefix, revision)
         changed = change(revision, texts, has_labels=labels > 0)
         if not changed.names:
             note("nothing changes: the project already has these settings")
@@ -267,7 +311,7 @@ again; nothing was changed'
     )
 
 
-for each in (recount, reset, delete, project_copy.command):
+for each in (recount, reset, repartition_project, delete, project_copy.command):
     command.add_command(each)
 
 

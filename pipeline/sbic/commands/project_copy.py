@@ -1,27 +1,21 @@
 """`sbic project copy`: copies a project to another prefix, and renames its classes on the way."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import click
-import numpy as np
-from aiokafka import ConsumerRecord, TopicPartition
 from orjson import JSONEncodeError, dumps, loads
 
 from sbic.classes import Classes
 from sbic.commands.options import BadInput, given_options, run_connected
 from sbic.foreign import shown
-from sbic.instance.taken import CountedOffsets
-from sbic.instance.workers import WorkerPartition
 from sbic.kafka.admin import delete_topics, ensure_topics
 from sbic.kafka.errors import ClusterError
-from sbic.kafka.reader import Reader, reading
-from sbic.kafka.writer import writing
 from sbic.project.added import check_partitions
 from sbic.project.changes import change
+from sbic.project.copying import Copying, inputs_of
 from sbic.project.opening import (
     Unfinished,
     append,
@@ -33,14 +27,10 @@ from sbic.project.opening import (
 from sbic.project.recreation import seal_of
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
-from sbic.project.topics import Topic, Topics
+from sbic.project.topics import Topics
 from sbic.wire.bad import BadRecord
-from sbic.wire.dead_letters import content_mark
 from sbic.wire.labels import MAX_BYTES, CodedLabel, label_parser
-from sbic.wire.partitions import Row, partition_of
-from sbic.wire.seal import Seal
 from sbic.wire.tasks import Description, TaskParser, task_parser
-from sbic.wire.workers import parse_roster
 
 
 class Exists(ClusterError):
@@ -180,7 +170,7 @@ async def copy_project(old: Settings, new: Settings, label_map: Mapping[str, str
     """Copy all inputs. An unfinished copy begins anew."""
     from_revision = await existing_project(old)
     if from_revision.state != "ready":
-        raise Unfinished(old.prefix, from_revision.state)
+        raise Unfinished(old.prefix, from_revision)
     before = from_revision.apply_to(old)
     await check_partitions(before)
     renamed = Renamed.by(label_map, before.crowd_classes)
@@ -201,120 +191,20 @@ async def copy_project(old: Settings, new: Settings, label_map: Mapping[str, str
         await append(after, revision)
         await delete_topics(after, [topics.labels.name, topics.tasks.name, topics.roster.name])
         await ensure_topics(after)
-    there, seal = Topics(before), await seal_of(before, from_revision)
-    inputs = (
-        _Input(there.tasks, topics.tasks, partial(_task_in, renamed), renamed.task),
-        _Input(there.roster, topics.roster, _worker_in, bytes),
-        _Input(
-            there.labels,
-            topics.labels,
-            partial(_giver_in, renamed),
-            renamed.label,
-            each_once=before.repeats == "last",
-        ),
-    )
+    there = inputs_of(before, renamed.parse_label, renamed.parse_task)
+    seal = await seal_of(before, from_revision)
     copied = left_out = 0
-    for each in inputs:
-        copying = _Copying(before, after, seal, each)
+    for source, target, renaming in (
+        (there.tasks, topics.tasks, renamed.task),
+        (there.roster, topics.roster, bytes),
+        (there.labels, topics.labels, renamed.label),
+    ):
+        copying = Copying(before, after, seal, source, target, renaming=renaming)
         await copying.run()
-        copied, left_out = copied + copying.copied, left_out + copying.left_out
+        copied, left_out = copied + sum(copying.written), left_out + copying.left_out
     ids = await topic_ids(after)
     await append(after, revision.next(state="ready", topics=ids, copy_of=""))
     return Copied(copied, left_out, renamed.shortened)
-
-
-def _task_in(renamed: Renamed, record: ConsumerRecord) -> str:
-    return renamed.parse_task(record.key, record.value)["task"]
-
-
-def _worker_in(record: ConsumerRecord) -> str:
-    return parse_roster(record.key, record.value)[0]
-
-
-def _giver_in(renamed: Renamed, record: ConsumerRecord) -> str:
-    return renamed.parse_label(record.value)[1]
-
-
-class _Input(NamedTuple):
-    """A topic to copy; `id_of` the task or worker that a record belongs to, or `BadRecord`.
-
-    `each_once`: what was forwarded twice because of a crash counts once, and is copied once.
-    """
-
-    source: Topic
-    target: Topic
-    id_of: Callable[[ConsumerRecord], str]
-    renaming: Callable[[bytes], bytes]
-    each_once: bool = False
-
-
-class _Copying:
-    """Copies a topic, each partition in its order.
-
-    An instance forwards a record from another partition than that of its task or worker, and seals
-    where it came from with a key that the copy does not have. There it would be forwarded again,
-    after all others. So what was forwarded is copied from where it was forwarded to only.
-    """
-
-    def __init__(self, old: Settings, new: Settings, seal: Seal, topic: _Input) -> None:
-        self.old = old
-        self.new = new
-        self.seal = seal
-        self.topic = topic
-        self.forwarded = [CountedOffsets() for _ in range(old.partitions)]
-        self.seen = [WorkerPartition() for _ in range(old.partitions)]
-        self.copied = 0
-        self.left_out = 0
-
-    async def run(self) -> None:
-        """Copy what the topic has now; all is acknowledged on return."""
-        source, target = self.topic.source, self.topic.target
-        async with (
-            reading(self.old, source.name, from_start=True) as reader,
-            writing(self.new, target) as writer,
-        ):
-            async for records in self._read(reader, f"Looking through {source.name}"):
-                self._note_forwarded(records)
-            await reader.consumer.seek_to_beginning(*reader.partitions)
-            async for records in self._read(reader, f"Copying {source.name}"):
-                rows: dict[int, list[Row]] = {}
-                for record in records:
-                    if self._is_copied(record):
-                        rows.setdefault(record.partition, []).append(self._row_of(record))
-                self.left_out += len(records) - sum(map(len, rows.values()))
-                self.copied += sum(map(len, rows.values()))
-                sent = [writer.put(target.name, some, home) for home, some in rows.items()]
-                await asyncio.gather(*(delivery.done for delivery in sent))
-
-    async def _read(self, reader: Reader, title: str) -> AsyncIterator[list[ConsumerRecord]]:
-        async for records in reader.to_the_end(title):
-            yield [
-                record
-                for record in records
-                if record.offset < reader.ends[TopicPartition(record.topic, record.partition)]
-            ]
-
-    def _note_forwarded(self, records: Sequence[ConsumerRecord]) -> None:
-        for record in records:
-            if record.headers and (origin := self.seal.origin(record, self.old.partitions)):
-                self.forwarded[origin.partition].add(np.array([origin.offset]))
-
-    def _is_copied(self, record: ConsumerRecord) -> bool:
-        """Whether a record is neither forwarded from here nor forwarded to here twice."""
-        try:
-            home = partition_of(self.topic.id_of(record).encode(), self.old.partitions)
-        except BadRecord:
-            return True
-        if home != record.partition:
-            return record.offset not in self.forwarded[record.partition]
-        if not self.topic.each_once or not record.headers:
-            return True
-        origin = self.seal.origin(record, self.old.partitions)
-        return origin is None or not self.seen[home].is_marked(content_mark(origin, record.value))
-
-    def _row_of(self, record: ConsumerRecord) -> Row:
-        value = None if record.value is None else self.topic.renaming(record.value)
-        return Row(record.key, value, record.timestamp, list(record.headers))
 
 
 def label_map_of(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -288,7 +288,7 @@ async def session(
     """Connect a session with the project as it is now."""
     revision = await existing_project(given.place)
     if revision.state != "ready":
-        raise Unfinished(given.place.prefix, revision.state)
+        raise Unfinished(given.place.prefix, revision)
     settings = settings_of(revision, given)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

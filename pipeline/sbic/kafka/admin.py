@@ -188,6 +188,13 @@ async def ensure_topics(settings: Settings, *, is_made: bool = False) -> list[To
         return [topic for topic in missing if topic not in made_by_others]
 
 
+async def create_topics(settings: Settings, topics: Collection[Topic]) -> None:
+    """Create topics that do not exist; they have leaders on return."""
+    async with connected_admin(settings) as admin:
+        await _create(admin, settings, topics, validate_only=False)
+        await _wait_and_check(admin, topics)
+
+
 async def check_topics(settings: Settings, without: Collection[Topic] = ()) -> list[Topic]:
     """Return the missing topics of a project; raise as `ensure_topics`, and change nothing."""
     topics = [topic for topic in Topics(settings) if topic not in without]

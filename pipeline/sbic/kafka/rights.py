@@ -89,8 +89,9 @@ READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 def _on_topics(role: str) -> Iterator[Right]:
     """Yield the rights on single topics, as `project/topics.py` describes them."""
     settings = Settings()
+    topics = Topics(settings)
     for operation in (READ, WRITE, DESCRIBE):
-        for topic in Topics(settings):
+        for topic in (*topics, *topics.carried):
             if role in getattr(topic.access, operation.name.lower()):
                 yield Right(operation, "topic", topic.name.removeprefix(f"{settings.prefix}."))
 

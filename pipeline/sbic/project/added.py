@@ -30,9 +30,9 @@ class AddedPartitions(ClusterError):
 
     def __init__(self, prefix: str, topic: Topic, has: int, records: int = 0) -> None:
         way_out = (
-            f"move the {records:,} records in them with: sbic project recount --prefix {prefix}; "
-            "if producers go on writing there, copy the project after that with: "
-            f"sbic project copy {prefix} NEW"
+            f"use them, in all topics, with: sbic project repartition {has} --prefix {prefix}; or "
+            f"move the {records:,} records in them, if no producer goes on writing there, with: "
+            f"sbic project recount --prefix {prefix}"
         )
         if topic.derived:
             way_out = f"recreate the topic with: sbic project recount --prefix {prefix}"

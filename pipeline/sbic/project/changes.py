@@ -106,7 +106,7 @@ async def change_rules(place: Settings, texts: dict[str, str]) -> Revision:
     """
     revision = await existing_project(place)
     if revision.state != "ready":
-        raise Unfinished(place.prefix, revision.state)
+        raise Unfinished(place.prefix, revision)
     changed = change(revision, texts, has_labels=True)
     if not changed.is_followed:
         raise BadChange(f"change {', '.join(changed.names)} with sbic project set")

@@ -52,17 +52,19 @@ class NoProject(ClusterError):
 class Unfinished(ClusterError):
     """A command that recreates topics was started, and has not finished."""
 
-    def __init__(self, prefix: str, state: str) -> None:
+    def __init__(self, prefix: str, revision: Revision) -> None:
         command = {
             "recounting": "recount",
             "rotating": "recount --new-key",
             "resetting": "reset",
             "deleting": "delete",
-            "copying": "copy",
-        }[state]
-        way = f"copy OLD {prefix}" if command == "copy" else f"{command} --prefix {prefix}"
+            "repartitioning": f"repartition {revision.settings['partitions']}",
+            "filling": f"repartition {revision.settings['partitions']}",
+        }.get(revision.state)
+        way = f"copy OLD {prefix}" if command is None else f"{command} --prefix {prefix}"
+        is_doing = "repartitioning" if revision.state == "filling" else revision.state
         super().__init__(
-            f"the project {prefix} is {state}: wait until that is done, or, if the command was "
+            f"the project {prefix} is {is_doing}: wait until that is done, or, if the command was "
             f"interrupted, complete it with: sbic project {way}"
         )
 
@@ -241,8 +243,8 @@ def settings_at(revision: Revision | None, given: Given) -> Settings:
     """Return the same, for a revision that was already read; None if there is no project yet."""
     if revision is None:
         return given.settings
-    if revision.state in ("resetting", "deleting", "copying"):
-        raise Unfinished(given.place.prefix, revision.state)
+    if revision.state not in ("ready", "recounting", "rotating"):
+        raise Unfinished(given.place.prefix, revision)
     return settings_of(revision, given)
 
 

@@ -60,7 +60,15 @@ MAY_FOLLOW: dict[ProjectState, tuple[ProjectState, ...]] = {
     "recounting": ("ready",),
     "rotating": ("ready", "recounting"),
     "resetting": ("ready", "recounting", "rotating"),
-    "deleting": ("ready", "recounting", "rotating", "resetting", "copying"),
+    "deleting": (
+        "ready",
+        "recounting",
+        "rotating",
+        "resetting",
+        "copying",
+        "repartitioning",
+        "filling",
+    ),
 }
 
 Note = Callable[[str], None]
@@ -72,7 +80,7 @@ async def begin(place: Settings, state: ProjectState, **changes: Any) -> Revisio
     if revision.state == state and not changes:
         return revision
     if revision.state not in MAY_FOLLOW[state]:
-        raise Unfinished(place.prefix, revision.state)
+        raise Unfinished(place.prefix, revision)
     await check_role(place, "operator")
     begun = revision.next(state=state, **changes)
     settings = begun.apply_to(place)
@@ -173,28 +181,37 @@ async def keep_closed(settings: Settings, before: Revision, after: Revision) -> 
     """
     evidence = Topics(settings).evidence
     extent = await extents(settings, [evidence.name])
-    decided = await _decided(settings, await seal_of(settings, before))
+    found = await decided(settings, await seal_of(settings, before))
     seal = await read_seal(settings, after)
-    now = time_ns() // 1_000_000
-    async with writing(settings, evidence) as writer:
-        for partition, facts in decided.items():
-            rows = [
-                Fact(task, None, None, fact.reason, fact.reopened, -1, 0, now, _upto(fact))
-                for task, fact in facts.items()
-            ]
-            for first in range(0, len(rows), FACTS_AT_ONCE):
-                value = encode_facts(Facts(0, rows[first : first + FACTS_AT_ONCE]))
-                sealed = seal.header(evidence.name, partition, value, COLUMNS)
-                await writer.send(evidence.name, [Row(None, value, headers=[sealed])], partition)
+    rows = {p: [kept(fact, upto(fact)) for fact in facts.values()] for p, facts in found.items()}
+    await write_facts(settings, seal, evidence.name, evidence, rows)
     return extent
 
 
-def _upto(fact: Fact) -> int:
+def upto(fact: Fact) -> int:
     """Return the offset of the last description that the fact has taken into account."""
     return max(fact.offset, fact.decided)
 
 
-async def _decided(settings: Settings, seal: Seal) -> dict[int, dict[str, Fact]]:
+def kept(fact: Fact, decided: int) -> Fact:
+    """Return the fact as it is from now on: decided when that description was the last."""
+    now = time_ns() // 1_000_000
+    return Fact(fact.task, None, None, fact.reason, fact.reopened, -1, 0, now, decided)
+
+
+async def write_facts(
+    settings: Settings, seal: Seal, evidence: str, target: Topic, facts: dict[int, list[Fact]]
+) -> None:
+    """Write facts to the evidence topic, or to a topic whose records move there as they are."""
+    async with writing(settings, target) as writer:
+        for partition, rows in facts.items():
+            for first in range(0, len(rows), FACTS_AT_ONCE):
+                value = encode_facts(Facts(0, rows[first : first + FACTS_AT_ONCE]))
+                sealed = seal.header(evidence, partition, value, COLUMNS)
+                await writer.send(target.name, [Row(None, value, headers=[sealed])], partition)
+
+
+async def decided(settings: Settings, seal: Seal) -> dict[int, dict[str, Fact]]:
     """Return the last fact of each task closed by a rule or reopened by hand, by partition."""
     last: dict[int, dict[str, tuple[tuple[int, int], Fact]]] = {}
     async with reading(settings, Topics(settings).evidence.name, from_start=True) as reader:
@@ -239,8 +256,9 @@ async def delete(place: Settings, begun: Revision, note: Note) -> None:
     """Delete the topics and the group; the project topic, which has the state, last."""
     settings = begun.apply_to(place)
     await until_group_is_empty(settings, note)
-    *others, project = [topic.name for topic in Topics(settings)]
-    await delete_topics(settings, others)
+    topics = Topics(settings)
+    *others, project = [topic.name for topic in topics]
+    await delete_topics(settings, [*others, *(topic.name for topic in topics.carried)])
     await delete_group(settings)
     await delete_topics(settings, [project])
 

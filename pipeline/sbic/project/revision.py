@@ -19,7 +19,16 @@ from sbic.wire.bad import BadRecord, parser
 FORMAT = 1
 VALUE_MAX_BYTES = 256 * 1024
 
-ProjectState = Literal["ready", "recounting", "rotating", "resetting", "deleting", "copying"]
+ProjectState = Literal[
+    "ready",
+    "recounting",
+    "rotating",
+    "resetting",
+    "deleting",
+    "copying",
+    "repartitioning",
+    "filling",
+]
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,8 @@ class Revision:
     """The project from this revision on.
 
     `topics` has the id of each topic, `seal` that of the key in force, `copy_of` the prefix that is
-    being copied. In any state but `ready` a command is recreating or deleting topics, or filling
+    being copied, `partitions_before` the number that topics have while a copy of them is made that
+    has another. In any state but `ready` a command is recreating or deleting topics, or filling
     them, and instances have to wait.
     """
 
@@ -37,6 +47,7 @@ class Revision:
     state: ProjectState = "ready"
     seal: str = ""
     copy_of: str = ""
+    partitions_before: int = 0
 
     def next(self, **changes: Any) -> "Revision":
         """Return the revision after this one."""
@@ -85,6 +96,7 @@ def encode_revision(revision: Revision) -> bytes:
             "topics": dict(revision.topics),
             "seal": revision.seal,
             "copy_of": revision.copy_of,
+            "partitions_before": revision.partitions_before,
         }
     )
 
@@ -109,12 +121,20 @@ def _read_revision(value: bytes | None) -> Revision:
     number, state, topics = record["revision"], record["state"], record["topics"]
     seal = record.get("seal", "")  # projects of earlier versions have none
     copy_of = record.get("copy_of", "")
+    before = record.get("partitions_before", 0)
     texts = [seal, copy_of, *topics.keys(), *topics.values()]
     known = record["format"] == FORMAT and type(number) is int and state in get_args(ProjectState)
+    known = known and type(before) is int
     if not known or any(type(text) is not str for text in texts):
         raise ValueError("not a revision")
     return Revision(
-        number, _settings(record["settings"]), topics, cast(ProjectState, state), seal, copy_of
+        number,
+        _settings(record["settings"]),
+        topics,
+        cast(ProjectState, state),
+        seal,
+        copy_of,
+        before,
     )
 
 
@@ -213,12 +233,18 @@ class Difference(NamedTuple):
         >>> print(Difference("birds", "alpha", 2.0, 3.0))
         alpha is 2.0 in the project birds, not 3.0 (--alpha or SBIC_ALPHA); to change it: \
 sbic project set --prefix birds alpha=3.0
+        >>> print(Difference("birds", "partitions", 8, 16))
+        partitions is 8 in the project birds, not 16 (--partitions or SBIC_PARTITIONS); to change \
+it: sbic project repartition 16 --prefix birds
         """
         has = "nothing" if self.has is None else self.has
+        change = f"set --prefix {self.prefix} {self.name}={self.given}"
+        if self.name == "partitions":
+            change = f"repartition {self.given} --prefix {self.prefix}"
         return (
             f"{self.name} is {has} in the project {self.prefix}, not {self.given} "
             f"({SPECS[self.name].flag} or {variable(self.name)}); to change it: "
-            f"sbic project set --prefix {self.prefix} {self.name}={self.given}"
+            f"sbic project {change}"
         )
 
 

@@ -244,8 +244,7 @@ class Settings:
         "a whole number from 1 to 10000",
         lambda value: 1 <= value <= 10_000,
         change="never",
-        instead="create a project with another number under another --prefix "
-        "(sbic topics --partitions N), and send it the labels",
+        instead="change it with sbic project repartition N",
     )
     replication: int = of_project(
         1,
@@ -503,6 +502,13 @@ class Settings:
         "Session timeout: an instance without heartbeats for so long loses its partitions.",
         "a number of seconds from 6 to 1800",
         lambda value: 6 <= value <= 1800,
+    )
+    stuck_seconds: float = setting(
+        60.0,
+        "An instance that makes no progress on a partition for so long, although Kafka has records "
+        "there, says why and ends, so that it is restarted.",
+        "a number of seconds from 2 to 86400",
+        lambda value: 2 <= value <= 86400,
     )
     otel: bool = setting(
         False,

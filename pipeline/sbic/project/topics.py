@@ -5,7 +5,7 @@ only the topics `project` and `seal` have a single one. Every name starts with t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from typing import NamedTuple
@@ -242,6 +242,16 @@ class Topics:
             "project", "none", _kept(FOREVER), access=access, public=False, partitions=1
         )
 
+    @property
+    def moving(self) -> tuple[Topic, ...]:
+        """The topics with what users wrote and what was decided: a repartition carries it over."""
+        return self.tasks, self.roster, self.labels, self.evidence
+
+    @property
+    def carried(self) -> tuple[Topic, ...]:
+        """The topics in which a repartition keeps that on the way, in the same order."""
+        return tuple(map(_carried, self.moving))
+
     def _topic(
         self,
         name: str,
@@ -275,6 +285,14 @@ class Topics:
             tuning=tuning or {},
             watched=watched,
         )
+
+
+def _carried(topic: Topic) -> Topic:
+    """Return a topic for all records of another, where nothing expires or is compacted."""
+    config = {**topic.config, **_kept(FOREVER), "message.timestamp.type": "CreateTime"}
+    access = _by(read="", write="operator")
+    name = f"{topic.name}-carried"
+    return replace(topic, name=name, config=config, tuning={}, access=access, public=False)
 
 
 def _kept(hours: int) -> dict[str, str]:

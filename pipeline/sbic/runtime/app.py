@@ -41,6 +41,7 @@ from sbic.runtime.logs import DeadLetterLog, ReadinessLog
 from sbic.runtime.metrics import Lag, Metrics, TaskSurvey, add_gauges
 from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
 from sbic.runtime.readiness import BrokerWatch, LabelsWatch, Readiness, Web
+from sbic.runtime.stuck import StuckWatch
 from sbic.runtime.traces import exporter_of
 from sbic.wire.seal import Seal
 from sbic.wire.workers import UNITS, units_of
@@ -84,8 +85,19 @@ class Components:
         self._construct_agents(app.fence, redirector)
         servers = ", ".join(settings.bootstrap_servers)
         self.broker_watch = BrokerWatch(servers, app.connections, self._why_denied)
+        self.stuck_watch = StuckWatch(
+            settings,
+            app,
+            lambda: self.readiness.why_waiting(),
+            self.assignments_follower,
+            self.estimates_follower,
+        )
         self.readiness = Readiness(
-            app, self.assignments_follower, self.estimates_follower, self.broker_watch
+            app,
+            self.assignments_follower,
+            self.estimates_follower,
+            self.broker_watch,
+            lambda: self.stuck_watch.why,
         )
         self.settler = Settler(self.publisher, self.readiness.is_caught_up)
 
@@ -392,6 +404,7 @@ class PipelineApp(BatchedApp):
             parts.assignments_follower,
             *([parts.settler] if parts.crowd.engine.is_settled else []),
             parts.broker_watch,
+            parts.stuck_watch,
         ]
         for service in services:
             await self.add_runtime_dependency(service)

@@ -395,6 +395,11 @@ def add_gauges(app: "PipelineApp") -> None:
     _add_kafka(app)
     gauge = parts.metrics.gauge
     gauge("sbic_ready", "1 if /readyz says ready.", lambda: parts.readiness.why_not_ready() is None)
+    gauge(
+        "sbic_stuck_seconds",
+        "The longest time for which a partition with records has made no progress.",
+        lambda: parts.stuck_watch.seconds,
+    )
     parts.metrics.recovery(lambda: app.recovery.progress)
 
 

@@ -51,7 +51,7 @@ async def opened_when_ready(given: Given) -> ReadyProject:
             for difference in opened.differences:
                 log.warning("%s: the project's value is used", difference)
             return ReadyProject(opened, await read_seal(opened.settings, opened.revision))
-        why_not = Unfinished(opened.settings.prefix, opened.revision.state)
+        why_not = Unfinished(opened.settings.prefix, opened.revision)
         if opened.revision.state == "deleting":
             raise why_not
         await _wait(opened.settings, str(why_not))

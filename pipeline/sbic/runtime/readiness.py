@@ -143,14 +143,23 @@ class Readiness:
         assignments: AssignmentsFollower,
         estimates: EstimatesFollower,
         broker_watch: BrokerWatch,
+        why_stuck: Callable[[], str | None],
     ) -> None:
         self.app = app
         self.assignments = assignments
         self.estimates = estimates
         self.broker_watch = broker_watch
+        self.why_stuck = why_stuck
 
     def why_not_ready(self) -> str | None:
-        """Return what an instance has to do before it takes labels; None when it is ready."""
+        """Return why an instance takes no labels; None when it is ready."""
+        why = self.why_waiting() or self.why_stuck()
+        if why is None and self.broker_watch.is_lost:
+            return "Kafka does not answer"
+        return why
+
+    def why_waiting(self) -> str | None:
+        """Return what an instance has to do before it takes labels; None if nothing."""
         app = self.app
         if not self.assignments.caught_up:
             return f"reading assignments: {self.assignments.progress}"
@@ -163,8 +172,6 @@ class Readiness:
             if missing:
                 return f"waiting for the estimates of partitions {missing}"
             return "completing what the last owner began"
-        if self.broker_watch.is_lost:
-            return "Kafka does not answer"
         return None
 
     def is_caught_up(self) -> bool:

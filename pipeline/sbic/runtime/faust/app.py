@@ -21,7 +21,13 @@ from faust.types import AgentT
 from mode.utils.futures import maybe_cancel
 
 from sbic.instance.publication import Outbox
-from sbic.runtime.faust.consumer import BatchConsumer, BatchTopic, Connections, PartitionLag
+from sbic.runtime.faust.consumer import (
+    BatchConsumer,
+    BatchTopic,
+    Connections,
+    PartitionLag,
+    Standing,
+)
 from sbic.runtime.faust.groups import GroupPublisher
 from sbic.runtime.faust.producer import Fence, Offsets
 from sbic.runtime.faust.recovery import BatchRecovery, BatchTable, BatchTableManager
@@ -132,6 +138,16 @@ class BatchedApp(faust.App):
         """Return the lag of each partition that agents read."""
         if self._batch_consumer is not None:
             yield from self._batch_consumer.lags()
+
+    def standing(self) -> Iterator[Standing]:
+        """Return how far each partition is that agents read."""
+        if self._batch_consumer is not None:
+            yield from self._batch_consumer.standing()
+
+    @property
+    def rebalances(self) -> int:
+        """How often partitions were revoked or assigned."""
+        return 0 if self._batch_consumer is None else self._batch_consumer.rebalances
 
     def connections(self) -> Connections | None:
         """Return the state of the consumer's connections; None before start and after stop."""

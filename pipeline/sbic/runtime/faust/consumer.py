@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from faust import Topic
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 from faust.transport.consumer import ensure_TP
@@ -141,6 +141,14 @@ class PartitionLag(NamedTuple):
     partition: int
     records: int
     since: int | None
+
+
+class Standing(NamedTuple):
+    """The offset up to which a partition is finished, and whether records after it are in hand."""
+
+    place: TopicPartition
+    done: int
+    is_in_hand: bool
 
 
 class Gap(NamedTuple):
@@ -368,12 +376,24 @@ class BatchConsumer(Consumer):
             end = fetched.lso  # records of open transactions, which follow it, cannot be read yet
             if end is None or self._is_changelog_tp(tp):
                 continue
-            if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
-                done = self.finished.get(tp) or self._committed_offset[tp] or 0
-            else:
-                done = fetched.position
-            records = max(0, end - done)
+            records = max(0, end - self._done(tp))
             yield PartitionLag(tp.topic, tp.partition, records, self.waiting.get(tp))
+
+    def _done(self, tp: TP) -> int:
+        """Return the offset up to which all of a partition is finished."""
+        kafka = self._thread._ensure_consumer()
+        fetched = kafka._subscription.subscription.assignment.state_value(tp)
+        if tp in self.waiting or tp in self.left_out or not fetched.has_valid_position:
+            return self.finished.get(tp) or self._committed_offset[tp] or 0
+        return int(fetched.position)
+
+    def standing(self) -> Iterator[Standing]:
+        """Return how far each partition is that agents read."""
+        if self._thread._consumer is not None:
+            for tp in self.assignment():
+                if not self._is_changelog_tp(tp):
+                    is_in_hand = tp in self.waiting
+                    yield Standing(TopicPartition(*tp), self._done(tp), is_in_hand)
 
 
 # The transport behind the URL scheme `batched://`, which Faust finds by its entry point.
