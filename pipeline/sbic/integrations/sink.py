@@ -25,10 +25,10 @@ from sbic.integrations.database import (
     Table,
     Values,
 )
-from sbic.kafka.connect import connected, new_consumer
+from sbic.kafka.connect import connected
 from sbic.kafka.errors import ClusterError, MissingTopic, Refused
 from sbic.kafka.protocol import TopicIds
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.reader import Reader, committed_consumer, reading
 from sbic.progress import progress
 from sbic.project.opening import Unfinished, existing_project, log_consumer, read_on, settings_of
 from sbic.project.revision import Given, Revision
@@ -181,7 +181,7 @@ class Feed:
                     rows.pop(key, None)
                     deleted[key] = None
                     continue
-                row = self.table.read(record.value, record.timestamp)
+                row = self.table.row(record.value, record.timestamp)
             except BadRecord:
                 refused += 1
                 continue
@@ -302,7 +302,7 @@ async def session(
     settings = settings_of(revision, given)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        asking = await enter(connected(new_consumer(settings), settings))
+        asking = await enter(connected(committed_consumer(settings), settings))
         log = await enter(connected(log_consumer(settings), settings))
         topic_ids = await enter(connected(TopicIds(settings), settings))
         sources = sources_of(settings)

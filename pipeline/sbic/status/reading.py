@@ -8,11 +8,11 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from sbic.kafka.admin import labels_kept, wrong_labels_config
-from sbic.kafka.connect import AdminClient, connected, new_consumer
+from sbic.kafka.connect import AdminClient, connected
 from sbic.kafka.errors import ClusterError, Mismatch
 from sbic.kafka.groups import ConsumerGroup, describe_group
 from sbic.kafka.protocol import describe_topics
-from sbic.kafka.reader import Reader, parsed, readable, reading
+from sbic.kafka.reader import Reader, committed_consumer, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
 from sbic.project.opening import log_consumer, read_on
 from sbic.project.revision import Revision
@@ -250,7 +250,7 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
         for topic in (topics.posteriors, topics.workers, topics.dead_letters):
             reader = reading(settings, topic.name, from_start=True)
             readers[topic.name] = await stack.enter_async_context(reader)
-        asking = await stack.enter_async_context(connected(new_consumer(settings), settings))
+        asking = await stack.enter_async_context(connected(committed_consumer(settings), settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
         log = await stack.enter_async_context(connected(log_consumer(settings), settings))
         yield StatusReader(settings, readers, asking, log, flow)
