@@ -29,6 +29,10 @@ class Revision:
     `topics` has the id of each topic, `seal` that of the key in force, `copy_of` the prefix that is
     being copied. In any state but `ready` a command is recreating or deleting topics, or filling
     them, and instances have to wait.
+
+    `forwarded` has, by the id of a topic, the offset in each partition before which misplaced
+    records were forwarded already: a recount reads them again. Another copy would be newer than
+    what users have written since.
     """
 
     number: int
@@ -37,6 +41,7 @@ class Revision:
     state: State = "ready"
     seal: str = ""
     copy_of: str = ""
+    forwarded: Mapping[str, list[int]] = field(default_factory=dict)
 
     def next(self, **changes: Any) -> "Revision":
         """The revision after this one."""
@@ -44,11 +49,20 @@ class Revision:
 
     def is_followed_by(self, later: "Revision") -> bool:
         """Whether a process can go on with a later revision at once: only such settings differ."""
-        same = later.state, later.topics, later.seal
-        return same == (self.state, self.topics, self.seal) and all(
+        same = later.state, later.topics, later.seal, later.forwarded
+        return same == (self.state, self.topics, self.seal, self.forwarded) and all(
             SPECS[name].change == "at once" or later.settings[name] == value
             for name, value in self.settings.items()
         )
+
+    @property
+    def forwarded_before(self) -> dict[tuple[str, int], int]:
+        """The offsets of `forwarded` by topic and partition."""
+        return {
+            (topic, partition): offset
+            for topic, topic_id in self.topics.items()
+            for partition, offset in enumerate(self.forwarded.get(topic_id, ()))
+        }
 
     def apply_to(self, settings: Settings) -> Settings:
         """The settings, with those of the project replaced."""
@@ -85,6 +99,7 @@ def encode_revision(revision: Revision) -> bytes:
             "topics": dict(revision.topics),
             "seal": revision.seal,
             "copy_of": revision.copy_of,
+            "forwarded": dict(revision.forwarded),
         }
     )
 
@@ -109,12 +124,20 @@ def _read_revision(value: bytes | None) -> Revision:
     number, state, topics = record["revision"], record["state"], record["topics"]
     seal = record.get("seal", "")  # projects of earlier versions have none
     copy_of = record.get("copy_of", "")
+    forwarded = record.get("forwarded", {})
+    offsets = [each for found in forwarded.values() for each in found]
     texts = [seal, copy_of, *topics.keys(), *topics.values()]
     known = record["format"] == FORMAT and type(number) is int and state in get_args(State)
-    if not known or any(type(text) is not str for text in texts):
+    if not known or {*map(type, texts)} - {str} or {*map(type, offsets)} - {int}:
         raise ValueError("not a revision")
     return Revision(
-        number, _settings(record["settings"]), topics, cast(State, state), seal, copy_of
+        number,
+        _settings(record["settings"]),
+        topics,
+        cast(State, state),
+        seal,
+        copy_of,
+        forwarded,
     )
 
 
