@@ -30,6 +30,7 @@ from sbic.kafka.errors import ClusterError, MissingTopic, Refused
 from sbic.kafka.protocol import TopicIds
 from sbic.kafka.reader import Reader, committed_consumer, reading
 from sbic.progress import progress
+from sbic.project.added import check_partitions_on
 from sbic.project.opening import Unfinished, existing_project, log_consumer, read_on, settings_of
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
@@ -275,7 +276,7 @@ class SinkSession:
             raise Refused("topics were recreated meanwhile: run the command again")
 
     async def _look(self) -> None:
-        """Measure the lag, until topics are recreated.
+        """Measure the lag, until topics are recreated; raises `AddedPartitions`.
 
         Nothing is wrong in between: what was read is in the tables with the ids of the topics as
         they were, and the next session finds others.
@@ -287,6 +288,7 @@ class SinkSession:
                 await feed.look(self._asking)
             if await self._topic_ids.find(self._ids) != self._ids:
                 return
+            await check_partitions_on(self._topic_ids)
             await asyncio.sleep(LOOK_SECONDS)
             last = await read_on(self._log, place, last)
 
@@ -306,6 +308,7 @@ async def session(
         log = await enter(connected(log_consumer(settings), settings))
         topic_ids = await enter(connected(TopicIds(settings), settings))
         sources = sources_of(settings)
+        await check_partitions_on(topic_ids)
         names = {topic.name for source in sources for topic in (source.topic, source.root)}
         ids = await topic_ids.find(names)
         for name in names - ids.keys():

@@ -11,9 +11,10 @@ from sbic.kafka.admin import labels_kept, wrong_labels_config
 from sbic.kafka.connect import AdminClient, connected
 from sbic.kafka.errors import ClusterError, Mismatch
 from sbic.kafka.groups import ConsumerGroup, describe_group
-from sbic.kafka.protocol import describe_topics
+from sbic.kafka.protocol import TopicIds, describe_topics
 from sbic.kafka.reader import Reader, committed_consumer, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
+from sbic.project.added import check_partitions_on
 from sbic.project.opening import log_consumer, read_on
 from sbic.project.revision import Revision
 from sbic.project.settings import SHOWN_SETTINGS, Settings
@@ -192,8 +193,10 @@ class StatusReader:
         asking: AIOKafkaConsumer,
         log: AIOKafkaConsumer,
         flow: FlowReader,
+        topic_ids: TopicIds,
     ) -> None:
         self.settings = settings
+        self.topic_ids = topic_ids
         self.revision: Revision | None = None
         self.topics = Topics(settings)
         self.log = log
@@ -204,7 +207,8 @@ class StatusReader:
         self.parse = posterior_parser(settings.crowd_classes)
 
     async def update(self) -> Summary:
-        """Read what is new, and return the summary."""
+        """Read what is new, and return the summary; raises `AddedPartitions`."""
+        await check_partitions_on(self.topic_ids)
         topics = self.topics
         place = TopicPartition(topics.project.name, 0)
         self.revision = await read_on(self.log, place, self.revision)
@@ -253,7 +257,8 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
         asking = await stack.enter_async_context(connected(committed_consumer(settings), settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
         log = await stack.enter_async_context(connected(log_consumer(settings), settings))
-        yield StatusReader(settings, readers, asking, log, flow)
+        topic_ids = await stack.enter_async_context(connected(TopicIds(settings), settings))
+        yield StatusReader(settings, readers, asking, log, flow, topic_ids)
 
 
 @asynccontextmanager
