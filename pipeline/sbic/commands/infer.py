@@ -9,6 +9,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from sbic.commands import tell
 from sbic.commands.options import BadInput, reading_options, write_output
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import AnyEstimate, Ints, Labels, Prior, shuffled_error, standard_error
@@ -331,7 +332,7 @@ def command(
     except BadFile as error:
         raise BadInput(str(error)) from error
     for note in notes:
-        click.echo(note, err=True)
+        tell(note)
 
 
 def prior_of(alpha: float, beta: float, q: float) -> Prior:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from sbic.commands import tell
 from sbic.commands.options import BadInput, given_options, in_project, run_connected
-from sbic.foreign import printable
 from sbic.kafka.reader import reading
 from sbic.kafka.writer import writing
 from sbic.project.revision import Given
@@ -95,7 +95,7 @@ def set_workers(
         raise BadInput(bad.message) from None
     said = run_connected(change(in_project(given), workers, changes))
     for worker, entry in said.items():
-        click.echo(f"{printable(worker)}: {in_words(entry)}", err=True)
+        tell(f"{worker}: {in_words(entry)}")
 
 
 def in_words(entry: RosterEntry) -> str:
@@ -105,4 +105,4 @@ def in_words(entry: RosterEntry) -> str:
     ('blocked', 'by the rule, named Ann')
     """
     word = {True: "blocked", False: "unblocked", None: "by the rule"}[entry.blocked]
-    return word if entry.name is None else f"{word}, named {printable(entry.name)}"
+    return word if entry.name is None else f"{word}, named {entry.name}"
