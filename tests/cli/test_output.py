@@ -55,7 +55,6 @@ HOSTILE = "\x1b[2J\u202e"
         ("infer", f"{HOSTILE}.csv"),
         ("infer", "labels.csv"),
         ("infer", "labels.csv", "--columns", f"label=no {HOSTILE}"),
-        ("project", "set", f"{HOSTILE}=3"),
         ("sink", f"{HOSTILE}:x"),
         (HOSTILE,),
     ],
