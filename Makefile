@@ -93,15 +93,15 @@ label-studio: compiled $(DEV) .venv-label-studio/ready ## the tests against a re
 	@$(BIN)/uv pip install --quiet --python .venv-label-studio/bin/python label-studio==1.23.2
 	@touch $@
 
-integrations: compiled .venv-integrations/ready ## the tests side by side with crowd-kit, scikit-learn, polars and pyarrow
-	@.venv-integrations/bin/python -m pytest tests/inference/test_frames.py tests/inference/test_crowd_kit.py
+integrations: compiled .venv-integrations/ready ## the tests side by side with crowd-kit, scikit-learn, statsmodels, krippendorff, polars and pyarrow
+	@.venv-integrations/bin/python -m pytest tests/inference/test_frames.py tests/inference/test_crowd_kit.py tests/inference/test_agreement.py
 
 .venv-integrations/ready: $(READY) Makefile
-	@echo "Installing crowd-kit, scikit-learn, polars and pyarrow in .venv-integrations (once) ..."
+	@echo "Installing crowd-kit, scikit-learn, statsmodels, krippendorff, polars and pyarrow in .venv-integrations (once) ..."
 	@$(PYTHON) -m venv --clear .venv-integrations
 	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --require-hashes -r requirements-dev.lock
 	@$(BIN)/uv pip install --quiet --python .venv-integrations/bin/python --constraint requirements-dev.lock \
-	  crowd-kit==1.4.2 scikit-learn==1.9.1 polars==2.1.0 pyarrow==26.0.1
+	  crowd-kit==1.4.2 scikit-learn==1.9.1 statsmodels==0.15.0 krippendorff==0.9.0 polars==2.1.0 pyarrow==26.0.1
 	@touch $@
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header

@@ -1,9 +1,17 @@
-"""On how many examples hypothesis tries a property: fewer in `make check` than in `make test`."""
+"""On how many examples hypothesis tries a property: fewer in `make check` than in `make test`.
+
+With EXAMPLES=100 a hundred times as many:
+
+    EXAMPLES=100 .venv/bin/pytest --timeout 0 tests/stages/test_schedules.py
+"""
+
+import os
 
 from hypothesis import settings
 
 USUAL = 100
 QUICK = 10
+TIMES = int(os.environ.get("EXAMPLES", "1"))
 
 
 def set_examples(is_quick: bool) -> None:
@@ -11,7 +19,8 @@ def set_examples(is_quick: bool) -> None:
 
     No test has a deadline for one example: the first may compile, and the machine may be busy.
     """
-    settings.register_profile("sbic", deadline=None, max_examples=QUICK if is_quick else USUAL)
+    number = TIMES * (QUICK if is_quick else USUAL)
+    settings.register_profile("sbic", deadline=None, max_examples=number)
     settings.load_profile("sbic")
 
 

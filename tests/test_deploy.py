@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from sbic.commands.main import COMMANDS, sbic
-from sbic.local.broker import EmbeddedBroker, Quorum, server_properties
+from sbic.local.broker import EmbeddedBroker, server_properties
 from sbic.local.java import KAFKA_VERSION, free_port
 from sbic.project.settings import SPECS, Settings, read_setting, variable
 from tests.instances import instance
@@ -143,7 +143,7 @@ class TestCompose:
     def test_its_kafka_is_the_one_that_the_tests_run(self) -> None:
         kafka = SERVICES["kafka"]
         assert kafka["image"] == f"apache/kafka:{KAFKA_VERSION}"
-        lines = server_properties(9092, Quorum(1, {1: 9093}), Path("/data")).splitlines()
+        lines = server_properties(9092, 9093, Path("/data")).splitlines()
         tested = dict(line.split("=", 1) for line in lines)
         given = {
             name.removeprefix("KAFKA_").lower().replace("_", "."): str(value)

@@ -22,3 +22,16 @@ def test_no_class_name_stands_for_two_things() -> None:
     found = Counter(name for some in names for name in some)
     assert len(found) > 500
     assert [name for name, times in found.items() if times > 1] == []
+
+
+# the client's users import the dictionary of this name from `sbic.client`
+OF_THE_CLIENT = ["Posterior"]
+
+
+def test_no_name_of_a_type_stands_for_two_things_in_the_package() -> None:
+    aliases = re.compile(r"^([A-Z][a-z]\w+) = (?!TypeVar)", re.MULTILINE)
+    texts = [path.read_text() for path in (ROOT / "pipeline").rglob("*.py")]
+    classes = [name for text in texts for name in re.findall(r"^class (\w+)", text, re.MULTILINE)]
+    found = Counter(classes + [name for text in texts for name in set(aliases.findall(text))])
+    assert len(found) > 500
+    assert [name for name, times in found.items() if times > 1] == OF_THE_CLIENT

@@ -104,7 +104,7 @@ class Classes:
         return {number: label for label, number in self.numbers.items()}
 
     def label_of(self, answer: int) -> LabelForm:
-        """The wire form of a class, a skip or a retraction.
+        """Return the wire form of a class, a skip or a retraction.
 
         >>> [SIGNS.label_of(answer) for answer in (0, 1, SKIP, RETRACT)]
         [-1, 1, 0, None]
@@ -112,7 +112,7 @@ class Classes:
         return self._forms[answer]
 
     def number_of(self, label: object) -> int | None:
-        """The number of a class in its wire form, or None if it is not a class.
+        """Return the number of a class in its wire form, or None if it is not a class.
 
         >>> [SIGNS.number_of(label) for label in (1, True, 1.0, "1", 0, None)]
         [1, None, None, None, None, None]
@@ -121,7 +121,7 @@ class Classes:
         return None if number == SKIP else number
 
     def label_named(self, name: str) -> LabelForm:
-        """The label that people call so: the wire form of a class, or 0 for a skip.
+        """Return the label that people call so: the wire form of a class, or 0 for a skip.
 
         >>> [SIGNS.label_named(name) for name in ("-1", "0", "2")]
         [-1, 0, None]
@@ -131,7 +131,7 @@ class Classes:
         return 0 if name == "0" else None
 
     def listed(self) -> str:
-        """The classes for a message: all if they are few, otherwise the first ones.
+        """Return the classes for a message: all if they are few, otherwise the first ones.
 
         >>> Classes(tuple("abcdefghijklm")).listed()
         "'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', ..."

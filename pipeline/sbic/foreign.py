@@ -10,7 +10,7 @@ DIGITS_MOST = 4000  # Python refuses to write longer whole numbers
 
 
 def shown(value: object, most: int = MOST) -> str:
-    """The value as Python would write it, cut to `most` characters.
+    """Return the value as Python would write it, cut to `most` characters.
 
     Nothing that a file or record can contain makes this fail: unlike `repr`, it does not recurse.
 
@@ -30,7 +30,7 @@ def shown(value: object, most: int = MOST) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""The text as a terminal may show it: characters that control it or change the direction of
+    r"""Return text as a terminal may show it: characters that control it or change the direction of
     writing are escaped, except those in `keep`.
 
     >>> print(printable("task\x1b[2J\u202e\n"), printable("a\nb", keep="\n").splitlines())
@@ -44,7 +44,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def local_time(milliseconds: int) -> str:
-    """The time of a record, which its producer chose; as a number where no calendar has it.
+    """Return the time of a record, which its producer chose; as a number where no calendar has it.
 
     >>> local_time(1 << 62)
     '4611686018427387904 ms'
@@ -61,7 +61,7 @@ class _Written(str):
 
 
 def _opened(value: list[Any] | tuple[Any, ...] | Mapping[Any, Any], most: int) -> list[Any]:
-    """The parts of a value up to its values; each takes a character at least."""
+    """Return the parts of a value up to its values; each takes a character at least."""
     first, last = "{}" if isinstance(value, Mapping) else "[]"
     parts: list[Any] = [_Written(first)]
     for number, item in enumerate(islice(value, most)):

@@ -33,7 +33,7 @@ async def test_estimates_that_the_next_owner_publishes_too_early_are_received() 
     publisher = stalled.publisher
     rejects = Rejects(publisher.redirector, BatchProducer(SETTINGS, "rejects"))
     follower = EstimatesFollower(SETTINGS, stalled.instance, rejects)
-    follower.receive(T1, [estimate(offset, value) for offset, value in enumerate(published)])
+    await follower.learn(T1, [estimate(offset, value) for offset, value in enumerate(published)])
     stalled.instance.close_tasks(T1)
     [here] = stalled.instance.crowd.number_tasks(["t1"])
     [there] = successor.instance.crowd.number_tasks(["t1"])

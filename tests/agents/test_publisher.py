@@ -17,7 +17,7 @@ from sbic.runtime.faust.producer import BatchProducer
 from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
 from sbic.runtime.publisher import MeteredRedirector, Publisher
-from sbic.runtime.traces import NoExport
+from sbic.runtime.traces import SpanExporter
 from sbic.wire.columns import Names
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
@@ -57,7 +57,7 @@ class Joined:
             metrics,
             MeteredRedirector(TOPICS, SEAL, metrics, DeadLetterLog()),
             self._mark_stale,
-            NoExport(),
+            SpanExporter(),
         )
 
     def _mark_stale(self) -> None:

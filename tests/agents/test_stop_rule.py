@@ -13,7 +13,7 @@ from sbic.client import Posterior
 from sbic.commands.replay import Uncounted
 from sbic.engine.labels import Labels, Prior
 from sbic.kafka.reader import parsed, reading
-from sbic.kafka.writer import Label, sending
+from sbic.kafka.writer import NumberedLabel, sending
 from sbic.local.broker import EmbeddedBroker
 from sbic.research.stopping import stopped
 from sbic.wire.assignments import encode_request
@@ -33,16 +33,16 @@ def recorded(name: str) -> Labels:
     return labels.in_order(np.random.default_rng(11).permutation(len(labels)))
 
 
-def windows(labels: Labels) -> Iterator[list[tuple[int, Label]]]:
+def windows(labels: Labels) -> Iterator[list[tuple[int, NumberedLabel]]]:
     """All labels in order, in pieces that have no task twice, each with its place."""
-    window: dict[str, tuple[int, Label]] = {}
+    window: dict[str, tuple[int, NumberedLabel]] = {}
     triples = zip(labels.task.tolist(), labels.worker.tolist(), labels.answer.tolist(), strict=True)
     for place, (task, worker, answer) in enumerate(triples):
         name = labels.task_names[task]
         if name in window:
             yield list(window.values())
             window = {}
-        window[name] = place, Label(name, labels.worker_names[worker], answer)
+        window[name] = place, NumberedLabel(name, labels.worker_names[worker], answer)
     yield list(window.values())
 
 

@@ -9,13 +9,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from sbic.kafka.admin import ensure_topics
-from sbic.local.broker import EmbeddedCluster
 from sbic.project.settings import Settings
 from tests.agents.crowd import crowd
 from tests.agents.flow import flowing, until_true
 from tests.agents.kafka import ProjectOnBroker
 from tests.agents.recount import agree_with_a_recount
-from tests.brokers import kill, needs_proc
+from tests.brokers import EmbeddedCluster, kill, needs_proc
 from tests.instances import instance
 
 PARTITIONS = 3

@@ -6,6 +6,7 @@ from typing import cast
 import numpy as np
 import pytest
 
+from sbic.infer.agreement import calibration_error
 from sbic.research.honesty import (
     COPIES,
     DAWID_SKENE,
@@ -13,7 +14,6 @@ from sbic.research.honesty import (
     SETTLED,
     WITH_COPIES,
     HonestyCell,
-    calibration_error,
     honesty,
 )
 from sbic.research.independent import (

@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from sbic.kafka.admin import ensure_topics
-from sbic.local.broker import VERSION_FILE, DataFolder, EmbeddedBroker, Quorum
+from sbic.local.broker import VERSION_FILE, DataFolder, EmbeddedBroker
 from sbic.local.java import (
     KAFKA_VERSION,
     BadChoice,
@@ -50,7 +50,7 @@ def test_only_its_user_can_read_the_folder(tmp_path: Path) -> None:
     for path in own, shared:
         folder = DataFolder(path)
         with folder.lock():
-            folder.prepare(9092, Quorum(1, {1: 9093}))
+            folder.prepare(9092, 9093)
         assert folder.data.stat().st_mode & 0o777 == 0o700
     assert own.stat().st_mode & 0o777 == 0o700
     assert shared.stat().st_mode & 0o777 == 0o755

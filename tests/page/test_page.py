@@ -9,7 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 
 from tests.page.browser import Browser
-from tests.page.crowd import HOSTILE, TASKS, WORKERS
+from tests.page.crowd import HOSTILE, MARKUP, TASKS, WORKERS
 from tests.page.show import BUDGET, CLASSES, Show
 
 ROWS = 10  # that the page asks for at a time
@@ -416,3 +416,83 @@ def test_a_worker_who_drifts_or_whom_gold_contradicts_is_marked(page: Browser, s
     assert "15 of 20 right: not what all labels say" in details
     assert "twin agrees on 98.0 % of 60 contested tasks, 60.0 % of a vote shared" in details
     assert page.audit() == []
+
+
+def test_the_report_is_asked_for_once_it_is_opened(page: Browser, show: Show) -> None:
+    page.wait(lambda: number(page.text("#labels")) == len(show.pets.labels))
+    assert not page.find("#report-findings").is_displayed()
+    page.click("#report summary")
+    page.wait(lambda: "Whom to trust rests on agreement alone" in page.text("#report-findings"))
+    assert page.texts("#report-steps li")[0].startswith("Have people judge 50 tasks")
+    page.wait(lambda: len(page.texts("#report-judges tbody tr")) == min(WORKERS, 20))
+    names = page.run(NAMES, "#report-judges tbody")
+    assert set(names) <= {worker for _, worker, _ in show.pets.labels}
+    assert page.texts("#report-pairs tbody tr")
+    assert "No gold task says" in page.text("#report-confidence-reading")
+    assert page.audit() == []
+    page.screenshot("report")
+    page.run("document.querySelector('#report-judges tbody button').click()")
+    page.wait(lambda: page.text("#details-kind") == "Worker")
+    page.press(Keys.ESCAPE)
+    for width in (400, 1600):
+        page.size(width)
+        assert page.run(WIDER) == []
+        assert page.overflow() <= 0
+        page.screenshot(f"report-{width}")
+
+
+RELIABLE = """
+const [report, done] = [arguments[0], arguments[1]];
+Promise.all([import("./report.js"), import("./dom.js")]).then(([{ Report }, { byId }]) => {
+  const shown = new Report(() => {});
+  shown.use({ get: async () => report });
+  byId("report").open = true;
+  shown.refresh().then(() => done(document.querySelectorAll("#report-confidence circle").length));
+});"""
+
+
+def test_the_report_shows_gold_and_hostile_names_as_text(page: Browser) -> None:
+    errors = {"wrong": 9, "same": 4, "share": 4 / 9, "chance": 0.01}
+    gold = {"tasks": 50, "right": 41, "accuracy": 0.82, "interval": [0.69, 0.9], "base_rate": 0.5}
+    judge = {
+        "worker": MARKUP,
+        "name": MARKUP,
+        "labels": 50,
+        "skips": 1,
+        "skip_share": 0.02,
+        "gold": {**gold, "kappa": 0.6, "confusion": None},
+        "posterior": None,
+        "behind": None,
+        "contradicted": True,
+        "drifting": 1_700_000_000_000,
+    }
+    pair = {
+        "workers": [MARKUP, "b"],
+        "tasks": 50,
+        "agreement": 0.9,
+        "kappa": 0.8,
+        "contested": 20,
+        "contested_agreement": 0.5,
+        "shared": 0.5,
+        "gold": errors,
+        "posterior": None,
+    }
+    one = {"low": 0.8, "high": 0.9, "tasks": 30, "confidence": 0.85, "right": 0.8}
+    report = {
+        "findings": [f"Trust {MARKUP} most."],
+        "next_steps": [],
+        "gold": 50,
+        "judges": [judge],
+        "pairs": [pair],
+        "next": {"gold": 1, "tasks": [MARKUP]},
+        "calibration": {"ece": 0.05, "bins": [{**one, "interval": [0.6, 0.9]}]},
+    }
+    assert page.driver.execute_async_script(RELIABLE, report) == 1
+    assert page.text("#report-findings") == f"Trust {MARKUP} most."
+    row = page.text("#report-judges tbody tr")
+    assert all(
+        word in row for word in ("82.0 %", "41 of 50 gold", "0.60", "drifting", "gold differs")
+    )
+    assert "4 of 9" in page.text("#report-pairs tbody tr")
+    assert "off by 5.0 % in the mean" in page.text("#report-confidence-reading")
+    assert page.run("return document.querySelectorAll('#report script, #report b').length") == 0

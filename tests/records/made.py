@@ -1,6 +1,7 @@
 """Posteriors of single tasks, as tests expect them or publish them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from orjson import dumps
@@ -11,6 +12,16 @@ from sbic.engine.labels import sigmoid
 from sbic.wire.posteriors import Posterior as ReadPosterior
 from sbic.wire.posteriors import posterior_parser
 from sbic.wire.rendering import rendering_of
+
+
+@dataclass
+class SentLabel:
+    """A record of the labels topic."""
+
+    value: bytes
+    partition: int = 0
+    offset: int = 0
+    headers: tuple[object, ...] = ()
 
 
 def posterior_of(

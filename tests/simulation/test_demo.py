@@ -13,7 +13,7 @@ from sbic.commands.demo_run import Scoreboard, Scoreboards, Stage
 from sbic.engine.labels import Labels
 from sbic.infer.dawid_skene import majority
 from sbic.infer.fast_sbic import fast_sbic
-from sbic.kafka.writer import Label, Sent
+from sbic.kafka.writer import NumberedLabel, Sent
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from tests.projects import sbic
@@ -70,7 +70,11 @@ def test_the_crowd_is_hard_for_majority_vote_and_not_for_sbic() -> None:
 
 def test_majority_vote_has_the_labels_that_the_posteriors_count_and_no_others() -> None:
     board = Scoreboard({"t1": 1, "t2": 0})
-    labels = [Label("t1", "ann", 1), Label("t1", "bob", 0), Label("t2", "ann", 0)]
+    labels = [
+        NumberedLabel("t1", "ann", 1),
+        NumberedLabel("t1", "bob", 0),
+        NumberedLabel("t2", "ann", 0),
+    ]
     board.sent(Sent(at=1.0, partition=0, first=10, labels=labels), now=1.5)
     assert (board.counted, board.majority_error) == (0, 0.5)
     board.learn(parsed(SIGNS, posterior_of("t1", 0.7, 1, {"0": 10}, 0)), now=2.0)

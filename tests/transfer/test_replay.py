@@ -18,7 +18,7 @@ from orjson import loads
 
 from sbic.commands import replay as replay_module
 from sbic.commands.replay import GaveUp, Replayed, replay
-from sbic.kafka.writer import Label
+from sbic.kafka.writer import NumberedLabel
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.local.processes import are_settled
@@ -76,7 +76,7 @@ async def test_every_label_is_sent_once_keyed_by_worker_in_the_order_of_the_file
 
 async def test_batches_that_exceed_what_kafka_takes_at_once_are_split(project: Settings) -> None:
     rows: list[Row] = [(f"{number:0250}", "x" * 250, 1) for number in range(3000)]
-    labels = [Label(task, worker, 1) for task, worker, _ in rows]
+    labels = [NumberedLabel(task, worker, 1) for task, worker, _ in rows]
     await replay(project, labels, Replayed(), rate=None, wait=False, patience=None, note=print)
     assert await sent(project) == by_partition(rows)
 
@@ -136,7 +136,7 @@ async def test_a_person_who_waits_in_vain_is_told_what_to_do(
     monkeypatch.setattr(replay_module, "QUIET_SECONDS", 0.1)
     notes: list[str] = []
     options: dict[str, Any] = {"rate": None, "wait": True, "patience": 1}
-    labels = [Label(task, worker, 1) for task, worker, _ in some_labels(3)]
+    labels = [NumberedLabel(task, worker, 1) for task, worker, _ in some_labels(3)]
     with pytest.raises(GaveUp):
         await replay(project, labels, Replayed(), note=notes.append, **options)
     start = f"sbic run --prefix {project.prefix} --broker {project.broker}"

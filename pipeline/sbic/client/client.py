@@ -19,7 +19,7 @@ LONGEST_WAIT_SECONDS = 0.25
 def transport_of(
     address: str, token: str | None, project: str | None, timeout: float
 ) -> ClientTransport:
-    """The transport to an address.
+    """Return the transport to an address.
 
     >>> transport_of("127.0.0.1:8080", None, None, 30)
     Traceback (most recent call last):
@@ -82,7 +82,7 @@ class AsyncClient:
     async def posterior(
         self, task: str, *, counting: Place | Iterable[Place] = ()
     ) -> Posterior | None:
-        """The posterior of a task, or None if there is none.
+        """Return the posterior of a task, or None if there is none.
 
         With `counting`, the places of labels on this task, wait until these are counted.
         """
@@ -112,7 +112,7 @@ class AsyncClient:
                 yield posterior
 
     def watching(self) -> AbstractAsyncContextManager[AsyncIterator[Posterior]]:
-        """The same as a context manager: yields changes from when it is entered."""
+        """Do the same as a context manager: it yields changes from when it is entered."""
         return self._transport.watching()
 
     async def close(self) -> None:
@@ -179,7 +179,7 @@ class Client:
         return self._run(self._client.next_task(worker))
 
     def posterior(self, task: str, *, counting: Place | Iterable[Place] = ()) -> Posterior | None:
-        """The posterior of a task, or None if there is none.
+        """Return the posterior of a task, or None if there is none.
 
         With `counting`, the places of labels on this task, wait until these are counted.
         """

@@ -34,7 +34,7 @@ class ServerEvent(NamedTuple):
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerEvent]:
-    """The events in a stream of arbitrary chunks; comments are skipped."""
+    """Yield the events in a stream of arbitrary chunks; comments are skipped."""
     waiting = bytearray()
     async for chunk in chunks:
         searched = max(len(waiting) - 1, 0)  # a chunk may end between the two newlines
@@ -49,7 +49,7 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerEvent]:
 
 
 def _read(text: bytes) -> ServerEvent | None:
-    """The event in these lines.
+    """Return the event in these lines.
 
     >>> _read(b"event: status\\ndata: {}"), _read(b": still here")
     (ServerEvent(kind='status', data=b'{}'), None)
@@ -134,7 +134,7 @@ class HttpTransport:
         again: bool = False,
         missing: bool = False,
     ) -> Any:
-        """The JSON answer; with `missing`, None if there is no such task."""
+        """Return the JSON answer; with `missing`, None if there is no such task."""
         async with await self._open(method, path, body, again=again, missing=missing) as response:
             if response.status == 404:
                 return None
@@ -153,7 +153,7 @@ class HttpTransport:
         missing: bool = False,
         stream: ClientTimeout | None = None,
     ) -> ClientResponse:
-        """A successful response, read completely unless `stream` gives the timeout of a stream.
+        """Return a successful response, read whole unless `stream` gives the timeout of one.
 
         Retries until the timeout if the gateway is busy or has no Kafka; with `again`, also if the
         request may have been processed without an answer.
@@ -188,7 +188,7 @@ class HttpTransport:
             await asyncio.sleep(WAIT_SECONDS)
 
     async def _refusal(self, response: ClientResponse) -> ClientError:
-        """The gateway's error answer as an exception."""
+        """Return the gateway's error answer as an exception."""
         try:
             said = loads(await response.read())
             if (problems := said.get("problems")) and response.url.path.endswith("/labels"):
@@ -217,7 +217,7 @@ class HttpTransport:
 
 
 def portions(labels: Sequence[Label]) -> Iterator[bytes]:
-    """The labels as JSON arrays of a size that the gateway accepts.
+    """Yield the labels as JSON arrays of a size that the gateway accepts.
 
     >>> list(portions([{"task": "t1", "worker": "ann", "label": 1}]))
     [b'[{"task":"t1","worker":"ann","label":1}]']

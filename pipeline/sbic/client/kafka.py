@@ -48,7 +48,7 @@ class PartitionPosteriors:
         self._reading = asyncio.Lock()
 
     async def find(self, task: str) -> Posterior | None:
-        """The posterior of a task, including all records published before this call."""
+        """Return the posterior of a task, including all records published before this call."""
         async with self._reading:
             await self._reader.move_end(self._asking)
             async for records in self._reader.to_the_end():
@@ -86,11 +86,11 @@ class ClientConnections:
         self._opened: dict[object, object] = {}
 
     async def settings(self) -> Settings:
-        """The settings of the project."""
+        """Return the settings of the project."""
         return await self._once("settings", lambda: settings_in_project(self._given))
 
     async def sending(self) -> Sending:
-        """A producer of labels."""
+        """Return a producer of labels."""
         settings = await self.settings()
 
         async def opened() -> Sending:
@@ -100,7 +100,7 @@ class ClientConnections:
         return await self._once("sending", opened)
 
     async def asker(self) -> Asker:
-        """A client that requests tasks, with its assignments followed."""
+        """Return a client that requests tasks, with its assignments followed."""
         settings = await self.settings()
 
         async def opened() -> Asker:
@@ -109,7 +109,7 @@ class ClientConnections:
         return await self._once("asker", opened)
 
     async def posteriors(self, partition: int) -> PartitionPosteriors:
-        """The posteriors of one partition."""
+        """Return the posteriors of one partition."""
         settings = await self.settings()
 
         async def opened() -> PartitionPosteriors:
@@ -185,7 +185,7 @@ class KafkaTransport:
         )
 
     async def posterior(self, task: str) -> Posterior | None:
-        """The last posterior of the task; the first call reads the whole partition."""
+        """Return the last posterior of the task; the first call reads the whole partition."""
         with self._translated():
             settings = await self._connections.settings()
             partition = partition_of(task.encode(), settings.partitions)

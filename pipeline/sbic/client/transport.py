@@ -92,7 +92,7 @@ class ClientTransport(Protocol):
         """Request a task."""
 
     async def posterior(self, task: str) -> Posterior | None:
-        """The current posterior of a task."""
+        """Return the current posterior of a task."""
 
     def watching(self) -> AbstractAsyncContextManager[AsyncIterator[Posterior]]:
         """Posteriors as they change, from when the context is entered."""

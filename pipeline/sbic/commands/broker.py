@@ -26,7 +26,7 @@ COMPILING_NOTICE_SECONDS = 1.0
 
 
 def broker_options(function: Function) -> Function:
-    """The options of the broker: its port, and its data folder."""
+    """Return the options of the broker: its port, and its data folder."""
     return in_order(
         click.option(
             "--port",
@@ -45,14 +45,14 @@ def broker_options(function: Function) -> Function:
 
 
 def folder_for(data_dir: Path | None, ephemeral: bool) -> Path | None:
-    """The folder for Kafka's data; None if nothing is kept."""
+    """Return the folder for Kafka's data; None if nothing is kept."""
     if ephemeral and data_dir:
         raise BadInput("--ephemeral keeps nothing: leave out --data-dir")
     return None if ephemeral else data_dir or default_folder()
 
 
 def what_is_kept(folder: Path | None) -> str:
-    """What is kept, in words."""
+    """Return what is kept, in words."""
     return f"data in {folder}" if folder else "nothing is kept"
 
 
@@ -60,7 +60,7 @@ def what_is_kept(folder: Path | None) -> str:
 def own_broker(
     port: int = 0, folder: Path | None = None, secure: SecureFolder | None = None
 ) -> "Iterator[EmbeddedBroker]":
-    """A broker while the block runs; Ctrl-C, SIGTERM and SIGHUP stop both gracefully."""
+    """Run a broker while the block runs; Ctrl-C, SIGTERM and SIGHUP stop both gracefully."""
     for terminal_gone_or_stop in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(terminal_gone_or_stop, signal.default_int_handler)
     try:
@@ -190,7 +190,7 @@ def command(
 
 
 def secure_folder(path: Path) -> SecureFolder:
-    """The folder of a broker with a user for each role."""
+    """Return the folder of a broker with a user for each role."""
     return SecureFolder(path, ROLES)
 
 

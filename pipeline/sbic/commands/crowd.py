@@ -16,7 +16,7 @@ from sbic.classes import SIGNS, SKIP, Classes
 from sbic.engine.labels import Prior
 from sbic.kafka.connect import why_unreachable
 from sbic.kafka.requests import PATIENCE_SECONDS, Asker, asking
-from sbic.kafka.writer import At, Label, Sent, Writer, writing
+from sbic.kafka.writer import At, NumberedLabel, Sent, Writer, writing
 from sbic.project.settings import Settings, command_line
 from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
@@ -85,7 +85,7 @@ class SimulatedWorker:
             self.favourite = rng.choice(self._classes)
 
     def respond(self, truth: int) -> Response:
-        """The response to a task of this truth."""
+        """Return the response to a task of this truth."""
         habits, rng = self._habits, self._rng
         if self._visits_left == 0:
             return Response(0.0, ())
@@ -99,7 +99,7 @@ class SimulatedWorker:
         return Response(seconds, tuple(self.answer(truth, rng) for _ in range(times)))
 
     def answer(self, truth: int, rng: Random) -> int:
-        """The label for a task of this truth."""
+        """Return the label for a task of this truth."""
         if self.favourite is None:
             if rng.random() < self.accuracy:
                 return truth
@@ -131,7 +131,7 @@ class RoundRobin:
         self._rng = rng
 
     def next(self) -> str | None:
-        """The next worker, who is then at work; None if all that are left are at work."""
+        """Return the next worker, who is then at work; None if all that are left are at work."""
         if len(self._at_work) == len(self._present):
             return None
         while True:
@@ -147,11 +147,11 @@ class RoundRobin:
             self._coming.extend(everyone)
 
     def done(self, name: str) -> None:
-        """The worker is free again."""
+        """Note that the worker is free again."""
         self._at_work.remove(name)
 
     def leave(self, name: str) -> None:
-        """The worker is done, and does not return."""
+        """Note that the worker is done, and does not return."""
         self._at_work.remove(name)
         del self._present[name]
 
@@ -184,7 +184,7 @@ class Plan:
         return self.tasks * self.labels_per_task
 
     def draw_truth(self, name: str) -> dict[str, int]:
-        """The number of the true class of each task."""
+        """Return the number of the true class of each task."""
         rng = Random(f"{self.seed}/tasks")
         labels = range(len(self.classes))
         if self.class_prior is None:
@@ -194,7 +194,7 @@ class Plan:
         return {f"{name}-task-{number:05}": truth for number, truth in enumerate(truths)}
 
     def draw_workers(self, name: str) -> dict[str, SimulatedWorker]:
-        """The workers; the same seed gives the same workers, whatever the name of the run."""
+        """Get the workers; the same seed gives the same workers, whatever the name of the run."""
         visits = self.labels // self.workers
         workers = {}
         for number in range(self.workers):
@@ -337,7 +337,9 @@ class CrowdAtWork:
         self.came_to["labels"] += 1
         if again:
             self.came_to["repeats"] += 1
-        self._given(Sent(at, place.partition, place.offset or 0, [Label(task, worker.name, first)]))
+        self._given(
+            Sent(at, place.partition, place.offset or 0, [NumberedLabel(task, worker.name, first)])
+        )
         return True
 
 
@@ -350,7 +352,7 @@ def rush(
     workers: Mapping[str, SimulatedWorker],
     answered: Set[tuple[str, str]],
     seed: int,
-) -> list[Label]:
+) -> list[NumberedLabel]:
     """Draw `count` labels, none twice, and none by a worker on a task that they have `answered`.
 
     >>> from sbic.commands.crowd import Habits
@@ -361,13 +363,13 @@ def rush(
     """
     pairs, rng = np.random.default_rng(seed), Random(seed)
     tasks, names = list(truth), list(workers)
-    labels: list[Label] = []
+    labels: list[NumberedLabel] = []
     for pair in pairs.permutation(len(tasks) * len(names)).tolist():
         task, name = tasks[pair // len(names)], names[pair % len(names)]
         if len(labels) == count:
             break
         if (task, name) not in answered:
-            labels.append(Label(task, name, workers[name].answer(truth[task], rng)))
+            labels.append(NumberedLabel(task, name, workers[name].answer(truth[task], rng)))
     return labels
 
 

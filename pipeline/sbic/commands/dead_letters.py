@@ -45,7 +45,6 @@ from sbic.wire.workers import parse_roster
 
 AT_ONCE = 500
 
-Value = bytes | None
 LabelMap = Mapping[str, int | str]
 
 
@@ -66,15 +65,15 @@ class Check:
         self.labels = topics.labels.name
         self.label_map = label_map
         parse_label, parse_task = label_parser(classes), task_parser(classes)
-        self.parsers: dict[str, Callable[[Value, Value], Any]] = {
+        self.parsers: dict[str, Callable[[bytes | None, bytes | None], Any]] = {
             topics.labels.name: lambda _, value: parse_label(value),
             topics.tasks.name: parse_task,
             topics.roster.name: parse_roster,
             topics.requests.name: lambda _, value: parse_request(value),
         }
 
-    def value_of(self, letter: Letter) -> Value:
-        """The value to send; raises `ValueError` with the reason why there is none."""
+    def value_of(self, letter: Letter) -> bytes | None:
+        """Return the value to send; raise `ValueError` with the reason why there is none."""
         topic = letter.headers.origin.topic
         if topic not in self.parsers:
             raise ValueError("not from labels, tasks, roster or requests")
@@ -87,8 +86,8 @@ class Check:
             raise ValueError(f"would be refused again: {bad.reason}") from None
         return value
 
-    def _mapped(self, value: Value) -> Value:
-        """The value with its label replaced according to the map."""
+    def _mapped(self, value: bytes | None) -> bytes | None:
+        """Return the value with its label replaced according to the map."""
         if not self.label_map or value is None:
             return value
         try:
@@ -141,7 +140,7 @@ class Sender:
         self.sent = 0
         self._waiting: list[tuple[Letter, Delivery]] = []
 
-    async def send(self, letter: Letter, value: Value) -> None:
+    async def send(self, letter: Letter, value: bytes | None) -> None:
         """Send a letter to its original partition; instances forward it if necessary."""
         origin = letter.headers.origin
         if origin.partition not in await self.writer.kafka.partitions_for(origin.topic):
@@ -220,7 +219,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
 
 
 def as_object(letter: Letter, is_replayed: bool) -> dict[str, Any]:
-    """A letter as a JSON object."""
+    """Return a letter as a JSON object."""
     headers = letter.headers
     return {
         "at": letter.at,
@@ -237,7 +236,7 @@ def as_object(letter: Letter, is_replayed: bool) -> dict[str, Any]:
 
 
 def lines(letter: Letter, is_replayed: bool) -> list[str]:
-    """A letter as lines of text."""
+    """Return a letter as lines of text."""
     headers = letter.headers
     state = "  replayed" * is_replayed + "  truncated" * headers.is_truncated
     text = "(no value)"
@@ -313,7 +312,7 @@ def origin_of(text: str) -> Origin:
 
 
 def summary(outcome: "Resent") -> list[str]:
-    """The outcome of a replay, in lines.
+    """Return the outcome of a replay, in lines.
 
     >>> from collections import Counter
     >>> from sbic.commands.dead_letters import Resent

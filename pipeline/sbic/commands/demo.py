@@ -15,7 +15,7 @@ from rich.text import Text
 from sbic.commands import tell
 from sbic.commands.broker import compiling, own_broker
 from sbic.commands.crowd import Habits, Plan
-from sbic.commands.demo_run import Demo, DemoFailed, Errors, Result, Scoreboards, Stage, Times
+from sbic.commands.demo_run import Demo, DemoFailed, DemoResult, Errors, Scoreboards, Stage, Times
 from sbic.commands.options import run_connected
 from sbic.commands.up import page_options, page_port_of
 from sbic.local.java import KAFKA_VERSION
@@ -82,7 +82,7 @@ class Screen:
         return Padding(grid, (1, 0))
 
     def _curves(self) -> list[str]:
-        """The curve of each algorithm."""
+        """Return the curve of each algorithm."""
         return [curve(each) for each in zip(*self.curves, strict=True)] or [""] * len(NAMES)
 
 
@@ -92,7 +92,7 @@ def rate(stage: Stage, standing: Scoreboards) -> float:
 
 
 def line(standing: Scoreboards) -> str:
-    """The errors in one line."""
+    """Return the errors in one line."""
     errors = zip(NAMES, standing.errors, strict=True)
     wrong = ", ".join(f"{name} {error:.3f}" for name, error in errors)
     return f"{standing.counted:>8,} labels: {wrong} wrong"
@@ -107,13 +107,13 @@ def curve(values: tuple[float, ...], top: float = 0.5) -> str:
     return "".join(SPARKS[round(min(value / top, 1) * (len(SPARKS) - 1))] for value in values)
 
 
-def summary(result: Result) -> RenderableType:
-    """The tables at the end, and their result in words."""
+def summary(result: DemoResult) -> RenderableType:
+    """Return the tables at the end, and their result in words."""
     return Group(measured(result), "", errors_of(result), "", in_words(result))
 
 
-def measured(result: Result) -> Table:
-    """The number of labels and the speed."""
+def measured(result: DemoResult) -> Table:
+    """Return the number of labels and the speed."""
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(justify="right")
     table.add_column(justify="right", style="bold")
@@ -130,8 +130,8 @@ def measured(result: Result) -> Table:
     return table
 
 
-def errors_of(result: Result) -> Table:
-    """The errors of the three algorithms, side by side."""
+def errors_of(result: DemoResult) -> Table:
+    """Return the errors of the three algorithms, side by side."""
     table = Table(box=None, padding=(0, 2), header_style="")
     table.add_column("share of wrong predictions", justify="right")
     for labels in (result.asked_labels, result.labels):
@@ -141,8 +141,8 @@ def errors_of(result: Result) -> Table:
     return table
 
 
-def in_words(result: Result) -> str:
-    """The outcome in one sentence."""
+def in_words(result: DemoResult) -> str:
+    """Return the outcome in one sentence."""
     majority, fast, settled = (f"{error * result.tasks:,.0f}" for error in result.errors)
     return (
         f"Of {result.tasks:,} tasks, majority vote got {majority} wrong, Fast SBIC {fast} and "

@@ -27,7 +27,7 @@ from sbic.commands.replay import CountedLabel, Uncounted
 from sbic.engine.labels import ClassEstimate
 from sbic.infer.registry import STREAMED
 from sbic.kafka.reader import Reader, parsed, reading
-from sbic.kafka.writer import Label, LabelSender, Sent, sending
+from sbic.kafka.writer import LabelSender, NumberedLabel, Sent, sending
 from sbic.local.java import free_port
 from sbic.local.processes import (
     are_settled,
@@ -49,11 +49,12 @@ class Scoreboard:
 
     Majority vote is taken on the labels that are counted in the posteriors read so far.
 
-    >>> from sbic.kafka.writer import Label
+    >>> from sbic.kafka.writer import NumberedLabel
     >>> board = Scoreboard({"t1": 1})
     >>> board.error, board.majority_error  # before any label: a tie, which counts half
     (0.5, 0.5)
-    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[Label("t1", "ann", 0)]), now=7.1)
+    >>> label = NumberedLabel("t1", "ann", 0)
+    >>> board.sent(Sent(at=7.0, partition=0, first=5, labels=[label]), now=7.1)
     >>> board.learn(Posterior("t1", [0.6, 0.4], 0, 1, {"0": 5}), now=7.25)
     >>> board.error, board.majority_error, board.counted, board.latencies
     (1.0, 1.0, 1, [0.25])
@@ -135,12 +136,12 @@ class DemoProject:
         self._reader = reader
         self._moved = moved
 
-    async def send(self, labels: Sequence[Label]) -> None:
+    async def send(self, labels: Sequence[NumberedLabel]) -> None:
         """Send labels at full speed."""
         async for sent in self._sender.send_all(labels):
             self.board.sent(sent, monotonic())
 
-    async def mirror(self, given: list[Label], is_over: asyncio.Event) -> None:
+    async def mirror(self, given: list[NumberedLabel], is_over: asyncio.Event) -> None:
         """Repeatedly send and clear the labels in `given`, until `is_over`."""
         while given or not is_over.is_set():
             portion, given[:] = given[:], []
@@ -177,7 +178,7 @@ class DemoProject:
 async def demo_project(
     settings: Settings, board: Scoreboard, ports: Sequence[int], moved: Callable[[], None]
 ) -> AsyncIterator[DemoProject]:
-    """A connected project whose instances are running."""
+    """Connect to a project whose instances are running."""
     topic = Topics(settings).posteriors.name
     async with (
         crowd_client(settings) as client,
@@ -252,7 +253,7 @@ class Times(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Result:
+class DemoResult:
     """The results of the demo."""
 
     tasks: int
@@ -302,7 +303,7 @@ class Demo:
         self._show = show
         self._shown = 0.0
 
-    async def run(self) -> Result:
+    async def run(self) -> DemoResult:
         """Run the demo; on return the instances have exited."""
         log: list[str] = []
         commands = []
@@ -337,12 +338,12 @@ class Demo:
             self._show(self.stage, self.standing)
             self._shown = monotonic()
 
-    async def _measure(self, projects: list[DemoProject]) -> Result:
+    async def _measure(self, projects: list[DemoProject]) -> DemoResult:
         plan, standing = self.plan, self.standing
         workers = plan.draw_workers(NAME)
         first, *others = projects
         answered: set[tuple[str, str]] = set()
-        to_mirror: list[list[Label]] = [[] for _ in others]
+        to_mirror: list[list[NumberedLabel]] = [[] for _ in others]
         is_over = asyncio.Event()
 
         def given(sent: Sent) -> None:
@@ -371,7 +372,7 @@ class Demo:
         for project in projects:
             await project.settle()
         count = plan.labels + len(labels)
-        return Result(
+        return DemoResult(
             tasks=len(self.truth),
             labels=count,
             is_counted_once=all(one.board.labels_in_posteriors == count for one in projects),
@@ -404,5 +405,5 @@ class Demo:
 
 
 def times(seconds: list[float]) -> Times:
-    """The median and the 99th percentile after the warm-up."""
+    """Return the median and the 99th percentile after the warm-up."""
     return Times(*np.percentile(seconds[int(len(seconds) * WARM_UP) :], [50, 99]).tolist())

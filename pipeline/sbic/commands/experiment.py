@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_options(jobs: int | None = None) -> Callable[[Function], Function]:
-    """The options of all experiments: --out, --seed and --jobs (by default all cores)."""
+    """Return the options of all experiments: --out, --seed and --jobs (by default all cores)."""
     return in_order(
         click.option(
             "--out",
@@ -40,7 +40,7 @@ def run_options(jobs: int | None = None) -> Callable[[Function], Function]:
 
 
 def data_option(files: str, required: bool = True) -> Callable[[Function], Function]:
-    """The folder of the real crowds: --data."""
+    """Return the folder of the real crowds: --data."""
     return click.option(
         "--data",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -61,7 +61,7 @@ class AlgorithmNames(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """The names in the order given, or a usage error."""
+        """Return the names in the order given, or a usage error."""
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         for name in names:
             if name not in self._choices:
@@ -73,7 +73,7 @@ class AlgorithmNames(click.ParamType):
 
 
 def crowd_options(function: Function) -> Function:
-    """The options of the simulated crowds: --algorithms, --tasks and --labels-per-worker."""
+    """Return the options of the simulated crowds: --algorithms, --tasks and --labels-per-worker."""
     return in_order(
         click.option(
             "--algorithms",
@@ -176,7 +176,7 @@ def crowds(
     seed: int,
     jobs: int,
 ) -> None:
-    """The error of every algorithm on all crowds of a folder.
+    """Measure the error of every algorithm on all crowds of a folder.
 
     The crowds may have any classes; algorithms that need -1 and 1 are left out for other classes.
 

@@ -140,7 +140,7 @@ def command(
 
 
 def format_of(target: Path | None) -> str:
-    """The format by the name of a file.
+    """Return the format by the name of a file.
 
     >>> format_of(Path("labels.jsonl")), format_of(Path("labels.txt")), format_of(None)
     ('jsonl', 'csv', 'csv')
@@ -151,7 +151,7 @@ def format_of(target: Path | None) -> str:
 def exported(
     settings: Settings, what: str, file_format: str, excel_cells: str | None = None
 ) -> Iterator[bytes]:
-    """The content of the file in parts; everything is read from Kafka before the first.
+    """Return the content of the file in parts; everything is read from Kafka before the first.
 
     `excel_cells` is the separator of CSV for Excel.
     """

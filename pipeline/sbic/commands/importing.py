@@ -81,7 +81,7 @@ def label_studio(
 
 
 def summary(done: Imported, *, dry_run: bool) -> str:
-    """The outcome of an import, in one line.
+    """Return the outcome of an import, in one line.
 
     >>> from sbic.integrations.label_studio_import import Imported
     >>> summary(Imported(annotations=12, new=9, changed=1, deleted=1, labels=12), dry_run=False)

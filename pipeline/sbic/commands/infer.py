@@ -78,7 +78,7 @@ def notes_on_labels(labels: Labels, algorithm: str, reading: Reading) -> Iterato
 
 
 def gold_of(labels: Labels, path: str, reading: Reading) -> Ints:
-    """The class of each task whose truth is in the file, otherwise -1."""
+    """Return the class of each task whose truth is in the file, otherwise -1."""
     truth = known_truth(labels, path, reading).of_tasks
     if (truth >= len(labels.classes)).any():
         i = int(np.flatnonzero(truth >= len(labels.classes))[0])
@@ -124,12 +124,12 @@ class Truth(NamedTuple):
     without_labels: int
 
     def without(self, gold: NDArray[np.bool_]) -> "Truth":
-        """The truth of the other tasks: gold is not predicted."""
+        """Return the truth of the other tasks: gold is not predicted."""
         return self._replace(of_tasks=np.where(gold, -1, self.of_tasks))
 
 
 def known_truth(labels: Labels, path: str, reading: Reading) -> Truth:
-    """The truths in a file, of the tasks that have labels."""
+    """Return the truths in a file, of the tasks that have labels."""
     truth = read_truth(path, labels.classes, reading)
     of_tasks = truth_of(labels, truth)
     if not (of_tasks >= 0).any():
@@ -150,7 +150,7 @@ def notes_on_error(estimate: AnyEstimate, truth: Truth, labels: Labels) -> Itera
 
 
 def shuffles_note(run: Run, labels: Labels, truth: Ints, shuffles: int) -> str:
-    """The mean error over random orders, each with a separate random generator."""
+    """Return the mean error over random orders, each with a separate random generator."""
 
     def algorithm(labels: Labels, prior: Prior, rng: np.random.Generator) -> "AnyEstimate":
         return fitted(run, labels, rng).estimate
@@ -177,7 +177,7 @@ class ClassPriorType(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> GivenClassPrior:
-        """The word, or the numbers."""
+        """Return the word, or the numbers."""
         text = str(value).strip()
         try:
             return class_prior_of(text)
@@ -336,7 +336,7 @@ def command(
 
 
 def prior_of(alpha: float, beta: float, q: float) -> Prior:
-    """The prior with these parameters; invalid ones are a usage error."""
+    """Return the prior with these parameters; invalid ones are a usage error."""
     try:
         return Prior(alpha, beta, q)
     except ValueError as error:
@@ -356,7 +356,7 @@ def check_usage(
 
 
 def target_of(output: str | None, inputs: tuple[str | None, ...]) -> Path | None:
-    """The file to write, if any, checked before the work begins; never one of the inputs."""
+    """Return the file to write, if any, checked before the work begins; never one of the inputs."""
     if output is None or output == "-":
         return None
     target = Path(output)

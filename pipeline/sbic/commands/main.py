@@ -24,7 +24,7 @@ ELSEWHERE = (
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
-    """A line for each `SBIC_*` variable that is not known.
+    """Return a line for each `SBIC_*` variable that is not known.
 
     >>> misspelt(["SBIC_ALPHAA", "SBIC_ALPHA", "SBIC_DATA", "HOME"])
     ['SBIC_ALPHAA is not read by anything: did you mean SBIC_ALPHA?']
@@ -66,8 +66,8 @@ class OutputLost(Exception):
         self.is_closed_pipe = error.errno == EPIPE
 
 
-class _Guarded(io.FileIO):
-    """Standard output, or `OutputLost`."""
+class _CheckedOutput(io.FileIO):
+    """Standard output; a failed write raises `OutputLost`."""
 
     def write(self, content: Any) -> int:
         try:
@@ -76,14 +76,14 @@ class _Guarded(io.FileIO):
             raise OutputLost(error) from None
 
 
-def guard_output() -> None:
+def check_output() -> None:
     """Make every failed write to standard output raise `OutputLost`."""
     if sys.stdout is None:  # closed by the caller: reserve its file descriptor
         os.open(os.devnull, os.O_RDONLY)
         number, encoding = 1, "utf-8"
     else:
         number, encoding = sys.stdout.fileno(), sys.stdout.encoding
-    raw = _Guarded(number, "wb", closefd=False)
+    raw = _CheckedOutput(number, "wb", closefd=False)
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=raw.isatty())
 
 
@@ -118,6 +118,7 @@ COMMANDS = {  # the first sentence of each command's own help
     "import": "Import the labels of another tool.",
     "simulate": "Let a simulated crowd work with the pipeline.",
     "status": "How the project is doing, on one screen.",
+    "report": "How far judges can be trusted, and how many are really wrong.",
     "watch": "Show posteriors as they change.",
     "sink": "Keep tables of PostgreSQL or SQLite up to date.",
     "export": "Write the labels that stand, posteriors or workers.",
@@ -142,7 +143,7 @@ class Commands(click.Group):
     """Imports `sbic.commands.NAME` only when NAME is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order of the README."""
+        """Return the names in the order of the README."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -151,7 +152,7 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command defined in the module of this name."""
+        """Return the command defined in the module of this name."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
@@ -171,7 +172,7 @@ def main() -> Never:
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     for line in misspelt(os.environ):
         tell(f"sbic: {line}")
-    guard_output()
+    check_output()
     try:
         status = run()
         flush_output()

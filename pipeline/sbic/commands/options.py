@@ -32,7 +32,7 @@ class BadInput(click.ClickException):
 
 
 def for_output(data: str) -> str:
-    """Data for standard output: as it is for a file or a pipe, filtered for a terminal."""
+    """Return data for standard output: as it is for a file or a pipe, filtered for a terminal."""
     return printable(data, keep="\n\t") if sys.stdout.isatty() else data
 
 
@@ -61,7 +61,7 @@ class SettingType(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """The value; a bad one is a usage error."""
+        """Return the value; a bad one is a usage error."""
         if not isinstance(value, str):
             return value  # the default
         try:
@@ -71,7 +71,7 @@ class SettingType(click.ParamType):
 
 
 def in_order(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
-    """Combines options into one decorator, in the order in which `--help` shows them."""
+    """Combine options into one decorator, in the order in which `--help` shows them."""
 
     def decorate(function: Function) -> Function:
         for option in reversed(options):
@@ -162,7 +162,7 @@ class JoinedOption(click.Option):
     def consume_value(
         self, ctx: click.Context, opts: Mapping[str, Any]
     ) -> tuple[Any, ParameterSource]:
-        """The values on the command line as one, or the variable, or the default."""
+        """Return the values on the command line as one, or the variable, or the default."""
         value, source = super().consume_value(ctx, opts)
         if not isinstance(value, list):
             return value, source
@@ -204,7 +204,7 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
 
 
 def in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:
-    """The settings of a tool: those of the project; other values are refused."""
+    """Return the settings of a tool: those of the project; other values are refused."""
     more = may_have_more_partitions
     return run_connected(settings_in_project(given, may_have_more_partitions=more))
 
@@ -240,7 +240,7 @@ def label_map_option(what: str) -> Callable[[Function], Function]:
 
 
 def mapped_in_file(pairs: tuple[str, ...], classes: Classes) -> dict[str, str]:
-    """The labels that others in a file stand for; a skip is empty.
+    """Return the labels that others in a file stand for; a skip is empty.
 
     >>> mapped_in_file(("yes=1", "?=0"), Classes.parse("-1,1"))
     {'yes': '1', '?': ''}
@@ -260,7 +260,7 @@ class NamesType(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """The names, none of them empty."""
+        """Return the names, none of them empty."""
         if isinstance(value, tuple):
             return value
         try:
@@ -276,7 +276,7 @@ class NamesType(click.ParamType):
 def one_by_one(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...] | None:
-    """The names of an option: separated by commas if it is given once, otherwise one each time.
+    """Return the names of an option: separated by commas if given once, else one each time.
 
     >>> one_by_one(None, None, ("cat,dog",)), one_by_one(None, None, ("yes, sure", "no"))
     (('cat', 'dog'), ('yes, sure', 'no'))
@@ -296,7 +296,7 @@ class EncodingType(click.ParamType):
     name = "encoding"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name, if Python knows it."""
+        """Return the name, if Python knows it."""
         try:
             bytes(4).decode(value)
             return codecs.lookup(value).name
@@ -310,7 +310,7 @@ class SizeType(click.ParamType):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of bytes."""
+        """Return the number of bytes."""
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) *([kMGT]?)B?", value.strip(), re.IGNORECASE)
@@ -339,7 +339,7 @@ class ColumnsType(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, str]:
-        """The column of each field given."""
+        """Return the column of each field given."""
         columns: dict[str, str] = {}
         for pair in NamesType().convert(value, param, ctx):
             field, _, column = (part.strip() for part in pair.partition("="))

@@ -12,7 +12,7 @@ from sbic.project.opening import Unfinished, append, check_topic_ids, existing_p
 from sbic.project.recreation import begin, recreate_topics
 from sbic.project.recreation import delete as delete_all
 from sbic.project.revision import Given, Revision
-from sbic.project.settings import PROJECT_SETTINGS, SPECS, Change, Settings
+from sbic.project.settings import PROJECT_SETTINGS, SPECS, Settings, WhenChanged
 from sbic.project.topics import Topics
 
 EXPECTED_SECONDS = 15.0  # for running instances, which restart
@@ -184,8 +184,8 @@ def show(given: Given) -> None:
         run_connected(check_topic_ids(place, revision))
 
 
-def changed_by(*changes: Change) -> str:
-    """The settings of a project whose change has one of these effects.
+def changed_by(*changes: WhenChanged) -> str:
+    """Return the settings of a project whose change has one of these effects.
 
     >>> changed_by("never")
     'partitions and replication'
@@ -226,7 +226,7 @@ def set_values(
     place = given.place
 
     async def publish_change() -> Revision | None:
-        """The revision that begins a recount, if one is needed."""
+        """Return the revision that begins a recount, if one is needed."""
         texts = read_assignments(values)
         revision = await existing_project(place)
         if revision.state != "ready":

@@ -93,7 +93,7 @@ class Renamed:
 
     @classmethod
     def by(cls, label_map: Mapping[str, str], old: Classes) -> "Renamed":
-        """The classes renamed by a map; raises `ValueError`."""
+        """Return the classes renamed by a map; raise `ValueError`."""
         for name in label_map:
             if name not in old.names:
                 raise ValueError(f"{shown(name)} is not one of the classes {old.listed()}")
@@ -111,7 +111,7 @@ class Renamed:
         return task_parser(self.old)
 
     def label(self, value: bytes) -> bytes:
-        """The value of a label with its class renamed; any other value as it is."""
+        """Return the value of a label with its class renamed; any other value as it is."""
         try:
             self.parse_label(value)
         except BadRecord:
@@ -119,7 +119,7 @@ class Renamed:
         return self._changed(value, LABEL_FIELDS, label=self._class)
 
     def task(self, value: bytes) -> bytes:
-        """The value of a task with the classes of its gold and prior renamed."""
+        """Return the value of a task with the classes of its gold and prior renamed."""
         try:
             self.parse_task(None, value)
         except BadRecord:

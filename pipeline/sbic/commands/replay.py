@@ -27,7 +27,7 @@ from sbic.commands.options import (
 from sbic.files.labels import Reading, label_rows
 from sbic.files.tables import BadFile, listed, shortened
 from sbic.kafka.reader import Reader, parsed, reading
-from sbic.kafka.writer import Label, Sent, sending
+from sbic.kafka.writer import NumberedLabel, Sent, sending
 from sbic.progress import Advance, progress
 from sbic.project.revision import Given
 from sbic.project.settings import Settings, command_line
@@ -41,7 +41,7 @@ from sbic.wire.votes import REPEAT, parse_votes
 class CountedLabel(NamedTuple):
     """A label that is counted in a posterior, and when it was sent."""
 
-    label: Label
+    label: NumberedLabel
     at: float
 
 
@@ -53,11 +53,11 @@ class Uncounted:
     no posterior, and is left out.
 
     >>> labels = Uncounted()
-    >>> two = [Label("t1", "ann", 1), Label("t1", "bob", 0)]
+    >>> two = [NumberedLabel("t1", "ann", 1), NumberedLabel("t1", "bob", 0)]
     >>> labels.add(Sent(at=0.5, partition=3, first=41, labels=two)), len(labels)
     ([], 2)
     >>> labels.learn(Posterior("t1", [0.2, 0.8], 1, 1, {"3": 41}))
-    [CountedLabel(label=Label(task='t1', worker='ann', answer=1), at=0.5)]
+    [CountedLabel(label=NumberedLabel(task='t1', worker='ann', answer=1), at=0.5)]
     >>> len(labels)
     1
 
@@ -65,8 +65,8 @@ class Uncounted:
 
     >>> labels.learn(Posterior("t2", [0.2, 0.8], 1, 1, {"3": 43}))
     []
-    >>> labels.add(Sent(at=0.6, partition=3, first=43, labels=[Label("t2", "ann", 1)]))
-    [CountedLabel(label=Label(task='t2', worker='ann', answer=1), at=0.6)]
+    >>> labels.add(Sent(at=0.6, partition=3, first=43, labels=[NumberedLabel("t2", "ann", 1)]))
+    [CountedLabel(label=NumberedLabel(task='t2', worker='ann', answer=1), at=0.6)]
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class Replayed:
 
 async def replay(
     settings: Settings,
-    labels: Sequence[Label],
+    labels: Sequence[NumberedLabel],
     done: Replayed,
     *,
     rate: float | None,
@@ -347,7 +347,7 @@ def command(
         note(f"repeats: {repeats:,} (answers {where}; each counts once)")
 
 
-def labels_of(path: str, reading: Reading, settings: Settings) -> list[Label]:
+def labels_of(path: str, reading: Reading, settings: Settings) -> list[NumberedLabel]:
     """All labels of the file, in order, checked."""
     classes = settings.crowd_classes
     reading = of_project(reading, classes)
@@ -361,11 +361,11 @@ def labels_of(path: str, reading: Reading, settings: Settings) -> list[Label]:
             problem = f"the id '{shortened(name)}' has {size} bytes, more than {ID_MAX_BYTES}"
             raise BadFile(source.name, problem)
     answers = (SKIP if answer is None else answer for answer in rows.answers)
-    return list(map(Label, rows.tasks, rows.workers, answers))
+    return list(map(NumberedLabel, rows.tasks, rows.workers, answers))
 
 
 def other_classes(found: tuple[str, ...], prefix: str) -> str:
-    """The error for a file with classes other than -1 and 1, and the two ways out.
+    """Return the error for a file with classes other than -1 and 1, and the two ways out.
 
     >>> other_classes(("cat", "dog"), "pets")
     'has the labels cat, dog, but the classes of the project are -1 and 1: map two of them with \
@@ -383,12 +383,12 @@ these classes: sbic project set --prefix pets classes=cat,dog'
     )
 
 
-def repeats_in(labels: list[Label]) -> int:
+def repeats_in(labels: list[NumberedLabel]) -> int:
     """How many labels repeat an earlier answer of the same worker to the same task.
 
-    >>> from sbic.kafka.writer import Label
+    >>> from sbic.kafka.writer import NumberedLabel
     >>> given = ("t1", "ann", 1), ("t1", "bob", 1), ("t1", "ann", 1), ("t1", "bob", SKIP)
-    >>> repeats_in([Label(*each) for each in given])
+    >>> repeats_in([NumberedLabel(*each) for each in given])
     1
     """
     answers = [(each.task, each.worker) for each in labels if each.answer != SKIP]
@@ -396,7 +396,7 @@ def repeats_in(labels: list[Label]) -> int:
 
 
 def left_undone(done: "Replayed", labels: int) -> str:
-    """What Ctrl-C left undone, and how to continue.
+    """Return what Ctrl-C left undone, and how to continue.
 
     >>> from sbic.commands.replay import Replayed
     >>> left_undone(Replayed(labels=3000), 8000)

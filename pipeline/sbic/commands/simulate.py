@@ -36,6 +36,7 @@ from sbic.engine.labels import Prior
 from sbic.files.tables import BadFile
 from sbic.foreign import printable
 from sbic.infer.registry import STREAMED, default_algorithm
+from sbic.instance.requests import PolicyName
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.reader import Reader, parsed, reading
 from sbic.kafka.requests import PATIENCE_SECONDS
@@ -169,11 +170,8 @@ async def _check_that_nothing_is_open(settings: Settings, reader: Reader) -> Non
 # Runs the same crowd on several pipelines, one for each policy, on one broker.
 
 
-Policy = Literal["uniform", "uncertainty"]
-
-
-def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
-    """The project of a policy, with the distribution of the crowd's accuracies as its prior.
+def project_of(settings: Settings, policy: PolicyName, plan: Plan) -> Settings:
+    """Return the project of a policy, with the distribution of the crowd's accuracies as its prior.
 
     Its prefix includes the algorithm, the classes and the accuracies if they are not the defaults.
 
@@ -201,9 +199,9 @@ def project_of(settings: Settings, policy: Policy, plan: Plan) -> Settings:
 
 
 async def simulate_policies(
-    settings: Settings, policies: Sequence[Policy], plan: Plan, advance: Advance
+    settings: Settings, policies: Sequence[PolicyName], plan: Plan, advance: Advance
 ) -> list[SimulationResult]:
-    """A run for each policy; on return the instances have exited, the topics stay."""
+    """Return a run for each policy; on return the instances have exited, the topics stay."""
     projects = [project_of(settings, policy, plan) for policy in policies]
     ports = [free_port() for _ in projects]
     commands = []
@@ -238,7 +236,7 @@ COUNT = click.IntRange(min=1)
 
 
 def crowd_options(function: Function) -> Function:
-    """The options of the simulated crowd: its size, and how its workers behave."""
+    """Return the options of the simulated crowd: its size, and how its workers behave."""
     return in_order(
         click.option("--tasks", type=COUNT, default=1000, show_default=True),
         click.option("--workers", type=COUNT, default=2000, show_default=True),
@@ -402,7 +400,7 @@ def command(
 
 
 def own_settings(given: Given, algorithm: AlgorithmName | None) -> Settings:
-    """The settings of the instances that this command starts, completed by the environment."""
+    """Get the settings of the instances that this command starts, completed by the environment."""
     try:
         named: dict[str, Any] = {} if algorithm is None else {"algorithm": algorithm}
         return replace(Settings.from_env(), **given.values, **named)
@@ -411,7 +409,7 @@ def own_settings(given: Given, algorithm: AlgorithmName | None) -> Settings:
 
 
 def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | None:
-    """The frequency of each class; None: all equal.
+    """Return the frequency of each class; None: all equal.
 
     >>> frequencies(Settings(classes="cat,dog"), "0.7,0.3")
     (0.7, 0.3)
@@ -435,7 +433,7 @@ def carry_out(
     """Carry out the runs, with a progress bar."""
     # handled like Ctrl-C, which asyncio turns into a cancellation: the tasks are closed
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    names: list[Policy] = []
+    names: list[PolicyName] = []
     if policy is not None:
         names = ["uniform", "uncertainty"] if policy == "compare" else [policy]
     try:
@@ -450,7 +448,7 @@ def carry_out(
 
 
 def summary(run: "SimulationResult") -> str:
-    """The number of labels, the speed, and all other outcomes."""
+    """Return the number of labels, the speed, and all other outcomes."""
     labels = run.came_to["labels"]
     high = quantiles(run.waits, n=100)[-1] if len(run.waits) > 1 else run.waits[0]
     text = (

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from sbic.commands.options import for_output, given_options, in_project, run_connected
 from sbic.foreign import local_time, printable
+from sbic.infer.report import Share
 from sbic.project.revision import Given
 from sbic.status.reading import reading_status
-from sbic.status.report import DISPUTED, RATED, Share, Summary
+from sbic.status.report import DISPUTED, RATED, Summary
 from sbic.status.tallies import Honesty, Rated
 
 NAME_WIDTH = 40
@@ -133,7 +134,7 @@ class StatusScreen:
 
 
 def some_of(workers: Sequence[str]) -> str:
-    """The first of these workers, and how many more there are.
+    """Return the first of these workers, and how many more there are.
 
     >>> some_of(["ann", "bob"]), some_of([f"w{number}" for number in range(8)])
     ('ann, bob', 'w0, w1, w2, w3, w4 and 3 more')
@@ -153,7 +154,7 @@ def _rated_cells(rated: Rated) -> Sequence[Text | str]:
 
 
 def compact(room: int, name: str, *columns: str) -> Table:
-    """A table without lines, with `room` columns for the first one."""
+    """Return a table without lines, with `room` columns for the first one."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=min(room, NAME_WIDTH))
     for column in columns:
@@ -192,7 +193,7 @@ def believed(honesty: Honesty) -> str:
 
 
 def worth(votes: float, dependence: float | None) -> str:
-    """What the labels of a task are worth, and how much they can be.
+    """Return what the labels of a task are worth, and how much they can be.
 
     >>> worth(2.14, 0.25)
     '2.1 independent votes a task, in the median, and never more than 4.0 (dependence 0.25)'
@@ -206,7 +207,7 @@ def worth(votes: float, dependence: float | None) -> str:
 
 
 def shared(prevalence: Mapping[str, Share]) -> str:
-    """The share of each class, the most frequent first, with its interval.
+    """Return the share of each class, the most frequent first, with its interval.
 
     >>> shared({"cat": Share(0.25, (0.2, 0.3)), "dog": Share(0.75, (0.7, 0.8))})
     'dog 75.0% (70.0% to 80.0%), cat 25.0% (20.0% to 30.0%)'
@@ -224,7 +225,7 @@ def shared(prevalence: Mapping[str, Share]) -> str:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """The counts that are not 0, in words.
+    """Return the counts that are not 0, in words.
 
     >>> listed({"labels": 3, "budget": 0, "request": 1})
     'labels 3, request 1'
@@ -249,7 +250,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """An approximate duration in words.
+    """Return an approximate duration in words.
 
     >>> duration(50), duration(600), duration(36_000), duration(900_000)
     ('50 seconds', '10 minutes', '10 hours', '10 days')

@@ -116,7 +116,7 @@ def import_tasks(given: Given, reading: Reading, path: str) -> None:
 def descriptions_of(
     path: str, reading: Reading, classes: Classes
 ) -> tuple[list[Description], list[str]]:
-    """The descriptions in a file, checked, and the columns that were not read."""
+    """Return the descriptions in a file, checked, and the columns that were not read."""
     source = reading.source(path)
     table = task_table(source, of_project(reading, classes), classes.names)
     check = task_parser(classes)
@@ -135,7 +135,7 @@ def descriptions_of(
 
 
 def unread_note(columns: list[str]) -> str:
-    """A warning about columns that were not read."""
+    """Return a warning about columns that were not read."""
     return (
         f"warning: columns that are not read: {listed(columns)}"
         " (only task, prior and gold are; --columns gold=NAME reads another one as gold)"
@@ -207,7 +207,7 @@ def set_status(
 
 
 def unknown_note(tasks: list[str]) -> str:
-    """The error for unknown tasks, and what to do.
+    """Return the error for unknown tasks, and what to do.
 
     >>> unknown_note(["t7", "t8"])
     'no such task: t7, t8 (without a posterior, and never registered). Nothing was sent; add \

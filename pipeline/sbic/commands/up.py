@@ -22,7 +22,7 @@ from sbic.project.settings import SPECS, command_line
 
 
 def page_options(function: Function) -> Function:
-    """The options of the page: its port, and whether to open it in a browser."""
+    """Return the options of the page: its port, and whether to open it in a browser."""
     return in_order(
         click.option(
             "--gateway-port",
@@ -36,7 +36,7 @@ def page_options(function: Function) -> Function:
 
 
 def page_port_of(chosen: int | None) -> int:
-    """The chosen port, refused if it is in use; without one, a free port."""
+    """Return the chosen port, refused if it is in use; without one, a free port."""
     if chosen is None:
         return usual_port()
     if not is_free(chosen):
@@ -115,7 +115,7 @@ def check_share(instances: int, partitions: int) -> None:
 
 
 def web_ports(first: int, instances: int) -> list[int]:
-    """A port for each instance, counting up; refuses ports that are in use."""
+    """Return a port for each instance, counting up; refuses ports that are in use."""
     if first == 0:  # each instance finds a free one
         return [0] * instances
     ports = list(range(first, first + instances))
@@ -135,5 +135,5 @@ def say(name: str, line: str) -> None:
 
 
 def loudly(name: str, line: str) -> None:
-    """The same in bold, for lines that should stand out."""
+    """Print it in bold, for lines that should stand out."""
     say(name, click.style(line, bold=True))

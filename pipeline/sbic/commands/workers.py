@@ -19,7 +19,7 @@ from sbic.wire.workers import NOTHING_SAID, RosterEntry, encode_roster, parse_ro
 
 
 async def said_of(settings: Settings, workers: Iterable[str]) -> dict[str, RosterEntry]:
-    """What the roster says of these workers now, in records of their own partitions."""
+    """Return what the roster says of these workers now, in records of their own partitions."""
     found = dict.fromkeys(workers, NOTHING_SAID)
     homes = {worker: partition_of(worker.encode(), settings.partitions) for worker in found}
     async with reading(settings, Topics(settings).roster.name, from_start=True) as reader:
@@ -99,7 +99,7 @@ def set_workers(
 
 
 def in_words(entry: RosterEntry) -> str:
-    """What the roster says of a worker, in words.
+    """Return what the roster says of a worker, in words.
 
     >>> in_words(RosterEntry(True)), in_words(RosterEntry(name="Ann"))
     ('blocked', 'by the rule, named Ann')

@@ -49,7 +49,7 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
-    """The Python function behind a compiled one."""
+    """Return the Python function behind a compiled one."""
     python: Callable[P, R] = getattr(function, "py_func", function)
     return python
 
@@ -90,7 +90,7 @@ def _enable_caching(dispatcher: Any) -> None:
 
 @cache
 def _shipped_cache() -> Any:
-    """A cache of functions that were compiled at installation, for a read-only file system.
+    """Return a cache of functions that were compiled at installation, for a read-only file system.
 
     numba 0.68 uses a cache only if it can write to its folder. In an image with a read-only root it
     would compile everything at every start, for a minute.
@@ -124,7 +124,7 @@ IMPORT = re.compile(
 
 @cache
 def _digest_of(path: Path) -> str:
-    """The content of a file and of all files of this package that it imports, however indirectly.
+    """Hash the content of a file and of all files of the package that it imports, however.
 
     A compiled function contains the functions that it calls and the constants that it uses.
     """

@@ -54,7 +54,7 @@ from sbic.engine.state import (
 )
 from sbic.engine.update import tell_one
 
-ALIKE, COMMON = 0.95, 50  # copies agree on more than this share of so many contested tasks
+ALIKE, COMMON = 0.95, 50  # copies agree on more than this share, of this many contested tasks
 MOST_PAIRS = 10_000
 DIFFERENT = 10  # common tasks that one on which a pair differs counts for, when pairs are named
 
@@ -87,7 +87,7 @@ class Pairs(NamedTuple):
         return (self.first << 32) | self.second
 
     def only(self, which: NDArray[np.bool_] | Ints) -> "Pairs":
-        """Some of the pairs."""
+        """Return some of the pairs."""
         first, second, both, same, alike, either, named = self
         counts = both[which], same[which], alike[which], either[which]
         return Pairs(first[which], second[which], *counts, named[which])
@@ -100,7 +100,7 @@ NO_PAIRS = Pairs(
 
 
 def summed(parts: list[Pairs]) -> Pairs:
-    """The counts of each pair that an engine names, summed over all.
+    """Return the counts of each pair that an engine names, summed over all.
 
     >>> counts = np.array([[1, 2], [3, 3], [9, 4], [8, 4]])
     >>> one = Pairs(*counts, np.array([0.5, 0]), np.array([1.5, 2]), np.array([True, False]))
@@ -125,14 +125,14 @@ def summed(parts: list[Pairs]) -> Pairs:
 
 
 def shared_by(pairs: Pairs) -> Floats:
-    """The vote that each pair shares if they have enough in common; 0 if they are no copies."""
+    """Get the vote that each pair shares if they have enough in common; 0 if they are no copies."""
     agreement = pairs.same / np.maximum(pairs.both, 1)
     found: Floats = np.clip((agreement - ALIKE) / (1 - ALIKE), 0, 1)
     return found
 
 
 def copies_among(pairs: Pairs, common: int) -> Copies:
-    """The pairs who share a vote."""
+    """Return the pairs who share a vote."""
     shared = np.where(pairs.both >= common, shared_by(pairs), 0.0)
     some = pairs.only(shared > 0)
     first = np.concatenate((some.first, some.second))
@@ -142,7 +142,7 @@ def copies_among(pairs: Pairs, common: int) -> Copies:
 
 
 def changed_workers(before: Copies, after: Copies, tolerance: float) -> Ints:
-    """The workers who share votes with others than before, or otherwise."""
+    """Return the workers who share votes with others than before, or otherwise."""
     was = (before.first << 32) | before.second
     now = (after.first << 32) | after.second
     keys = np.union1d(was, now)
@@ -168,7 +168,7 @@ class Closest(NamedTuple):
 
 
 def closest_among(pairs: Pairs, common: int) -> Closest:
-    """The pairs who have enough in common."""
+    """Return the pairs who have enough in common."""
     some = pairs.only(pairs.both >= common)
     first = np.concatenate((some.first, some.second))
     second = np.concatenate((some.second, some.first))
@@ -229,7 +229,7 @@ class Tally:
         self._add_up()
 
     def proceed(self, state: State, labels: int) -> bool:
-        """Go on counting about so many labels; True when it is complete."""
+        """Go on counting about this many labels; True when it is complete."""
         whole = state.whole
         if whole[PAIR_WORKER] == NONE:
             whole[PAIR_WORKER], whole[PAIR_LABEL] = 0, state.worker_link[0, NEWEST]
@@ -249,7 +249,7 @@ class Tally:
         return True
 
     def take(self) -> Pairs:
-        """The own part, for the other engines."""
+        """Return the own part, for the other engines."""
         self.has_news = False
         return self.own
 
@@ -269,7 +269,7 @@ class Tally:
             self.moved = np.unique(np.concatenate([self.moved, *before[:2], *self.known[:2]]))
 
     def _found(self) -> Pairs:
-        """The pairs in the table, each once: the closest may be there already."""
+        """Return the pairs in the table, each once: the closest may be there already."""
         columns = np.ascontiguousarray(self._table.rows[: self._table.at[FOUND]].T)
         first, second, both, same = columns[:4].astype(np.int64)
         alike, either, named = columns[4:]
@@ -321,7 +321,7 @@ def continue_tally(
     asked: Ints,
     at: Ints,
 ) -> bool:
-    """Go on, about so many labels; True when complete, False also if `rows` is full."""
+    """Go on, about this many labels; True when complete, False also if `rows` is full."""
     whole, seen = state.whole, 0
     while seen < labels:
         j, label = whole[PAIR_WORKER], whole[PAIR_LABEL]

@@ -41,7 +41,7 @@ MOST_CLASSES = 20  # with more, the rows of a worker would take longer than all 
 
 @kernel
 def watch(state: State, i: int, j: int, x: int, time: int) -> None:
-    """Judge a label that was just added to the counts of own worker j, but not to its task."""
+    """Update the drift of own worker j by a label in its counts that is not in its task yet."""
     classes = state.by_class.shape[1]
     if not state.worker[j, WORKER_IS_HERE] or classes > MOST_CLASSES:
         return

@@ -161,7 +161,7 @@ class Storage:
             yield part
 
     def _checked(self, tasks: ArrayLike, workers: ArrayLike, answers: ArrayLike) -> LabelColumns:
-        """The labels as columns; compiled code would silently write past the end of an array."""
+        """Check the columns: compiled code would silently write past the end of an array."""
         i, j, x = (np.ascontiguousarray(column, np.int64) for column in (tasks, workers, answers))
         if not len(i) == len(j) == len(x):
             raise ValueError("there must be as many tasks as workers and answers")
@@ -225,7 +225,7 @@ class Queries(Storage):
     # Tasks.
 
     def beliefs(self, tasks: ArrayLike) -> Floats:
-        """The published probability of each class, a row for each task; without labels, the prior.
+        """Return the published probabilities, a row for each task; without labels, the prior.
 
         Under settled this is the inner belief, discounted and calibrated: see `outside`.
         """
@@ -240,7 +240,7 @@ class Queries(Storage):
         return rows
 
     def inner_beliefs(self, tasks: ArrayLike) -> Floats:
-        """The probabilities that the counts of workers are computed from."""
+        """Return the probabilities that the counts of workers are computed from."""
         known = np.asarray(tasks, np.int64)
         self._make_room(known, None)
         state = self.state
@@ -292,7 +292,7 @@ class Queries(Storage):
         return result
 
     def outlook(self, tasks: ArrayLike) -> Floats:
-        """The confidence that ever more labels like its own could give each task; 1: not known.
+        """Return the confidence that ever more such labels could give each task; 1: not known.
 
         Votes of which a part ρ is not their own are never worth more than 1/ρ: with ever more of
         them the discounted score of a task tends to e/ρ, where e = (Z - log π)/n is the evidence of
@@ -324,14 +324,14 @@ class Queries(Storage):
         return found
 
     def _priors(self, tasks: Ints) -> Floats:
-        """The probabilities of each class before any label, a row for each task."""
+        """Return the probabilities of each class before any label, a row for each task."""
         own = self.state.task[tasks, PRIOR]
         rows = np.tile(self.class_prior, (len(tasks), 1))
         rows[own != NONE] = self.state.priors[own[own != NONE]]
         return rows
 
     def free_beliefs(self, tasks: ArrayLike) -> Floats:
-        """What labels alone say: as `beliefs`, without gold and without calibration."""
+        """Return what labels alone say: as `beliefs`, without gold and without calibration."""
         known = np.asarray(tasks, np.int64)
         rows = self.inner_scores(known)
         if self.is_settled:
@@ -339,7 +339,7 @@ class Queries(Storage):
         return softmax(rows)
 
     def shares(self, tasks: ArrayLike) -> Moments:
-        """What these tasks, of those with labels or gold, tell of the share of each class."""
+        """Get what these tasks, of those with labels or gold, tell of the share of each class."""
         known = np.asarray(tasks, np.int64)
         task = self.state.task[known]
         known = known[(task[:, LABELS] > 0) | (self.votes(known) > 0) | (task[:, GOLD] != NONE)]
@@ -347,7 +347,7 @@ class Queries(Storage):
         return Moments.of_shares(self.free_beliefs(known), golds)
 
     def prevalence(self) -> Floats | None:
-        """The share of each class among all tasks with labels or gold, and half its 90 % interval.
+        """Return the share of each class among tasks with labels or gold, and half its interval.
 
         None with fewer than two gold tasks: what labels alone say of it has no known error.
         """
@@ -378,7 +378,7 @@ class Queries(Storage):
         return rows
 
     def log_odds(self, task: int) -> float:
-        """The log-odds of class 1 against class 0."""
+        """Return the log-odds of class 1 against class 0."""
         if self.is_settled or self.is_gold(task) or self.state.task[task, LABELS] == 0:
             zero, one = self.scores([task])[0].tolist()
         else:
@@ -386,7 +386,7 @@ class Queries(Storage):
         return float(one - zero)
 
     def overview(self, tasks: Ints) -> Overview:
-        """What a policy needs to know about tasks, in one quick call."""
+        """Return what a policy needs to know about tasks, in one quick call."""
         labels, golds, leads = np.empty_like(tasks), np.empty_like(tasks), np.empty(len(tasks))
         state = self.state
         known = state.task, state.belief, state.crowd, state.by_class
@@ -398,7 +398,7 @@ class Queries(Storage):
         return bool(self.state.task[task, GOLD] != NONE)
 
     def golds(self, tasks: ArrayLike) -> Ints:
-        """The known true class of each task, or -1."""
+        """Return the known true class of each task, or -1."""
         return np.array(self.state.task[np.asarray(tasks, np.int64), GOLD], np.int64)
 
     # Labels.
@@ -412,7 +412,7 @@ class Queries(Storage):
         return np.array(self.state.task[np.asarray(tasks, np.int64), LABELS], np.int64)
 
     def labels_of(self, tasks: ArrayLike) -> StandingLabels:
-        """The labels of these tasks, task by task, each task's in order."""
+        """Return the labels of these tasks, task by task, each task's in order."""
         chosen = np.asarray(tasks, np.int64)
         counts = self.label_counts(chosen)
         workers, answers = np.empty(counts.sum(), np.int64), np.empty(counts.sum(), np.int64)
@@ -429,7 +429,7 @@ class Queries(Storage):
         return has_label(self.state.chunk, self.state.task, task, worker)
 
     def first_unanswered(self, worker: int, tasks: Ints, start: int = 0) -> int:
-        """The index of the first task, from `start` on, that has no label of this worker."""
+        """Return the index of the first task, from `start` on, that has no label of this worker."""
         return first_without(self.state.chunk, self.state.task, worker, tasks, start)
 
     # Workers and the crowd.
@@ -439,7 +439,7 @@ class Queries(Storage):
         return int(self.state.worker[worker, GIVEN])
 
     def workers(self, workers: ArrayLike) -> WorkerCounts:
-        """The estimates of these workers."""
+        """Return the estimates of these workers."""
         known = np.asarray(workers, np.int64)
         self._make_room(None, known)
         state = self.state
@@ -840,7 +840,7 @@ class Engine(Queries):
         settling.receive_workers(self.state, j, np.ascontiguousarray(counts, np.float64))
 
     def take_sums(self) -> Sums:
-        """This engine's part in the sums over the crowd, for the other engines."""
+        """Return this engine's part in the sums over the crowd, for the other engines."""
         sums = self.sums
         self._taken_sums = sums.numbers
         return sums

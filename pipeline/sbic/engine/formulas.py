@@ -69,7 +69,7 @@ def log_weight(labels: float, correct: float, alpha: float, beta: float) -> floa
 
 @kernel
 def vote_of(state: State, j: int, x: int) -> float:
-    """The vote of an answer of worker j: what it adds to its task's log-odds (line 6)."""
+    """Return the vote of an answer of worker j: what it adds to its task's log-odds (line 6)."""
     given, right = state.worker[j, GIVEN], state.worker[j, RIGHT]
     weight = log_weight(given, right, state.crowd[ALPHA], state.crowd[BETA])
     return weight if x == 1 else -weight
@@ -131,7 +131,7 @@ S_LEAST, S_MOST, PHI_FIRST, PHI_WEIGHT = 64.0, 1024.0, 1 / 16, 2000.0
 
 @kernel
 def of_all(state: State, number: int) -> float:
-    """A sum over the crowd, of this engine and all others."""
+    """Return a sum over the crowd, of this engine and all others."""
     return float(state.crowd[number] + state.crowd[number + ELSEWHERE])
 
 

@@ -60,7 +60,7 @@ class Labels:
     def of_answers(
         cls, triples: Iterable[tuple[str, str, int | None]], classes: tuple[str, ...]
     ) -> Self:
-        """Number the names, drop the skips (None), keep each worker's first answer to a task.
+        """Give names numbers, drop the skips (None), keep each worker's first answer to a task.
 
         >>> pets = [("t1", "ann", 2), ("t1", "bob", None), ("t2", "ann", 0)]
         >>> labels = Labels.of_answers(pets, ("cat", "dog", "bird"))
@@ -117,7 +117,7 @@ class Labels:
         return 2 * self.answer - 1
 
     def in_order(self, order: Sequence[int] | Ints) -> "Labels":
-        """The same labels, names and numbers, arriving in another order.
+        """Return the same labels, names and numbers, arriving in another order.
 
         >>> Labels.of([("t1", "ann", 1), ("t2", "ann", -1)]).in_order([1, 0]).task.tolist()
         [1, 0]
@@ -152,14 +152,14 @@ class Ids(Generic[Name]):
         return len(self.names)
 
     def number(self, name: Name) -> int:
-        """The number of a name; a new name gets the next number."""
+        """Return the number of a name; a new name gets the next number."""
         number = self._numbers.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)
         return number
 
     def numbers(self, names: Sequence[Name]) -> Ints:
-        """The numbers of many names at once.
+        """Return the numbers of many names at once.
 
         >>> Ids[str]().numbers(["t1", "t2", "t1"]).tolist()
         [0, 1, 0]
@@ -221,7 +221,7 @@ class Estimate:
         return np.sign(self.score).astype(np.int64)
 
     def error(self, truth: Ints) -> float:
-        """The share of wrong predictions; a tie counts half, unknown truth (-1) is left out.
+        """Return the share of wrong predictions; a tie counts half, unknown truth (-1) is left out.
 
         `truth` has the numbers of classes: 1 stands for +1, 0 for -1.
 
@@ -265,7 +265,7 @@ class ClassEstimate:
         return best
 
     def error(self, truth: Ints) -> float:
-        """The share of wrong predictions; unknown truth (-1) is left out.
+        """Return the share of wrong predictions; unknown truth (-1) is left out.
 
         In a tie between m classes each counts with probability 1/m, as if one were drawn. A truth
         that is none of the classes has a number beyond them, and every prediction is wrong.
@@ -319,7 +319,7 @@ def softmax(log_score: Floats) -> Floats:
 
 
 def estimate_from_logs(labels: Labels, log_score: Floats) -> AnyEstimate:
-    """The estimate from log probabilities, up to a term common to all classes.
+    """Return the estimate from log probabilities, up to a term common to all classes.
 
     `log_score` has a row for each task and a column for each class.
 
@@ -341,13 +341,13 @@ def estimate_from_logs(labels: Labels, log_score: Floats) -> AnyEstimate:
 def shuffled_error(
     algorithm: Algorithm, labels: Labels, prior: Prior, truth: Ints, rng: np.random.Generator
 ) -> float:
-    """The error when the same labels arrive in a random order."""
+    """Return the error when the same labels arrive in a random order."""
     shuffled = labels.in_order(rng.permutation(len(labels)))
     return algorithm(shuffled, prior, rng).error(truth)
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """The standard error of the mean; None for a single value.
+    """Return the standard error of the mean; None for a single value.
 
     >>> standard_error([0.2, 0.3, 0.4, 0.3]).__round__(4), standard_error([0.2])
     (0.0408, None)

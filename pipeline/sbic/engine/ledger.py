@@ -38,7 +38,7 @@ from sbic.engine.state import (
 
 @inlined
 def following(state: State, label: int) -> int:
-    """The position after this one among the labels of a task, occupied or not."""
+    """Return the position after this one among the labels of a task, occupied or not."""
     label += 1
     if label & (CHUNK - 1):
         return label
@@ -47,25 +47,25 @@ def following(state: State, label: int) -> int:
 
 @inlined
 def worker_of(state: State, label: int) -> int:
-    """The worker who gave a label."""
+    """Return the worker who gave a label."""
     return int(state.chunk[label // CHUNK, WHO + label % CHUNK])
 
 
 @inlined
 def answer_of(state: State, label: int) -> int:
-    """The class that a label names."""
+    """Return the class that a label names."""
     return int(state.answer[label // CHUNK, ANSWER + label % CHUNK])
 
 
 @inlined
 def task_of(state: State, label: int) -> int:
-    """The task of a label."""
+    """Return the task of a label."""
     return int(state.chunk[label // CHUNK, TASK])
 
 
 @kernel
 def find(state: State, i: int, j: int) -> int:
-    """The label of worker j on task i, or NONE."""
+    """Return the label of worker j on task i, or NONE."""
     chunk, left = state.task[i, FIRST], state.task[i, LABELS]
     while left > 0:
         for place in range(min(left, CHUNK)):
@@ -91,7 +91,7 @@ def has_label(chunks: Ints32, tasks: Ints32, i: int, j: int) -> bool:
 
 @kernel
 def first_without(chunks: Ints32, tasks: Ints32, j: int, among: Ints, start: int) -> int:
-    """The index of the first of some tasks, from `start` on, that has no label of worker j."""
+    """Get the index of the first of some tasks, from `start` on, that has no label of worker j."""
     for place in range(start, len(among)):
         if not has_label(chunks, tasks, among[place], j):
             return place
@@ -100,7 +100,7 @@ def first_without(chunks: Ints32, tasks: Ints32, j: int, among: Ints, start: int
 
 @kernel
 def last_label(state: State, i: int) -> int:
-    """The newest label of task i, which must have one."""
+    """Return the newest label of task i, which must have one."""
     return int(CHUNK * state.task[i, LAST] + (state.task[i, LABELS] - 1) % CHUNK)
 
 

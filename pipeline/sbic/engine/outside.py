@@ -141,7 +141,7 @@ def continue_pass(state: State, labels: int, work: Floats) -> bool:
 
 
 def dependence_seen(state: State) -> float:
-    """The dependence that all labels show, two standard errors below its estimate."""
+    """Return the dependence that all labels show, two standard errors below its estimate."""
     apart = of_all(state, SUM_APART)
     together = of_all(state, SUM_TOGETHER) - 2 * sqrt(max(of_all(state, SUM_TOGETHER_2), 0.0))
     return max(0.0, together) / apart if apart > 0 else 0.0
@@ -174,7 +174,7 @@ LEAST_CURVATURE = 0.05  # of the log-posterior; the priors alone have 2
 def calibrated(
     x: Floats, truth: Ints, tau: float = 0.6, sigma: float = 0.7
 ) -> tuple[float, Floats]:
-    """The most probable α and b of softmax(α X + b) on gold, from log α ~ N(0, τ²), b ~ N(0, σ²).
+    """Fit α and b of softmax(α X + b) to gold: the most probable, log α ~ N(0, τ²), b ~ N(0, σ²).
 
     By Newton's steps of at most 0.5, or Fisher's where the posterior is not concave. Fisher's alone
     would go to and fro for ever where gold contradicts a confident prediction.
@@ -220,7 +220,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, every: Floats, f: Floats, y: Floats) -> "Moments":
-        """The moments of predictions, and of predictions and truths (0 or 1) of gold."""
+        """Return the moments of predictions, and of predictions and truths (0 or 1) of gold."""
         sums = np.stack((every.sum(axis=0), (every**2).sum(axis=0)))
         known = np.stack((y.sum(axis=0), f.sum(axis=0), (f**2).sum(axis=0), (y * f).sum(axis=0)))
         return cls(len(every), sums, len(f), known)
@@ -238,7 +238,7 @@ class Moments(NamedTuple):
         return cls(0, np.zeros((2, columns)), 0, np.zeros((4, columns)))
 
     def plus(self, other: "Moments") -> "Moments":
-        """The moments of both parts."""
+        """Return the moments of both parts."""
         return Moments(
             self.tasks + other.tasks,
             self.every + other.every,
@@ -248,7 +248,7 @@ class Moments(NamedTuple):
 
 
 def prediction_powered(moments: Moments, z: float = 1.645) -> Floats:
-    """The means of y over all tasks and the half widths of their 90 % intervals: two rows.
+    """Return the means of y over all tasks and the half widths of their 90 % intervals: two rows.
 
     Two gold tasks at least, drawn at random. Angelopoulos, Duchi, Zrnic: *PPI++*, 2023.
 

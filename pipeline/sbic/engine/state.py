@@ -182,7 +182,7 @@ class State(NamedTuple):
 
 
 def empty_state(classes: int, *, is_settled: bool) -> State:
-    """A state without labels, and without memory for any: see `with_room`."""
+    """Return a state without labels, and without memory for any: see `with_room`."""
     whole = np.full(WHOLE_NUMBERS, NONE, np.int64)
     whole[IS_SETTLED] = is_settled
     zeros = IS_LEARNED, TASKS_KNOWN, CHUNKS_USED, TASKS_DUE, LABELS_HERE, TASKS_MOVED, IS_WALKING
@@ -263,12 +263,12 @@ def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
 
 
 def _whole_lines(numbers: int) -> int:
-    """The number of eight-byte values, rounded up to whole lines."""
+    """Return the number of eight-byte values, rounded up to whole lines."""
     return -(-numbers * 8 // LINE) * LINE // 8
 
 
 def _longer(array: NDArray[Any], rows: int, used: int) -> NDArray[Any]:
-    """A copy of the used rows, followed by zeros."""
+    """Return a copy of the used rows, followed by zeros."""
     longer = _zeros((rows, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
     return longer

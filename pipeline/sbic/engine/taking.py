@@ -175,7 +175,7 @@ def _look_ahead(state: State, tasks: Ints, workers: Ints, refreshes: bool) -> No
 
 @inlined
 def _vote_now(state: State, j: int, x: int, vote: float) -> float:
-    """The vote of a new answer of worker j; as given if another engine counts the worker."""
+    """Return the vote of a new answer of worker j; as given if another engine counts the worker."""
     if not state.whole[IS_SETTLED] and state.worker[j, WORKER_IS_HERE]:
         return vote_of(state, j, x)
     return vote

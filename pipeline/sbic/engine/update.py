@@ -196,7 +196,7 @@ def _follow_belief(state: State, i: int, farthest: float) -> None:
 
 @inlined
 def _tell_all(state: State, i: int) -> None:
-    """What the other labels of task i tell of each own worker, from the rows of `space`."""
+    """Write what the other labels of task i tell of each own worker, from rows of `space`."""
     label = CHUNK * state.task[i, FIRST]
     for at in range(state.task[i, LABELS]):
         if state.worker[worker_of(state, label), WORKER_IS_HERE]:

@@ -34,7 +34,7 @@ def elements(
 def _chunks(
     file: IO[bytes], name: str, advance: Callable[[int], None], max_size: int
 ) -> Iterator[str]:
-    """The text of the file in chunks."""
+    """Yield the text of the file in chunks."""
     is_packed = file.peek(2)[:2] == GZIP  # type: ignore[attr-defined]  # a buffered reader
     source: IO[bytes] = gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[assignment]
     decoder = getincrementaldecoder("utf-8-sig")()

@@ -78,11 +78,11 @@ class Reading:
         return self.classes
 
     def source(self, path: str) -> TextFile:
-        """The text of a file; `-` is standard input."""
+        """Return the text of a file; `-` is standard input."""
         return read_source(path, self.max_size, self.encoding)
 
     def spelling(self, known: Iterable[str] = ()) -> Callable[[str], str]:
-        """A function that gives a label its normal form.
+        """Return a function that gives a label its normal form.
 
         With `ignore_case` the spelling that is given, `known` or found first is that of all.
 
@@ -112,7 +112,7 @@ DEFAULT = Reading()
 
 
 def as_label(text: str) -> str:
-    """The normal form of a label: stripped, with whole numbers in one spelling.
+    """Return the normal form of a label: stripped, with whole numbers in one spelling.
 
     >>> [as_label(text) for text in (" cat", "+1", "1.0", "-1.", "-0", "01", "1.5")]
     ['cat', '1', '1', '-1', '0', '01', '1.5']
@@ -150,7 +150,7 @@ class Meaning(NamedTuple):
 
 
 def meaning_of(found: Mapping[str, int], reading: Reading, name: str) -> Meaning:
-    """The meaning of labels, given with the line on which each was first found.
+    """Return the meaning of labels, given with the line on which each was first found.
 
     >>> from sbic.files.labels import DEFAULT
     >>> meaning_of({"1": 2, "0": 3, "-1": 4}, DEFAULT, "labels.csv")
@@ -180,7 +180,7 @@ ZERO_OR_SKIP = (
 
 
 def named(reading: Reading) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The classes given by the user, and the number of each label.
+    """Return the classes given by the user, and the number of each label.
 
     The order of -1 and 1 is always that of `SIGN_NAMES`.
 
@@ -200,7 +200,7 @@ def numbered(labels: tuple[str, ...]) -> dict[str, int]:
 
 
 def in_order(labels: list[str]) -> list[str]:
-    """The labels sorted as numbers if all are, otherwise alphabetically.
+    """Return the labels sorted as numbers if all are, otherwise alphabetically.
 
     >>> in_order(["10", "9", "-1"]), in_order(["10", "9", "b"])
     (['-1', '9', '10'], ['10', '9', 'b'])
@@ -212,7 +212,7 @@ def in_order(labels: list[str]) -> list[str]:
 
 
 def outside(label: str, reading: Reading) -> str:
-    """The error for a label that is not one of those given.
+    """Return the error for a label that is not one of those given.
 
     >>> outside("bird", Reading(classes=("cat", "dog")))
     "the label 'bird' is not one of cat, dog (to treat it as a skip: --skip bird)"
@@ -248,7 +248,7 @@ class LabelRows(NamedTuple):
 
 
 def read_labels(path: str, reading: Reading = DEFAULT) -> Labels:
-    """The labels of a file; `-` is standard input."""
+    """Return the labels of a file; `-` is standard input."""
     rows = label_rows(reading.source(path), reading)
     return Labels.of_answers(zip(rows.tasks, rows.workers, rows.answers, strict=True), rows.classes)
 
@@ -292,7 +292,7 @@ def label_rows(source: TextFile, reading: Reading = DEFAULT) -> LabelRows:
 
 
 def too_many(label: str) -> str:
-    """The error for too many classes."""
+    """Return the error for too many classes."""
     return (
         f"has more than {MAX_CLASSES:,} different labels, as '{shortened(label)}': is it another"
         " column? (--columns label=NAME)"
@@ -305,7 +305,7 @@ def too_many(label: str) -> str:
 def read_truth(
     path: str, labels_classes: tuple[str, ...], reading: Reading = DEFAULT
 ) -> dict[str, int]:
-    """The number of each task's true class, or -1 if it is unknown.
+    """Return the number of each task's true class, or -1 if it is unknown.
 
     A truth that no label has gets the number after the last, and so is never right.
     """
@@ -337,7 +337,7 @@ def read_truth(
 
 
 def numbers_of(classes: tuple[str, ...], reading: Reading) -> dict[str, int]:
-    """The number of the class that each text stands for; -1 for an unknown truth.
+    """Return the number of the class that each text stands for; -1 for an unknown truth.
 
     >>> numbers_of(SIGN_NAMES, Reading(positive="yes", negative="no"))
     {'': -1, '0': -1, '-1': 0, '1': 1, 'no': 0, 'yes': 1}
@@ -350,7 +350,7 @@ def numbers_of(classes: tuple[str, ...], reading: Reading) -> dict[str, int]:
 
 
 def not_a_truth(text: str, classes: tuple[str, ...], reading: Reading) -> str:
-    """The error for an invalid truth."""
+    """Return the error for an invalid truth."""
     if classes == SIGN_NAMES and reading.positive is None:
         return f"a truth is 1, -1, or 0 if unknown, not '{shortened(text)}'"
     names = listed(reading.answers or classes)
@@ -358,7 +358,7 @@ def not_a_truth(text: str, classes: tuple[str, ...], reading: Reading) -> str:
 
 
 def truth_of(labels: Labels, truth: dict[str, int]) -> Ints:
-    """The number of the true class of each task of these labels; -1 if it is unknown.
+    """Return the number of the true class of each task of these labels; -1 if it is unknown.
 
     >>> labels = Labels.of_answers([("t1", "ann", 1), ("t2", "ann", 0)], ("cat", "dog"))
     >>> truth_of(labels, {"t2": 1}).tolist()

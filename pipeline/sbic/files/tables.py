@@ -32,7 +32,7 @@ class BadFile(Exception):
 
 
 def shortened(field: str) -> str:
-    """A field shortened for a one-line message.
+    """Return a field shortened for a one-line message.
 
     >>> shortened("x" * 50)
     'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
@@ -52,7 +52,7 @@ def listed(names: Sequence[str], most: int = 10) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name, shortened, as the lists of options take it.
+    """Return a name, shortened, as the lists of options take it.
 
     >>> print(quoted("no"), quoted("yes, sure"), quoted('so "and" so'))
     no "yes, sure" "so ""and"" so"
@@ -110,7 +110,7 @@ def chunks_of(
 
 
 def unpacked(content: bytes, name: str, max_size: int = MAX_SIZE) -> bytes:
-    """The content without gzip, which is detected by its first bytes.
+    """Return the content without gzip, which is detected by its first bytes.
 
     >>> unpacked(gzip.compress(b"task"), "tasks.csv"), unpacked(b"task", "tasks.csv")
     (b'task', b'task')
@@ -160,7 +160,7 @@ def decoded(content: bytes, name: str, encoding: str | None = None) -> str:
 
 
 def line_of(text: str, position: int) -> int:
-    """The line number of a position.
+    """Return the line number of a position.
 
     >>> line_of("task,label\\nt1,1\\n", 12)
     2
@@ -225,7 +225,7 @@ def places(header: Sequence[str], fields: Sequence[Field], *, of_all_rows: bool 
 
 
 def place(field: Field, names: list[str]) -> int | None:
-    """The index of a field's column: the one given, or the one with its name, in any case."""
+    """Get the index of a field's column: the one given, or the one with its name, in any case."""
     if field.column is not None:
         if names.count(field.column) == 1:
             return names.index(field.column)
@@ -236,7 +236,7 @@ def place(field: Field, names: list[str]) -> int | None:
 
 
 def only(field: str, column: str, names: list[str]) -> int | None:
-    """The only column with this name, in any case; None if there is none.
+    """Return the only column with this name, in any case; None if there is none.
 
     >>> only("task", "task", ["Task", "task", "Label"])
     Traceback (most recent call last):
@@ -295,7 +295,7 @@ def csv_fields(
 
 
 def other_width(fields: int, width: int, delimiter: str) -> str:
-    """The error for a row with more fields than the header, or fewer.
+    """Return the error for a row with more fields than the header, or fewer.
 
     >>> other_width(1, 3, ";")
     "has 1 field, but the header has 3 (separated by ';')"
@@ -320,7 +320,7 @@ def csv_rows(source: TextFile, delimiter: str = ",") -> Iterator[tuple[int, list
 
 
 def delimiter_of(text: str) -> str:
-    """The most frequent of comma, semicolon and tab in the header, outside quotes.
+    """Return the most frequent of comma, semicolon and tab in the header, outside quotes.
 
     >>> delimiter_of('task;"a, b, c";label\\n'), delimiter_of("task\\n")
     (';', ',')
@@ -377,7 +377,7 @@ def json_fields(
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The object on a line, with numbers as text."""
+    """Return the object on a line, with numbers as text."""
     try:
         record = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError):
@@ -388,7 +388,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def selected(keys: tuple[str, ...], fields: Sequence[Field], unread: dict[str, None]) -> Selection:
-    """A function that selects the fields from the values of these keys, after an empty one."""
+    """Get a function that selects the fields from the values of these keys, after an empty one."""
     try:
         found = places(keys, fields, of_all_rows=False)
     except ValueError as error:
@@ -399,7 +399,7 @@ def selected(keys: tuple[str, ...], fields: Sequence[Field], unread: dict[str, N
 
 
 def as_text(value: Any) -> str:
-    """A value as the field of a table.
+    """Return a value as the field of a table.
 
     >>> as_text("t1"), as_text(None), as_text(True)
     ('t1', '', 'true')
@@ -416,7 +416,7 @@ def as_text(value: Any) -> str:
 
 
 def as_text_or_object(value: Any) -> str:
-    """The same, with an object as JSON text, numbers as strings.
+    """Return the same, with an object as JSON text, numbers as strings.
 
     >>> as_text_or_object({"cat": "0.7"}), as_text_or_object("0.7")
     ('{"cat": "0.7"}', '0.7')

@@ -39,7 +39,7 @@ class TaskTable(NamedTuple):
 def task_table(
     source: TextFile, reading: Reading = DEFAULT, classes: tuple[str, ...] = SIGN_NAMES
 ) -> TaskTable:
-    """The tasks of a file; no task may appear twice.
+    """Return the tasks of a file; no task may appear twice.
 
     >>> table = task_table(TextFile("tasks.csv", "task,gold,note\\nt1,,\\nt2,-1,x\\n"))
     >>> [row for _, row in table.rows], list(table.unread)
@@ -98,7 +98,7 @@ def _task_rows(
 
 
 def _golds(reading: Reading, classes: tuple[str, ...]) -> dict[str, int | str]:
-    """The gold labels as they are on the wire."""
+    """Return the gold labels as they are on the wire."""
     if classes != SIGN_NAMES:
         return {as_label(name): name for name in classes}
     if reading.positive is None or reading.negative is None:
@@ -123,7 +123,7 @@ def _prior(text: str) -> float | None:
 def _named_prior(
     text: str, of_classes: Sequence[str], classes: tuple[str, ...]
 ) -> NamedPrior | None:
-    """The prior by name, from an object or from the columns of the classes."""
+    """Return the prior by name, from an object or from the columns of the classes."""
     given = {name: prior for name, prior in zip(classes, of_classes, strict=True) if prior.strip()}
     if text.strip():
         if given:

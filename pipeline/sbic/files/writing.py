@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_parts_atomically(path: Path, parts: Iterable[bytes]) -> None:
-    """The same, for content that does not fit into memory."""
+    """Do the same for content that does not fit into memory."""
     check_writable(path)
     try:
         if path.exists() and not path.is_file():  # a device or a pipe has no content to protect
@@ -68,7 +68,7 @@ def _write(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def csv_bytes(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> bytes:
-    """A header and rows in UTF-8; numbers at full precision, None as an empty field.
+    """Return a header and rows in UTF-8; numbers at full precision, None as an empty field.
 
     >>> csv_bytes(("task", "log_odds"), [("t1", 0.1), ("t,2", None)])
     b'task,log_odds\\nt1,0.1\\n"t,2",\\n'
@@ -89,7 +89,7 @@ T = TypeVar("T")
 
 
 def csv_parts(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[bytes]:
-    """A header and rows; `true` and objects are written as in JSON.
+    """Yield a header and rows; `true` and objects are written as in JSON.
 
     >>> b"".join(csv_parts(("task", "gold", "sources"), [("t1", True, {"3": 42}), ("t2", None, 1)]))
     b'task,gold,sources\\nt1,true,"{""3"":42}"\\nt2,,1\\n'
@@ -100,7 +100,7 @@ def csv_parts(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Itera
 
 
 def jsonl_parts(records: Iterable[Mapping[str, object]]) -> Iterator[bytes]:
-    """A line for each record.
+    """Yield a line for each record.
 
     >>> list(jsonl_parts([{"task": "t1", "label": 1}]))
     [b'{"task":"t1","label":1}\\n']
@@ -172,7 +172,7 @@ DECIMAL_COMMA = frozenset(
 def excel_parts(
     columns: Sequence[str], rows: Iterable[Sequence[object]], separator: str
 ) -> Iterator[bytes]:
-    """The rows of `csv_parts` with a byte order mark; text that would be a formula is quoted.
+    """Yield the rows of `csv_parts` with a byte order mark; text that would be a formula is quoted.
 
     Where semicolons separate cells, numbers have a decimal comma.
 
@@ -195,7 +195,7 @@ def _excel_cell(value: object, separator: str) -> object:
 
 
 def excel_separator() -> str:
-    """The separator of Excel in the locale of the user."""
+    """Return the separator of Excel in the locale of the user."""
     before = locale.setlocale(locale.LC_NUMERIC)
     try:
         locale.setlocale(locale.LC_NUMERIC, "")
@@ -216,7 +216,7 @@ CLASS_COLUMNS = ("task", "prediction", "confidence")
 
 
 def estimate_csv(labels: Labels, estimate: AnyEstimate) -> bytes:
-    """The estimate as CSV, in the columns for -1 and 1 or in those for other classes."""
+    """Return the estimate as CSV, in the columns for -1 and 1 or in those for other classes."""
     if isinstance(estimate, ClassEstimate):
         return class_csv(labels, estimate)
     return sign_csv(labels, estimate)
@@ -255,7 +255,7 @@ def class_csv(labels: Labels, estimate: ClassEstimate) -> bytes:
 
 
 def shares(score: list[float], total: float) -> list[float | None]:
-    """The highest share of the total, then each share; None for a total of 0.
+    """Return the highest share of the total, then each share; None for a total of 0.
 
     >>> shares([3.0, 1.0], 4.0), shares([0.0, 0.0], 0.0)
     ([0.75, 0.75, 0.25], [None, None, None])
@@ -273,7 +273,7 @@ WORKER_COLUMNS = ("worker", "labels", "correct", "accuracy")
 
 
 def workers_csv(labels: Labels, engine: Engine) -> bytes:
-    """A row for each worker in order of first appearance.
+    """Return a row for each worker in order of first appearance.
 
     `correct` is how many of their labels are expected to be right. Under settled, `theta` is the
     probability that they know the answer, and `habit:CLASS` how often they give a class otherwise.
@@ -295,7 +295,7 @@ ROWS_IN_A_GROUP = 100_000
 BYTES_AT_ONCE = 1 << 20
 INT64 = range(-(1 << 63), 1 << 63)
 
-Kind = type[str] | type[bool] | type[int] | type[float]
+ColumnType = type[str] | type[bool] | type[int] | type[float]
 """The type of a column; objects and lists become JSON strings."""
 
 
@@ -305,8 +305,8 @@ def check_parquet() -> None:
         raise MissingExtra("Parquet needs an extra: run pip install 'sbic[parquet]'")
 
 
-def kind_of(values: Iterable[object], otherwise: Kind = str) -> Kind:
-    """The type of a column with these values; `otherwise`, if all are missing.
+def kind_of(values: Iterable[object], otherwise: ColumnType = str) -> ColumnType:
+    """Return the type of a column with these values; `otherwise`, if all are missing.
 
     >>> [kind_of(values) for values in ([1, None], [1, 0.5], [True], [{"3": 42}], [1, "x"])]
     [<class 'int'>, <class 'float'>, <class 'bool'>, <class 'str'>, <class 'str'>]
@@ -324,9 +324,9 @@ def kind_of(values: Iterable[object], otherwise: Kind = str) -> Kind:
 
 
 def kinds_of(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], otherwise: Mapping[str, Kind]
-) -> list[Kind]:
-    """The type of each column; `otherwise` has those of empty ones, by the word before a colon.
+    columns: Sequence[str], rows: Sequence[Sequence[object]], otherwise: Mapping[str, ColumnType]
+) -> list[ColumnType]:
+    """Get the type of each column; `otherwise` has those of empty ones, by the word before a colon.
 
     >>> kinds_of(("task", "labels", "p:cat"), [["t1", 3, None]], {"p": float})
     [<class 'str'>, <class 'int'>, <class 'float'>]
@@ -338,9 +338,9 @@ def kinds_of(
 
 
 def parquet_parts(
-    columns: Sequence[str], kinds: Sequence[Kind], rows: Iterable[Sequence[object]]
+    columns: Sequence[str], kinds: Sequence[ColumnType], rows: Iterable[Sequence[object]]
 ) -> Iterator[bytes]:
-    """The content of the file, in parts; it is written to a temporary file first."""
+    """Yield the content of the file, in parts; it is written to a temporary file first."""
     from arro3.core import DataType, Field, RecordBatchReader, Schema
     from arro3.io import write_parquet
 
@@ -358,7 +358,7 @@ def parquet_parts(
 def _batches(
     schema: "Schema",
     types: Sequence["DataType"],
-    kinds: Sequence[Kind],
+    kinds: Sequence[ColumnType],
     rows: Iterable[Sequence[object]],
 ) -> Iterator["RecordBatch"]:
     from arro3.core import Array, RecordBatch
@@ -371,7 +371,7 @@ def _batches(
         yield RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _parquet_cell(value: object, kind: Kind) -> object:
+def _parquet_cell(value: object, kind: ColumnType) -> object:
     if value is None or type(value) is kind:
         return value
     return float(str(value)) if kind is float else dumps(value).decode()

@@ -44,7 +44,7 @@ class Routes(Protocol):
 
 
 def json(body: bytes, status: int = 200) -> web.Response:
-    """An answer whose body is JSON."""
+    """Answer with a body of JSON."""
     return web.Response(body=body, status=status, content_type="application/json")
 
 
@@ -180,7 +180,7 @@ class AccessRules:
             raise HttpProblem(429, "too many requests a second", {"Retry-After": seconds})
 
     def _token(self, request: web.Request) -> bytes:
-        """The token of the request; raises 401 unless it is valid."""
+        """Return the token of the request; raise 401 unless it is valid."""
         given = request.headers.get("Authorization", "")
         if not given.startswith(BEARER):
             raise unauthorized("a token is required: Authorization: Bearer TOKEN")
@@ -206,7 +206,7 @@ class AccessRules:
             raise HttpProblem(403, "this origin is not allowed: see SBIC_GATEWAY_CORS")
 
     def preflight(self, request: web.Request) -> web.Response | None:
-        """The answer to a CORS preflight; None if the request is not one."""
+        """Return the answer to a CORS preflight; None if the request is not one."""
         if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
             return None
         if request.headers.get("Origin") not in self._origins:
@@ -253,7 +253,7 @@ def unauthorized(error: str) -> HttpProblem:
 
 
 def host_of(url: str) -> str | None:
-    """The host in an address; None if it cannot be parsed.
+    """Return the host in an address; None if it cannot be parsed.
 
     >>> host_of("//[::1]:8080"), host_of("//localhost"), host_of("//[") is None
     ('::1', 'localhost', True)
@@ -265,7 +265,7 @@ def host_of(url: str) -> str | None:
 
 
 def netloc_of(url: str) -> str | None:
-    """The host and port in an address, as written there; None if it cannot be parsed.
+    """Return the host and port in an address, as written there; None if it cannot be parsed.
 
     >>> netloc_of("http://localhost:8080"), netloc_of("http://[") is None
     ('localhost:8080', True)
@@ -336,14 +336,14 @@ class Middleware:
 
 
 def answer(problem: HttpProblem) -> web.Response:
-    """The answer that describes a problem."""
+    """Return the answer that describes a problem."""
     response = json(dumps(problem.fields), problem.status)
     response.headers.update(problem.headers)
     return response
 
 
 def translated(error: web.HTTPException) -> HttpProblem:
-    """An error of aiohttp as a `HttpProblem`."""
+    """Return an error of aiohttp as a `HttpProblem`."""
     if error.status == 404:
         return HttpProblem(404, "there is nothing here; GET /openapi.json lists all paths")
     if isinstance(error, web.HTTPMethodNotAllowed):

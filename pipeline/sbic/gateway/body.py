@@ -17,7 +17,7 @@ MOST = 100
 
 
 def order_of(request: web.Request, orders: Collection[str], default: str) -> str:
-    """The requested order."""
+    """Return the requested order."""
     order = request.query.get("order", default)
     if order not in orders:
         raise HttpProblem(400, f"order must be one of {', '.join(orders)}")
@@ -25,7 +25,7 @@ def order_of(request: web.Request, orders: Collection[str], default: str) -> str
 
 
 def limit_of(request: web.Request) -> int:
-    """The requested number of records."""
+    """Return the requested number of records."""
     text = request.query.get("limit", str(LIMIT))
     is_short = len(text) <= len(str(MOST))
     if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
@@ -34,7 +34,7 @@ def limit_of(request: web.Request) -> int:
 
 
 def cursor_of(request: web.Request) -> Cursor | None:
-    """The cursor of the requested page."""
+    """Return the cursor of the requested page."""
     text = request.query.get("after")
     if text is None:
         return None
@@ -65,7 +65,7 @@ async def no_invitation(_request: web.Request) -> None:
 
 
 async def read_body(request: web.Request, *kinds: str) -> bytes:
-    """The body, which must have one of these content types.
+    """Return the body, which must have one of these content types.
 
     Browsers let pages of other sites post forms and plain text anywhere, but JSON only after a CORS
     preflight.
@@ -92,7 +92,7 @@ class Posted(NamedTuple):
 
 
 def values_in(body: bytes, kind: str) -> list[Posted]:
-    """The records in a body: one object, an array of objects, or lines.
+    """Return the records in a body: one object, an array of objects, or lines.
 
     >>> values_in(b'[{"a": 1}, 2]', JSON)
     [Posted(value=b'{"a":1}', content={'a': 1}), Posted(value=b'2', content=b'2')]
@@ -114,7 +114,7 @@ def values_in(body: bytes, kind: str) -> list[Posted]:
 
 
 def element(item: object) -> Posted:
-    """An element of an array; an object is not parsed again unless its value is too large."""
+    """Get an element of an array; an object is not parsed again unless its value is too large."""
     try:
         value = dumps(item)
     except JSONEncodeError:

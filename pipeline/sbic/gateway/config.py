@@ -50,7 +50,7 @@ SHORTEST_TOKEN = 16  # characters: shorter ones can be guessed
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The parts of a list separated by commas.
+    """Return the parts of a list separated by commas.
 
     >>> listed(" one, two,")
     ('one', 'two')
@@ -157,7 +157,7 @@ VARIABLES = (*(variable(f"{GROUP}_{name}") for name in GATEWAY_SPECS), TOKEN, TO
 
 
 def tokens_in(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The tokens in the environment, or in the file that it names; raises `GatewayCannotStart`."""
+    """Return the tokens in the environment, or in its file; raise `GatewayCannotStart`."""
     path = environ.get(TOKEN_FILE)
     if not path:
         return listed(environ.get(TOKEN, ""))

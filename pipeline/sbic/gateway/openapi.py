@@ -17,7 +17,7 @@ FOLDER = next((folder for folder in FOLDERS if folder.is_dir()), FOLDERS[0])
 
 
 def openapi() -> dict[str, Any]:
-    """The document as it is served.
+    """Return the document as it is served.
 
     >>> openapi()["components"]["schemas"]["Label"]["properties"]["task"]["$ref"]
     '#/components/schemas/Label/$defs/id'
@@ -31,7 +31,7 @@ def openapi() -> dict[str, Any]:
 
 
 def embedded(schema: Any, title: str) -> Any:
-    """A schema as part of another document: without its id, references relative to the root."""
+    """Get a schema as part of another document: without its id, references relative to the root."""
     if isinstance(schema, list):
         return [embedded(each, title) for each in schema]
     if not isinstance(schema, dict):

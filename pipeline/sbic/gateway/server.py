@@ -18,7 +18,7 @@ from sbic.gateway.body import no_invitation
 from sbic.gateway.config import ConnectionLimit, GatewayCannotStart, GatewayConfig
 from sbic.gateway.openapi import DescriptionRoutes
 from sbic.gateway.routes.live import EventRoutes, HealthRoutes, PageRoutes
-from sbic.gateway.routes.reading import StatusRoutes, TaskRoutes, WorkerRoutes
+from sbic.gateway.routes.reading import ReportRoutes, StatusRoutes, TaskRoutes, WorkerRoutes
 from sbic.gateway.routes.writing import LabelStudioRoutes, NextRoutes, WritingRoutes
 from sbic.gateway.session import Project, Projects
 from sbic.project.revision import Given
@@ -26,7 +26,7 @@ from sbic.project.revision import Given
 STUCK_SECONDS = 20
 
 
-class GuardedSite(web.BaseSite):
+class LimitedSite(web.BaseSite):
     """A TCP port that immediately closes connections beyond the limits."""
 
     def __init__(self, runner: web.AppRunner, config: GatewayConfig) -> None:
@@ -100,7 +100,7 @@ class _CountedConnection(asyncio.Protocol):
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """The address of the client; empty if it has disconnected already."""
+    """Return the address of the client; empty if it has disconnected already."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if peer else ""
 
@@ -165,6 +165,7 @@ def subjects(
         TaskRoutes(projects),
         WorkerRoutes(projects),
         StatusRoutes(projects),
+        ReportRoutes(projects),
         EventRoutes(projects, stopping, config.address_share),
         HealthRoutes(projects, metrics, stopping),
         PageRoutes(),
@@ -175,7 +176,7 @@ def subjects(
 def gateway_app(
     config: GatewayConfig, projects: Projects, metrics: GatewayMetrics, stopping: asyncio.Event
 ) -> web.Application:
-    """An application that serves these projects; `stopping` ends its streams."""
+    """Return an application that serves these projects; `stopping` ends its streams."""
     every = [
         route for some in subjects(config, projects, metrics, stopping) for route in some.routes()
     ]
@@ -205,7 +206,7 @@ async def run(config: GatewayConfig, projects: Sequence[Given]) -> None:
 
 @asynccontextmanager
 async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterator[str]:
-    """A running gateway; yields its address."""
+    """Run a gateway; yield its address."""
     stopping = asyncio.Event()
     metrics = GatewayMetrics()
     projects = Projects([Project(each) for each in given])
@@ -221,7 +222,7 @@ async def serving(config: GatewayConfig, given: Sequence[Given]) -> AsyncIterato
     await runner.setup()
     following = [asyncio.create_task(project.follow()) for project in projects.by_prefix.values()]
     try:
-        site = GuardedSite(runner, config)
+        site = LimitedSite(runner, config)
         await listen(site, config)
         metrics.connections(lambda: site.connections.taken)
         yield site.name

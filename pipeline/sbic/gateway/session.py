@@ -7,15 +7,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from time import perf_counter
 
 from aiohttp import web
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord
 from aiokafka.errors import KafkaError
 
 from sbic.gateway.body import Posted
 from sbic.gateway.config import HttpProblem, unavailable
+from sbic.gateway.report import LiveReport
 from sbic.gateway.view import ProjectView
 from sbic.integrations.label_studio import Annotations
 from sbic.integrations.label_studio_import import AnnotationsFollower, following_annotations
-from sbic.kafka.connect import connected, explained
+from sbic.kafka.connect import connected, explained, until_first
 from sbic.kafka.errors import ClusterError, Refused
 from sbic.kafka.protocol import TopicIds, check_role
 from sbic.kafka.reader import Reader, committed_consumer, reading
@@ -23,7 +24,7 @@ from sbic.kafka.requests import Asker
 from sbic.kafka.rights import Operation
 from sbic.kafka.writer import ReconnectingWriter
 from sbic.project.added import AddedPartitions, check_partitions, check_partitions_on
-from sbic.project.opening import log_consumer, read_on, read_project, settings_at
+from sbic.project.opening import ProjectLog, read_project, settings_at
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
@@ -151,7 +152,7 @@ class ProjectSession:
         view: ProjectView,
         followers: dict[str, TopicFollower],
         flow: FlowReader,
-        log: AIOKafkaConsumer,
+        log: ProjectLog,
         topic_ids: TopicIds,
         writer: ReconnectingWriter,
         asker: Asker,
@@ -164,27 +165,28 @@ class ProjectSession:
         self.writer = writer
         self.asker = asker
         self.annotations = annotations
+        self.report = LiveReport(view, gold_only=False)
+        self.gold_report = LiveReport(view, gold_only=True)
         self.trouble: str | None = None
         self._followers = followers
         self._flow = flow
         self._log = log
         self._topic_ids = topic_ids
-        self._log_place = TopicPartition(self.topics.project.name, 0)
         self._looked = False
         self._parse_label = label_parser(settings.crowd_classes)
         self._parse_task = task_parser(settings.crowd_classes)
 
     def label_row(self, posted: Posted) -> Row:
-        """The key and value of a label; raises `BadRecord`."""
+        """Return the key and value of a label; raise `BadRecord`."""
         _, worker, _ = self._parse_label(posted.content)
         return Row(worker.encode(), posted.value)
 
     def task_row(self, posted: Posted) -> Row:
-        """The key and value of a task's description; raises `BadRecord`."""
+        """Return the key and value of a task's description; raise `BadRecord`."""
         return Row(self._parse_task(None, posted.content)["task"].encode(), posted.value)
 
     def roster_row(self, posted: Posted) -> Row:
-        """The key and value of a record of the roster; raises `BadRecord`."""
+        """Return the key and value of a record of the roster; raise `BadRecord`."""
         return Row(parse_roster(None, posted.content)[0].encode(), posted.value)
 
     @property
@@ -197,24 +199,13 @@ class ProjectSession:
 
     async def run(self) -> None:
         """Read until the project's settings change."""
-        tasks = [
-            asyncio.create_task(work)
-            for work in (
-                self._watch_group_and_settings(),
-                *(each.run() for name, each in self._followers.items() if name != "labels"),
-                self._follow_labels(),
-                self.writer.run(),
-                self.asker.follow(),
-            )
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first(
+            self._watch_group_and_settings(),
+            *(each.run() for name, each in self._followers.items() if name != "labels"),
+            self._follow_labels(),
+            self.writer.run(),
+            self.asker.follow(),
+        )
 
     async def _follow_labels(self) -> None:
         """Read labels last: only the answers of a task depend on them."""
@@ -234,13 +225,13 @@ class ProjectSession:
 
         Raises `AddedPartitions`: nothing here reads those.
         """
-        last = await read_on(self._log, self._log_place, None)
+        last = await self._log.read()
         while self._follows(last):
             try:
                 group = await self._flow.group()
                 self.view.summary.update(await self._flow.activity(group))
-                last = await read_on(self._log, self._log_place, last)
-                await check_partitions_on(self._topic_ids)
+                last = await self._log.read()
+                await check_partitions_on(self._topic_ids, self._flow.asking)
                 self._looked, self.trouble = True, None
             except AddedPartitions:
                 raise
@@ -264,7 +255,7 @@ class ProjectSession:
 
 @asynccontextmanager
 async def session(given: Given) -> AsyncIterator[ProjectSession]:
-    """A connected session with the project as it is now."""
+    """Connect a session with the project as it is now."""
     revision = await read_project(given.place)
     settings = settings_at(revision, given)
     await check_role(settings, "gateway")
@@ -273,7 +264,7 @@ async def session(given: Given) -> AsyncIterator[ProjectSession]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         asking = await enter(connected(committed_consumer(settings), settings))
-        log = await enter(connected(log_consumer(settings), settings))
+        log = await enter(connected(ProjectLog(settings), settings))
         topic_ids = await enter(connected(TopicIds(settings), settings))
         flow = await enter(reading_flow(settings, asking))
         standing = Standing(settings.crowd_classes, settings.partitions, settings.repeats)
@@ -375,7 +366,7 @@ class Projects:
         self.default = projects[0].prefix
 
     def of(self, request: web.Request) -> Project:
-        """The project of a request; raises 404."""
+        """Return the project of a request; raise 404."""
         prefix = request.query.get("project", self.default)
         try:
             return self.by_prefix[prefix]

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from aiokafka import ConsumerRecord
-from numpy.typing import NDArray
 from orjson import dumps
 
 from sbic.classes import SIGNS, Classes, LabelForm
-from sbic.engine.labels import Ints
+from sbic.engine.labels import Floats, Ints
 from sbic.kafka.reader import parsed, readable
 from sbic.status.contents import Standing
 from sbic.status.report import Summary
@@ -58,7 +57,7 @@ class RecentChanges:
             del self._last[next(iter(self._last))]
 
     def since(self, count: int) -> Seen:
-        """The posteriors that changed after this count, the newest last."""
+        """Return the posteriors that changed after this count, the newest last."""
         return Seen([value for at, value in self._last.values() if at > count], self.count)
 
 
@@ -156,8 +155,6 @@ class Latency:
 # Pages of an order, which is sorted now and then in a thread, so that a page is cheap.
 
 
-Floats = NDArray[np.float64]
-
 FRESH_SECONDS = 0.5
 SHARE = 10  # an order is sorted again only after this many times as long as sorting took
 QUICK_SECONDS = 0.02  # requests wait for a sort that is quicker than this
@@ -210,7 +207,7 @@ class Ranking:
         self.numbers, self.keys = numbers[order], keys[order]
 
     def page(self, after: Cursor | None, limit: int) -> Page:
-        """The first `limit` numbers, or those after a cursor."""
+        """Return the first `limit` numbers, or those after a cursor."""
         start = 0 if after is None else self._index_after(after)
         end = start + limit
         numbers = self.numbers[start:end].tolist()
@@ -225,7 +222,7 @@ class Ranking:
         return first + int(np.searchsorted(equal, cursor.number, "right"))
 
 
-Columns = Callable[[], tuple[Ints, Floats]]
+RankedColumns = Callable[[], tuple[Ints, Floats]]
 
 
 class LiveRanking:
@@ -237,7 +234,7 @@ class LiveRanking:
 
     def __init__(
         self,
-        columns: Columns,
+        columns: RankedColumns,
         key: Callable[[int], float],
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -249,7 +246,7 @@ class LiveRanking:
         self._sorting: asyncio.Task[None] | None = None
 
     async def page(self, after: Cursor | None, limit: int) -> Page:
-        """The first `limit` numbers, or those after a cursor."""
+        """Return the first `limit` numbers, or those after a cursor."""
         if self._clock() >= self._stale_at:
             if self._sorting is None:
                 self._sorting = asyncio.create_task(self._sort())
@@ -326,19 +323,23 @@ class TaskView:
             self._values[i] = None
 
     def get(self, task: str) -> bytes | None:
-        """The last posterior of a task, as published; None if there is none."""
+        """Return the last posterior of a task, as published; None if there is none."""
         i = self.tally.ids.known(task)
         return None if i is None else self._values[i]
 
     def prediction(self, task: str) -> LabelForm:
-        """The prediction for a task, as published; None if there is none."""
+        """Return the prediction for a task, as published; None if there is none."""
         i = self.tally.ids.known(task)
         if i is None or self._values[i] is None:
             return None
         return self._rendering.prediction(self.tally.prediction(i))
 
+    def all_values(self) -> list[bytes]:
+        """Return the posteriors of all tasks."""
+        return [value for value in self._values if value is not None]
+
     def values(self, numbers: Iterable[int]) -> list[bytes]:
-        """The posteriors of these numbers, without deleted tasks."""
+        """Return the posteriors of these numbers, without deleted tasks."""
         return [value for i in numbers if (value := self._values[i]) is not None]
 
     def _by_doubt(self) -> tuple[Ints, Floats]:
@@ -386,12 +387,16 @@ class WorkerView:
             self._values[j] = record.value
 
     def get(self, worker: str) -> bytes | None:
-        """The last record of a worker, as published; None if there is none."""
+        """Return the last record of a worker, as published; None if there is none."""
         j = self.tally.ids.known(worker)
         return None if j is None else self._values[j]
 
+    def all_values(self) -> list[bytes]:
+        """Return the records of all workers."""
+        return list(self._values)
+
     def values(self, numbers: Iterable[int]) -> list[bytes]:
-        """The records of these numbers."""
+        """Return the records of these numbers."""
         return [self._values[j] for j in numbers]
 
     def _by_low(self) -> tuple[Ints, Floats]:
@@ -418,7 +423,8 @@ class ProjectView:
         self.tasks = TaskView(summary.tasks, standing.classes)
         self.workers = WorkerView(summary.workers)
         self.standing = standing
-        self._has_labels = False
+        self.has_labels = False
+        """Whether all labels that the topic had at first have been read."""
         self.history = History()
         self.status = b"{}"
         """The summary as JSON, encoded once for all requests."""
@@ -436,11 +442,11 @@ class ProjectView:
 
     def labels_read(self) -> None:
         """All labels of the topic have been read: from now on `answers` knows them."""
-        self._has_labels = True
+        self.has_labels = True
 
     def answers(self, task: str) -> list[dict[str, Any]] | None:
-        """The labels of a task that stand, with their workers' accuracies; None: not read yet."""
-        if not self._has_labels:
+        """Return the standing labels of a task, with workers' accuracies; None: not read yet."""
+        if not self.has_labels:
             return None
         return [
             {**answer._asdict(), "accuracy": self.workers.tally.accuracy(answer.worker)}
@@ -448,8 +454,8 @@ class ProjectView:
         ]
 
     def given_by(self, worker: str) -> list[dict[str, Any]] | None:
-        """The last labels of a worker that stand, the newest first; None: not read yet."""
-        if not self._has_labels:
+        """Return the last labels of a worker that stand, the newest first; None: not read yet."""
+        if not self.has_labels:
             return None
         return [
             {"task": task, "label": label, "prediction": self.tasks.prediction(task)}

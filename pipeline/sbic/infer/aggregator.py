@@ -65,7 +65,7 @@ class Aggregator(ABC):
 
     @abstractmethod
     def _beliefs(self, tasks: Ints) -> Floats:
-        """The probability of each class, a row for each task."""
+        """Return the probability of each class, a row for each task."""
 
     @abstractmethod
     def _counted(self, tasks: Ints) -> Ints:
@@ -73,11 +73,11 @@ class Aggregator(ABC):
 
     @abstractmethod
     def _qualities(self, workers: Ints) -> dict[str, Floats | Ints]:
-        """The estimates of workers, a column each: labels, correct, accuracy."""
+        """Return the estimates of workers, a column each: labels, correct, accuracy."""
 
     @abstractmethod
     def _golds(self, tasks: Ints) -> Ints:
-        """The known class of each task, or -1."""
+        """Return the known class of each task, or -1."""
 
     @abstractmethod
     def _rest(self) -> None:
@@ -124,14 +124,14 @@ class Aggregator(ABC):
         self._know(self._tasks.number(task), answer)
 
     def _answers(self, labels: Sequence[Any]) -> Ints:
-        """The number of the class of each label."""
+        """Return the number of the class of each label."""
         try:
             return np.fromiter(map(self._number.__getitem__, labels), np.int64, len(labels))
         except KeyError:
             return np.array([self._answer(label) for label in labels])
 
     def _answer(self, label: Hashable) -> int:
-        """The number of the class of a label."""
+        """Return the number of the class of a label."""
         answer = self._number.get(label)
         if answer is None:
             *others, last = map(str, self.classes_)
@@ -142,7 +142,7 @@ class Aggregator(ABC):
     # Results.
 
     def predict(self, data: Any = None) -> Any:
-        """The most probable class of each task: of those in `data`, or of all with labels.
+        """Return the most probable class of each task: of those in `data`, or of all with labels.
 
         Of classes that are equally probable it is the first of `classes_`.
         """
@@ -151,7 +151,7 @@ class Aggregator(ABC):
         return kind.series("task", names, "agg_label", best)
 
     def predict_proba(self, data: Any = None) -> Any:
-        """The probability of each class of each task; the prior for a task without labels."""
+        """Get the probability of each class of each task; the prior for a task without labels."""
         names, rows, kind = self._results(data)
         columns = dict(zip(self.classes_, rows.T, strict=True))
         return kind.table("task", names, columns, "label")
@@ -227,7 +227,7 @@ class Aggregator(ABC):
     # Parameters, as scikit-learn has them.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters that the model was made with."""
+        """Return the parameters that the model was made with."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:

@@ -43,7 +43,7 @@ class NamedCrowd(Aggregator, Generic[Task, Worker, Class]):
 
     @abstractmethod
     def _new_engine(self, classes: int) -> Engine:
-        """An engine without labels."""
+        """Return an engine without labels."""
 
     def _begin(self, classes: int) -> None:
         # with a single class there is nothing to estimate, but an engine needs two
@@ -109,12 +109,12 @@ class NamedCrowd(Aggregator, Generic[Task, Worker, Class]):
         return sweeps
 
     def probabilities(self, task: Task) -> dict[Class, float]:
-        """The probability of each class; the prior for a task without labels."""
+        """Return the probability of each class; the prior for a task without labels."""
         row = self._beliefs(np.array([self._tasks.number(task)]))[0]
         return self._by_class(row.tolist())
 
     def worker(self, worker: Worker) -> WorkerQuality[Class]:
-        """The estimate of a worker; the crowd's average for one without labels."""
+        """Return the estimate of a worker; the crowd's average for one without labels."""
         known = self._engine.workers([self._workers.number(worker)])
         quality = int(known.given[0]), float(known.right[0]), float(known.accuracy[0])
         if known.theta is None or known.habits is None or known.confusion is None:

@@ -22,7 +22,7 @@ from sbic.infer.aggregator import Aggregator
 
 
 def summed(key: Ints, values: Floats | Ints | NDArray[np.bool_], groups: int) -> Floats:
-    """The sum of the values of each group; 0 for an empty group.
+    """Return the sum of the values of each group; 0 for an empty group.
 
     >>> summed(np.array([1, 0, 1]), np.array([0.5, 2.0, 0.25]), 3).tolist()
     [2.0, 0.75, 0.0]
@@ -32,7 +32,7 @@ def summed(key: Ints, values: Floats | Ints | NDArray[np.bool_], groups: int) ->
 
 
 def summed_rows(key: Ints, rows: Floats, groups: int) -> Floats:
-    """The sum of the rows of each group; zeros for an empty group.
+    """Return the sum of the rows of each group; zeros for an empty group.
 
     >>> summed_rows(np.array([1, 0, 1]), np.array([[1.0, 2.0], [0.5, 0.0], [3.0, 4.0]]), 2).tolist()
     [[0.5, 0.0], [4.0, 6.0]]
@@ -41,7 +41,7 @@ def summed_rows(key: Ints, rows: Floats, groups: int) -> Floats:
 
 
 def grouped(key: Ints, groups: int) -> tuple[Ints, Ints]:
-    """The positions of the labels group by group, and where each group starts (and the last ends).
+    """Return the positions of labels group by group, where each starts, and the last ends.
 
     >>> order, start = grouped(np.array([1, 0, 1]), 2)
     >>> order.tolist(), start.tolist()
@@ -52,7 +52,7 @@ def grouped(key: Ints, groups: int) -> tuple[Ints, Ints]:
 
 
 def ranges(start: Ints, size: Ints) -> Ints:
-    """The integers start, start + 1, ... of each range, one range after the other.
+    """Return the integers start, start + 1, ... of each range, one range after the other.
 
     >>> ranges(np.array([7, 2]), np.array([2, 3])).tolist()
     [7, 8, 2, 3, 4]
@@ -209,14 +209,14 @@ class CrowdKitStep(Step):
         return log_confusion
 
     def bound(self, probability: Floats, log_prior: Floats, log_confusion: Floats) -> float:
-        """The evidence lower bound of a label, which crowd-kit stops by."""
+        """Return the evidence lower bound of a label, which crowd-kit stops by."""
         told = probability[self.labels.task] * (log_confusion[self._column] + log_prior)
         sure = np.maximum(probability[self._has_labels], LEAST)
         return float((told.sum() - (np.log(sure) * sure).sum()) / len(self.labels))
 
 
 def vote_shares(labels: Labels) -> Floats:
-    """The share of each class in the labels of each task; 0 for a task without labels.
+    """Return the share of each class in the labels of each task; 0 for a task without labels.
 
     >>> vote_shares(Labels.of([("t1", "ann", 1), ("t1", "bob", -1), ("t2", "bob", 1)])).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
@@ -267,10 +267,10 @@ class BatchAggregator(Aggregator):
 
     @abstractmethod
     def _estimate(self, labels: Labels) -> Floats:
-        """The probability of each class, a row for each task; any for a task without labels."""
+        """Get the probability of each class, a row for each task; any for a task without labels."""
 
     def _told(self, rows: Floats) -> Floats:
-        """The rows, with those of gold tasks certain."""
+        """Return the rows, with those of gold tasks certain."""
         tasks, answers = [*self._known], [*self._known.values()]
         rows[tasks] = 0.0
         rows[tasks, answers] = 1.0

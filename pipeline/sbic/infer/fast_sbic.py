@@ -65,7 +65,7 @@ class FastSBIC(NamedCrowd[Task, Worker, int]):
         return self._engine.log_odds(number)
 
     def log_odds(self, task: Task) -> float:
-        """The task's log-odds of +1."""
+        """Return the task's log-odds of +1."""
         known = self._tasks.known(task)
         return self._engine.prior.log_odds if known is None else self._engine.log_odds(known)
 
@@ -78,7 +78,7 @@ class FastSBIC(NamedCrowd[Task, Worker, int]):
         return self.worker(worker).correct
 
     def accuracy(self, worker: Worker) -> float:
-        """The worker's expected accuracy, from their labels and the prior."""
+        """Return the worker's expected accuracy, from their labels and the prior."""
         return self.worker(worker).accuracy
 
 
@@ -93,12 +93,12 @@ def fast_sbic(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEsti
 
 
 def fitted(labels: Labels, prior: Prior) -> Engine:
-    """An engine that has taken the labels in their order."""
+    """Return an engine that has taken the labels in their order."""
     engine = Engine("fast-sbic", prior=prior)
     engine.take(labels.task, labels.worker, labels.answer)
     return engine
 
 
 def estimate_of(engine: Engine, labels: Labels) -> AnyEstimate:
-    """The engine's estimate of each task."""
+    """Return the engine's estimate of each task."""
     return estimate_from_logs(labels, engine.scores(np.arange(labels.tasks)))

@@ -24,7 +24,7 @@ class ResultKind:
     """Results as Python's own: dicts by task or worker."""
 
     def series(self, key: str, keys: list[Any], name: str, values: list[Any]) -> Any:
-        """A value for each task or worker."""
+        """Return a value for each task or worker."""
         return dict(zip(keys, values, strict=True))
 
     def table(self, key: str, keys: list[Any], columns: Mapping[Any, Any], label: str = "") -> Any:
@@ -46,12 +46,12 @@ class FrameKind(ResultKind):
     dtypes: "Mapping[str, nw.dtypes.DType]"
 
     def series(self, key: str, keys: list[Any], name: str, values: list[Any]) -> Any:
-        """A series of pandas with these keys; elsewhere a frame with a column for them."""
+        """Return a series of pandas with these keys; elsewhere a frame with a column for them."""
         native = self._frame({key: keys, name: values}).to_native()
         return native.set_index(key)[name] if self.backend.is_pandas_like() else native
 
     def table(self, key: str, keys: list[Any], columns: Mapping[Any, Any], label: str = "") -> Any:
-        """A frame; columns are named as given in pandas, and elsewhere by their text."""
+        """Return a frame; columns are named as given in pandas, and elsewhere by their text."""
         named = {str(name): column for name, column in columns.items()}
         if key in named or len(named) < len(columns):
             raise ValueError(f"names of columns must differ, and from {key}: {shown([*columns])}")
@@ -110,7 +110,7 @@ class FrameColumns:
 
 
 def truths_of(gold: Any) -> dict[Any, Any]:
-    """The truth of each task, from a mapping, a series of pandas or columns task and truth.
+    """Return the truth of each task, from a mapping, a series of pandas or columns task and truth.
 
     >>> truths_of({"t1": "cat", "t2": None})
     {'t1': 'cat'}
@@ -129,7 +129,7 @@ def truths_of(gold: Any) -> dict[Any, Any]:
 
 
 def standing(tasks: list[Any], workers: list[Any], labels: list[Any]) -> tuple[list[Any], ...]:
-    """The labels without skips, whose label is None; every label must have a task and a worker."""
+    """Drop skips, whose label is None; every label must have a task and a worker."""
     for name, column in ("task", tasks), ("worker", workers):
         if None in column:
             raise ValueError(f"row {column.index(None)} has no {name}")
@@ -140,7 +140,7 @@ def standing(tasks: list[Any], workers: list[Any], labels: list[Any]) -> tuple[l
 
 
 def in_order(labels: Iterable[Hashable]) -> tuple[Any, ...]:
-    """The different labels in their order; in that of their text where they have none.
+    """Return the different labels in their order; in that of their text where they have none.
 
     >>> in_order([2, 10, 2]), in_order(["b", "a"]), in_order([1, "a"])
     ((2, 10), ('a', 'b'), (1, 'a'))
@@ -188,7 +188,7 @@ def _without_nan(column: "nw.Series[Any]") -> list[Any]:
 
 
 def _present(value: Any) -> Any:
-    """The value, or None where it is missing: only what is missing differs from itself."""
+    """Return the value, or None where it is missing: only what is missing differs from itself."""
     try:
         return value if value == value else None
     except (TypeError, ValueError):  # pandas.NA

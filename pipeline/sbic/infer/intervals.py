@@ -25,7 +25,7 @@ TAILS = np.array([[0.025], [0.975]])
 
 
 def beta_interval(a: Floats, b: Floats) -> Floats:
-    """The 2.5 % and 97.5 % quantiles of each Beta(a, b): two rows, exact to 1e-6.
+    """Return the 2.5 % and 97.5 % quantiles of each Beta(a, b): two rows, exact to 1e-6.
 
     >>> beta_interval(np.array([1.0, 20.0]), np.array([1.0, 10.0])).round(6).tolist()
     [[0.025, 0.491677], [0.975, 0.820616]]
@@ -56,8 +56,18 @@ def beta_interval(a: Floats, b: Floats) -> Floats:
     return result
 
 
+def accuracy_intervals(given: Floats, accuracy: Floats, prior_labels: float) -> Floats:
+    """Return the 95 % intervals of workers' accuracies: the lower ends, and the upper ends.
+
+    All at once: computed one by one, they would cost more than the rest of a label.
+    """
+    labels = given + prior_labels
+    right = accuracy * labels
+    return beta_interval(np.maximum(right, 1e-9), np.maximum(labels - right, 1e-9))
+
+
 def _slopes(t: Floats, f: Floats, a: Floats, n: Floats) -> tuple[Floats, Floats, Floats]:
-    """The first three derivatives of the density at t, where its value is f."""
+    """Return the first three derivatives of the density at t, where its value is f."""
     s = 1 / (1 + np.exp(-t))
     g1 = a - n * s
     g2 = -n * s * (1 - s)
@@ -66,13 +76,13 @@ def _slopes(t: Floats, f: Floats, a: Floats, n: Floats) -> tuple[Floats, Floats,
 
 
 def _correction(t: Floats, f: Floats, a: Floats, n: Floats, step: Floats) -> Floats:
-    """The Euler-Maclaurin correction of the trapezoidal rule at one end."""
+    """Return the Euler-Maclaurin correction of the trapezoidal rule at one end."""
     f1, _, f3 = _slopes(t, f, a, n)
     return step**4 / 720 * f3 - step**2 / 12 * f1
 
 
 def _way(target: Floats, t: Floats, f: Floats, a: Floats, n: Floats) -> Floats:
-    """The step from t by which the integral grows by the target: Newton on its polynomial."""
+    """Get the step from t by which the integral grows by the target: Newton on its polynomial."""
     f1, f2, f3 = _slopes(t, f, a, n)
     d = target / f
     for _ in range(3):
@@ -89,7 +99,7 @@ CONFIDENCE = 0.99  # that of the error bars in the paper's Figure 1
 
 
 def agresti_coull(share: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The Agresti-Coull interval of a share of `trials`, cut to [0, 1].
+    """Return the Agresti-Coull interval of a share of `trials`, cut to [0, 1].
 
     With z the normal quantile of the confidence: as if z² more trials were split half and half.
     Brown, Cai, DasGupta: *Interval Estimation for a Binomial Proportion*, Statistical Science 2001.
@@ -106,7 +116,7 @@ def agresti_coull(share: float, trials: int, confidence: float = CONFIDENCE) -> 
 
 
 def wilson(right: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
-    """The Wilson interval of a share.
+    """Return the Wilson interval of a share.
 
     >>> low, high = wilson(26, 30)
     >>> round(low, 4), round(high, 4)

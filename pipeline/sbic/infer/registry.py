@@ -154,7 +154,7 @@ ONLINE = tuple(name for name, entry in ALGORITHMS.items() if entry.online)
 
 
 def default_algorithm(are_signs: bool) -> AlgorithmName:
-    """The algorithm to use unless one is chosen: it depends on the classes.
+    """Return the algorithm to use unless one is chosen: it depends on the classes.
 
     >>> default_algorithm(are_signs=True), default_algorithm(are_signs=False)
     ('fast-sbic', 'settled')

@@ -75,7 +75,7 @@ class Settled(NamedCrowd[Task, Worker, Class]):
         return float(self._engine.effective_votes([self._tasks.number(task)])[0])
 
     def prevalence(self) -> dict[Class, tuple[float, float]] | None:
-        """The share of each class, corrected by gold, and half its 90 % interval.
+        """Return the share of each class, corrected by gold, and half its 90 % interval.
 
         None with fewer than two gold tasks, drawn at random; `settle` first.
         """
@@ -101,7 +101,7 @@ class Settled(NamedCrowd[Task, Worker, Class]):
 
 
 def settled(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
-    """The beliefs at rest, with a learned class prior: `prior.q` is not used.
+    """Return the beliefs at rest, with a learned class prior: `prior.q` is not used.
 
     >>> labels = Labels.of([("t1", "ann", 1), ("t2", "ann", -1), ("t1", "bob", 1)])
     >>> settled(labels, Prior(), np.random.default_rng()).prediction.tolist()
@@ -113,12 +113,12 @@ def settled(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstima
 
 
 def settled_live(labels: Labels, prior: Prior, rng: np.random.Generator) -> AnyEstimate:
-    """The beliefs as labels arrive, each updating its own task only."""
+    """Return the beliefs as labels arrive, each updating its own task only."""
     return estimate_of(fitted(labels, prior), labels)
 
 
 def fitted(labels: Labels, prior: Prior, class_prior: ClassPrior = "learned") -> Engine:
-    """An engine that has taken the labels in their order."""
+    """Return an engine that has taken the labels in their order."""
     classes = max(2, len(labels.classes))  # with a single class there is nothing to estimate
     engine = Engine("settled", classes=classes, prior=prior, class_prior=class_prior)
     engine.take(labels.task, labels.worker, labels.answer)
@@ -126,7 +126,7 @@ def fitted(labels: Labels, prior: Prior, class_prior: ClassPrior = "learned") ->
 
 
 def estimate_of(engine: Engine, labels: Labels) -> AnyEstimate:
-    """The engine's estimate of each task."""
+    """Return the engine's estimate of each task."""
     scores = engine.scores(np.arange(labels.tasks))
     if len(labels.classes) == 1:
         return ClassEstimate(np.ones((labels.tasks, 1)))

@@ -105,12 +105,12 @@ class Rows(NamedTuple):
     sources: Ints
 
     def only(self, which: NDArray[np.bool_] | Ints) -> "Rows":
-        """Some of the rows."""
+        """Return some of the rows."""
         return Rows(*(column[which] for column in self))
 
 
 def by_home(homes: NDArray[np.integer[Any]]) -> Iterator[tuple[int, Ints]]:
-    """The positions of each partition, in order.
+    """Yield the positions of each partition, in order.
 
     >>> [(home, places.tolist()) for home, places in by_home(np.array([3, 1, 3]))]
     [(1, [1]), (3, [0, 2])]
@@ -255,15 +255,15 @@ class Crowd:
         return found
 
     def tasks_of(self, partition: int) -> Ints:
-        """The numbers of the tasks of a partition."""
+        """Return the numbers of the tasks of a partition."""
         return np.flatnonzero(self.task.home[: len(self.tasks)] == partition)
 
     def workers_of(self, partition: int) -> Ints:
-        """The numbers of the workers of a partition."""
+        """Return the numbers of the workers of a partition."""
         return np.flatnonzero(self.worker.home[: len(self.workers)] == partition)
 
     def number_tasks(self, names: Names | Sequence[str]) -> Ints:
-        """The numbers of these tasks; new ones get the next."""
+        """Return the numbers of these tasks; new ones get the next."""
         first = len(self.tasks)
         numbers = self.tasks.number(Names.of(names))
         if len(self.tasks) > first:
@@ -278,7 +278,7 @@ class Crowd:
         return numbers
 
     def number_workers(self, names: Names | Sequence[str]) -> Ints:
-        """The numbers of these workers; new ones get the next."""
+        """Return the numbers of these workers; new ones get the next."""
         first = len(self.workers)
         numbers = self.workers.number(Names.of(names))
         if len(self.workers) > first:
@@ -293,7 +293,7 @@ class Crowd:
         return numbers
 
     def home_of(self, name: str) -> int:
-        """The partition of a task or worker."""
+        """Return the partition of a task or worker."""
         return partition_of(name.encode(), self.partitions)
 
     def open_tasks(self, partition: int) -> None:
@@ -382,7 +382,7 @@ class Crowd:
         return self.engine.tasks_moved > 0 or len(self.touched) > 0
 
     def overview(self, tasks: Ints) -> tuple[Overview, NDArray[np.bool_]]:
-        """What a policy needs to know about tasks, with labels elsewhere, and which are open."""
+        """Return what a policy needs to know of tasks, and which are open."""
         found, is_open = self.engine.overview(tasks), np.empty(len(tasks), np.bool_)
         columns = self.task.home, self.task.remote_labels, self.task.reason
         _overlay(tasks, self.has_tasks_of, *columns, found.labels, is_open)

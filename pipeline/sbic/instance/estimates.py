@@ -55,7 +55,7 @@ class Numbering:
         self.published[partition] = 0
 
     def publish(self, partition: int, some: Ints) -> Numbered:
-        """The numbers of some of an own partition, with the names that are new."""
+        """Return the numbers of some of an own partition, with the names that are new."""
         published_as, first = self.columns.published_as, self.published[partition]
         new = some[published_as[some] == NEVER]
         self.published[partition] += len(new)
@@ -63,7 +63,7 @@ class Numbering:
         return Numbered(first, [self.ids.names[i] for i in new.tolist()], published_as[some])
 
     def receive(self, partition: int, numbered: Numbered) -> Ints | None:
-        """The own numbers for another instance's; None if its first names were not received."""
+        """Get the own numbers for another instance's; None if its first names were not received."""
         received = self.received[partition]
         if numbered.first != received.count and (numbered.first or not numbered.names):
             return None
@@ -134,7 +134,7 @@ class Exchange:
         self.epochs[partition] = self.stage.partitions[partition].epoch + 1  # the next owner's
 
     def estimates_of(self, tasks: Ints, workers: Ints) -> EstimateRecords:
-        """The estimates of these own tasks and workers, and the sums."""
+        """Return the estimates of these own tasks and workers, and the sums."""
         records: EstimateRecords = {}
         if self.crowd.is_alone or not self.stage.partitions:
             return records
@@ -147,7 +147,7 @@ class Exchange:
         return records
 
     def all_estimates(self) -> EstimateRecords:
-        """The estimates of all own tasks and workers."""
+        """Return the estimates of all own tasks and workers."""
         records: EstimateRecords = {}
         if self.crowd.is_alone:
             return records
@@ -170,7 +170,7 @@ class Exchange:
         return records
 
     def rest(self, is_at_rest: bool) -> EstimateRecords:
-        """The records that report whether this instance is at rest, and its last findings."""
+        """Get the records that report whether this instance is at rest, and its last findings."""
         records = self.report()
         if self.stage.partitions:
             rest = Rest(is_at_rest, self.crowd.engine.due)
@@ -178,14 +178,14 @@ class Exchange:
         return records
 
     def report(self) -> EstimateRecords:
-        """The record of the last findings of this instance."""
+        """Return the record of the last findings of this instance."""
         records: EstimateRecords = {}
         if self.stage.partitions and self.own_findings is not None:
             self._add(records, self._lowest_partition(), self.own_findings)
         return records
 
     def all_findings(self) -> Findings | None:
-        """The findings of all instances together; None before the first own ones."""
+        """Return the findings of all instances together; None before the first own ones."""
         found, own = self.own_findings, self.crowd.has_tasks_of
         for partition, others in self.findings.items():
             if found is not None and not own[partition]:
@@ -193,7 +193,7 @@ class Exchange:
         return found
 
     def request(self) -> EstimateRecords:
-        """The record that requests complete estimates from the others."""
+        """Return the record that requests complete estimates from the others."""
         records: EstimateRecords = {}
         if self.stage.partitions:
             self._add(records, self._lowest_partition(), Ask())
@@ -268,7 +268,7 @@ class Exchange:
             self._add(records, home, counts)
 
     def _by_home(self, numbers: Ints, homes: NDArray[np.int32]) -> Iterator[tuple[int, Ints]]:
-        """The numbers by home partition, in pieces that fit into a record."""
+        """Yield the numbers by home partition, in pieces that fit into a record."""
         for home, places in by_home(homes[numbers]):
             for start in range(0, len(places), self.rows_at_once):
                 yield home, numbers[places[start : start + self.rows_at_once]]

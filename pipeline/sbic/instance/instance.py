@@ -202,7 +202,7 @@ class Instance(Generic[R]):
             self.workers.ready(partition)
 
     def last_votes(self, partition: int) -> Outbox:
-        """The last votes of a partition, to be published again before any label is taken."""
+        """Return the last votes of a partition, to be published again before any label is taken."""
         again = Outbox()
         for answers in self.workers.partitions[partition].last_answers:
             for home, value in answers.votes:
@@ -385,7 +385,7 @@ class Instance(Generic[R]):
             outbox.add(self.topics.votes, home, Row(None, value))
 
     def _moved_tasks(self) -> Ints:
-        """The own tasks to publish; none during a recovery.
+        """Return the own tasks to publish; none during a recovery.
 
         Of many tasks only some: the others are in the next groups, so that heartbeats go on.
         """
@@ -397,7 +397,7 @@ class Instance(Generic[R]):
         return tasks
 
     def _moved_workers(self, group: Group[R]) -> Ints:
-        """The workers that moved; they and those who gave labels are to be published."""
+        """Return the workers that moved; they and those who gave labels are to be published."""
         moved = self.crowd.engine.moved_workers() if self.tasks.is_restored else NO_TASKS
         for workers in group.taken.workers:
             self.worker_updates.add(np.unique(workers))

@@ -134,7 +134,7 @@ class TimedLeases:
                 yield worker, task, lease
 
     def of(self, worker: str) -> Mapping[str, Lease]:
-        """The leases of a worker, by task."""
+        """Return the leases of a worker, by task."""
         return self._by_worker.get(worker, NOTHING)
 
     def add(self, worker: str, task: str, lease: Lease) -> None:
@@ -226,15 +226,15 @@ class Leases:
         return not (self._running or self._expired or self._ended)
 
     def of(self, worker: str) -> Mapping[str, Lease]:
-        """The leases of a worker, by task."""
+        """Return the leases of a worker, by task."""
         return self._running.of(worker)
 
     def expired(self, worker: str) -> Mapping[str, Lease]:
-        """The expired leases of a worker that are remembered, by task."""
+        """Return the expired leases of a worker that are remembered, by task."""
         return self._expired.of(worker)
 
     def ended(self, worker: str) -> Mapping[str, Lease]:
-        """The leases of a worker that other instances ended before they expired, by task."""
+        """Return the leases of a worker that other instances ended before they expired, by task."""
         return self._ended.of(worker)
 
     def in_flight(self, task: str) -> int:

@@ -16,11 +16,11 @@ from sbic.engine.compiled import kernel
 from sbic.engine.labels import Ints
 from sbic.wire.columns import Bytes, Names, gather_names
 
-Kind = TypeVar("Kind", bound=np.generic)
+Element = TypeVar("Element", bound=np.generic)
 
 
-def with_room(array: NDArray[Kind], rows: int) -> NDArray[Kind]:
-    """The array, or if it has fewer rows a longer copy, which ends with zeros.
+def with_room(array: NDArray[Element], rows: int) -> NDArray[Element]:
+    """Return the array, or if it has fewer rows a longer copy, which ends with zeros.
 
     >>> with_room(np.array([1, 2]), 3).tolist(), with_room(np.array([1, 2]), 1).tolist()
     ([1, 2, 0, 0], [1, 2])
@@ -74,13 +74,13 @@ class NameTable:
         return len(self.names)
 
     def find(self, names: Names) -> Ints:
-        """The number of each name, or FREE."""
+        """Return the number of each name, or FREE."""
         found = np.empty(len(names), np.int64)
         _find(self._index, names.text, names.ends, np.empty(AHEAD, np.int64), found)
         return found
 
     def number(self, names: Names) -> Ints:
-        """The number of each name; new names get the next."""
+        """Return the number of each name; new names get the next."""
         found = self.find(names)
         new = np.flatnonzero(found == FREE)
         if len(new):
@@ -95,7 +95,7 @@ class NameTable:
         self._numbers.update(zip(self.names[first:], range(first, end), strict=True))
 
     def names_of(self, numbers: Ints) -> Names:
-        """The names with these numbers."""
+        """Return the names with these numbers."""
         return gather_names(self._index.text, self._index.ends, numbers)
 
     def _make_room(self, names: int, size: int) -> None:
@@ -139,7 +139,7 @@ def _find(index: Index, text: Bytes, ends: Ints, hashes: Ints, found: Ints) -> i
 
 @kernel
 def _add(index: Index, text: Bytes, ends: Ints, new: Ints, known: int, found: Ints) -> int:
-    """Number the names at these positions, which may repeat; return how many are known then."""
+    """Assign numbers to the names at these positions; return how many are known then."""
     for row in new:
         start = ends[row - 1] if row else 0
         slot = _slot_of(index, text, start, ends[row], _hash(text, start, ends[row], index.key))
@@ -168,7 +168,7 @@ def _fill(index: Index, known: int) -> None:
 
 @kernel
 def _slot_of(index: Index, text: Bytes, start: int, end: int, hashed: int) -> int:
-    """The slot of a name, or the free one where it belongs."""
+    """Return the slot of a name, or the free one where it belongs."""
     slot = hashed & (len(index.slots) - 1)
     while index.slots[slot] != FREE:
         number = index.slots[slot]

@@ -104,7 +104,7 @@ class Redirector:
             self._forward(outbox, forwarded)
 
     def origin(self, record: R) -> Origin:
-        """The topic, partition and offset that a record was first written to."""
+        """Return the topic, partition and offset that a record was first written to."""
         first = self.seal.origin(record, self.partitions)
         return first or Origin(record.topic, record.partition, record.offset)
 

@@ -48,7 +48,7 @@ class Rules:
 
 
 def policy_of(name: PolicyName, tasks: Sequence[str], seed: int, prior: Prior) -> Policy:
-    """The policy of this name; an expected label weighs log(α / β), as a new worker's does.
+    """Return the policy of this name; an expected label weighs log(α / β), as a new worker's does.
 
     >>> policy_of("uniform", ["t1", "t2"], 1, Prior()).__class__.__name__
     'Uniform'
@@ -94,7 +94,7 @@ class GoldRate:
         self._key = str(seed).encode()[:16]
 
     def __call__(self, labels: int) -> float:
-        """The rate for a worker with this many labels."""
+        """Return the rate for a worker with this many labels."""
         while_new: float = NEW_WORKER * 0.5 ** (labels / HALVED_EVERY)
         return min(1.0, self.rate * (1.0 + while_new))
 
@@ -125,7 +125,7 @@ class ExcludedTasks:
         self.leased = [crowd.tasks.known(task) for tasks in leases for task in tasks]
 
     def first_new(self, tasks: Ints) -> int:
-        """The index of the first of these tasks that is new to the worker, or their number."""
+        """Get the index of the first of these tasks that is new to the worker, or their number."""
         place = 0
         while True:
             if self.worker is not None:
@@ -204,7 +204,7 @@ class AssignmentStage:
             self._give(request, partition, count, now, answered, record.timestamp)
 
     def _place_of(self, partition: int, record: R) -> tuple[int, int]:
-        """The partition and offset of a request, or those it had before it was forwarded.
+        """Return the partition and offset of a request, or those it had before it was forwarded.
 
         A request that was forwarded twice because of a crash counts once.
         """
@@ -349,7 +349,7 @@ class AssignmentStage:
     def _choose(
         self, name: str, worker: int | None, partition: int, now: int
     ) -> tuple[str | None, str]:
-        """A task and the policy that chose it, or None and the reason."""
+        """Return a task and the policy that chose it, or None and the reason."""
         labels = 0 if worker is None else self.crowd.engine.given(worker)
         if self._is_blocked(name, worker, partition, labels):
             return None, Refusal.WORKER_BLOCKED

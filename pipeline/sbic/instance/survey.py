@@ -33,7 +33,7 @@ EDGES = 1 / (1 + np.exp(-(LEAST_LOG_ODDS + log(2) / HALF * np.arange(CANDIDATE_R
 
 
 def candidates_of(sure: Floats, is_closed: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Floats:
-    """The table of tasks of this confidence, open or closed as confident."""
+    """Return the table of tasks of this confidence, open or closed as confident."""
     rows = np.maximum(np.searchsorted(EDGES, sure, side="right") - 1, 0)
     found = np.zeros((CANDIDATE_ROWS, CANDIDATE_COLUMNS))
     for column, some in ((0, ~is_closed), (2, is_closed)):
@@ -45,7 +45,7 @@ def candidates_of(sure: Floats, is_closed: "np.ndarray[tuple[int], np.dtype[np.b
 
 
 def enough_for(error: float, candidates: Floats) -> float:
-    """The confidence that closes the largest set of which this share is expected to be wrong.
+    """Get the confidence that closes the largest set of which this share is expected to be wrong.
 
     In the set are the open tasks from that confidence on, and those that are closed already and do
     not reopen. Infinite if there is no such set.
@@ -91,11 +91,11 @@ class Survey:
 
     @classmethod
     def empty(cls, classes: int) -> "Survey":
-        """The survey of no task."""
+        """Return the survey of no task."""
         return cls(Moments.none(classes))
 
     def findings(self, dependence: float) -> Findings:
-        """What other instances and status have to know of it."""
+        """Return what other instances and status have to know of it."""
         counts = self.gold, self.wrong, self.expected
         return Findings(dependence, *counts, self.shares, self.candidates)
 

@@ -167,7 +167,7 @@ class Taken(Generic[R]):
         self.outcomes: Counter[Outcome] = Counter()
 
     def records(self) -> Iterator[tuple[int, list[bytes]]]:
-        """The values of the records for the answers topic, by partition."""
+        """Yield the values of the records for the answers topic, by partition."""
         for partition, records in self.answers.items():
             *earlier, last = records
             values = [encode_answers(answers._replace(more=True)) for answers in earlier]
@@ -183,7 +183,7 @@ class Taken(Generic[R]):
 
 
 def labels_in(answers: Answers, classes: int) -> list[TakenLabel]:
-    """The labels in a record of answers, in the order of their offsets."""
+    """Return the labels in a record of answers, in the order of their offsets."""
     found: list[TakenLabel] = []
     for _, value in answers.votes:
         votes = parse_votes(value, classes)

@@ -45,7 +45,7 @@ class StopRules(NamedTuple):
         return any(rule is not None for rule in self)
 
     def required(self, enough: float = NEVER_ENOUGH) -> float:
-        """The confidence with which a task closes."""
+        """Return the confidence with which a task closes."""
         by_error = NEVER_ENOUGH if self.error is None else enough
         return by_error if self.confidence is None else min(self.confidence, by_error)
 
@@ -323,7 +323,7 @@ class TaskStage:
             task.reason[i], task.reopened[i] = OPEN, True
 
     def sure_of(self, tasks: Ints) -> Floats:
-        """The confidence of each task; the class prior alone gives none."""
+        """Return the confidence of each task; the class prior alone gives none."""
         sure: Floats = self.crowd.engine.beliefs(tasks).max(axis=1, initial=0.0)
         sure[self.crowd.engine.is_blank(tasks)] = 0.0
         return sure
@@ -442,7 +442,7 @@ class TaskStage:
         )
 
     def posteriors(self, tasks: Ints) -> PosteriorRecords:
-        """The current posteriors of these tasks."""
+        """Return the current posteriors of these tasks."""
         crowd, engine = self.crowd, self.crowd.engine
         task, numbers = crowd.task, tasks.tolist()
         names = [crowd.tasks.names[i] for i in numbers]

@@ -12,7 +12,7 @@ from sbic.classes import RETRACT, SKIP
 from sbic.engine.labels import Floats, Ints
 from sbic.engine.state import WorkerCounts
 from sbic.engine.taking import ABSENT, REPEATED
-from sbic.infer.intervals import beta_interval, contradicts, wilson
+from sbic.infer.intervals import accuracy_intervals, contradicts, wilson
 from sbic.instance.crowd import Crowd, Rows, by_home, rows_of
 from sbic.instance.names import RecentNames
 from sbic.instance.taken import (
@@ -211,7 +211,7 @@ class WorkerStage:
         return rows
 
     def _parse(self, parts: Mapping[int, Sequence[R]], taken: Taken[R]) -> Rows | None:
-        """The valid labels of their partitions that were not taken before a crash or rebalance."""
+        """Return the valid labels that were not taken before a crash or rebalance."""
         parse = self.parse
         found: list[CodedLabel] = []
         good: list[R] = []
@@ -311,7 +311,7 @@ class WorkerStage:
             record.drifting[self.crowd.workers.names[worker]] = time
 
     def _by_home(self, rows: Rows, votes: Floats) -> Iterator[TakenVotes]:
-        """A record of votes from each partition for each partition of tasks; skips are for NOBODY.
+        """Yield a record of votes from each partition to each of tasks; skips are for NOBODY.
 
         They come in the order of these two.
         """
@@ -341,7 +341,7 @@ class WorkerStage:
         return self.crowd.engine.is_settled and is_elsewhere
 
     def labels_of(self, rows: Rows) -> list[TakenLabel]:
-        """The labels in these rows, in the order of their offsets."""
+        """Return the labels in these rows, in the order of their offsets."""
         tasks, workers = self.crowd.tasks.names, self.crowd.workers.names
         columns = (column.tolist() for column in rows)
         return [
@@ -390,17 +390,12 @@ def agrees_with(crowd: Crowd, workers: Ints) -> dict[int, list[AgreesWith]]:
 
 
 def intervals_of(crowd: Crowd, known: WorkerCounts) -> Floats:
-    """The 95 % intervals of these workers' accuracies: the lower ends, and the upper ends.
-
-    All at once: computed one by one, they would cost more than the rest of a label.
-    """
-    all_given = known.given + crowd.engine.prior_labels
-    right = known.accuracy * all_given
-    return beta_interval(np.maximum(right, 1e-9), np.maximum(all_given - right, 1e-9))
+    """Return the 95 % intervals of these workers' accuracies: lower ends, and upper ends."""
+    return accuracy_intervals(known.given, known.accuracy, crowd.engine.prior_labels)
 
 
 def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
-    """The records of these workers."""
+    """Yield the records of these workers."""
     if not len(workers):
         return
     known = crowd.engine.workers(workers)

@@ -19,7 +19,7 @@ from sbic.wire.bad import BadRecord, Reason, parser, read_id, read_object
 VERSION = 1
 """Of the tables: others are refused, not altered."""
 
-Kind = Literal["text", "real", "whole", "flag", "time", "json"]
+ColumnKind = Literal["text", "real", "whole", "flag", "time", "json"]
 Values = tuple[Any, ...]
 
 
@@ -35,7 +35,7 @@ class Column(NamedTuple):
     """A column: its name, what kind of values it has, and what they are."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     note: str
 
 
@@ -58,7 +58,7 @@ class Table:
         return self.columns[0].name
 
     def row(self, value: bytes, published_at: int) -> Values:
-        """The values of a record, each of its column's kind; raises `BadRecord`.
+        """Return the values of a record, each of its column's kind; raises `BadRecord`.
 
         What a driver does not expect is no error of data to it: one such record would come again
         and again.
@@ -71,12 +71,12 @@ class Table:
         found = self.read(value, published_at)
         for column, each in zip(self.columns, found, strict=True):
             if each is not None and not FITS[column.kind](each):
-                problem = f"'{column.name}' cannot be in a column of {KINDS[column.kind]}"
+                problem = f"'{column.name}' cannot be in a column of {KIND_NAMES[column.kind]}"
                 raise BadRecord(Reason.BAD_FIELD, problem)
         return found
 
 
-FITS: Mapping[Kind, Callable[[Any], bool]] = {
+FITS: Mapping[ColumnKind, Callable[[Any], bool]] = {
     "text": lambda value: type(value) is str,
     "real": lambda value: type(value) in (int, float),
     "whole": lambda value: type(value) is int and -(1 << 63) <= value < 1 << 63,
@@ -84,7 +84,7 @@ FITS: Mapping[Kind, Callable[[Any], bool]] = {
     "time": lambda value: type(value) is str,
     "json": lambda value: type(value) is str,
 }
-KINDS: Mapping[Kind, str] = {
+KIND_NAMES: Mapping[ColumnKind, str] = {
     "text": "texts",
     "real": "numbers",
     "whole": "whole numbers",
@@ -95,7 +95,7 @@ KINDS: Mapping[Kind, str] = {
 
 
 def instant(milliseconds: object) -> str | None:
-    """A time as text that both databases understand; None if it is none, or beyond the year 9999.
+    """Format a time for both databases; None if it is none, or beyond the year 9999.
 
     >>> instant(1700000000123), instant(1 << 60), instant(None)
     ('2023-11-14 22:13:20.123+00:00', None, None)
@@ -110,7 +110,7 @@ def instant(milliseconds: object) -> str | None:
 
 @parser
 def posterior_values(value: bytes, published_at: int) -> Values:
-    """The row of a posterior, with signs or with names.
+    """Return the row of a posterior, with signs or with names.
 
     >>> posterior_values(b'{"task": "t1", "prediction": -1, "probability": 0.25, "labels": 1, '
     ...     b'"log_odds": -1.1, "status": "open", "sources": {}, "updated_at": 0}', 0)[:5]
@@ -139,7 +139,7 @@ def posterior_values(value: bytes, published_at: int) -> Values:
 
 @parser
 def worker_values(value: bytes, published_at: int) -> Values:
-    """The row of a worker."""
+    """Return the row of a worker."""
     record = read_object(value)
     low, high = record["interval"]
     return (
@@ -161,7 +161,7 @@ def worker_values(value: bytes, published_at: int) -> Values:
 
 @parser
 def assignment_values(value: bytes, published_at: int) -> Values:
-    """The row of an assignment, of a refusal, or of the end of an assignment."""
+    """Return the row of an assignment, of a refusal, or of the end of an assignment."""
     record = read_object(value)
     ended = record.get("ended")
     if ended not in (None, "answered", "skipped"):
@@ -248,7 +248,7 @@ FROM {posteriors} WHERE prediction IS NOT NULL"""
 
 
 def opened(target: str, prefix: str, schema: str | None = None, *, shown: bool) -> "Database":
-    """The database of a target, not connected yet; raises `BadTarget`.
+    """Return the database of a target, not connected yet; raise `BadTarget`.
 
     `shown` is a target that others can see, for example in the list of processes: it must not have
     a password.
@@ -286,7 +286,7 @@ class Database:
     All methods block, and have to be called from one thread. They raise `DatabaseTrouble`.
     """
 
-    types: ClassVar[Mapping[Kind, str]]
+    types: ClassVar[Mapping[ColumnKind, str]]
     begin = "BEGIN"
     errors: tuple[type[Exception], ...]
     bad_values: tuple[type[Exception], ...]
@@ -368,7 +368,7 @@ class Database:
     def resume(
         self, topic: str, topic_id: str, extents: Sequence[tuple[int, int]], clears: Table | None
     ) -> list[int]:
-        """The next offset of each partition; `extents` are the first and the end offset of each.
+        """Return the next offset of each partition; `extents` are the first and the end offsets.
 
         Offsets of a topic that was recreated mean nothing: its table is cleared, and it is read
         from its start, as it is where Kafka has lost what had been read.
@@ -494,7 +494,7 @@ class Database:
 class SQLite(Database):
     """A file of SQLite; others can read it meanwhile."""
 
-    types: ClassVar[Mapping[Kind, str]] = {
+    types: ClassVar[Mapping[ColumnKind, str]] = {
         "text": "text",
         "real": "real",
         "whole": "integer",
@@ -527,7 +527,7 @@ class SQLite(Database):
 class PostgreSQL(Database):
     """A schema of a database of PostgreSQL, by psycopg."""
 
-    types: ClassVar[Mapping[Kind, str]] = {
+    types: ClassVar[Mapping[ColumnKind, str]] = {
         "text": "text",
         "real": "double precision",
         "whole": "bigint",

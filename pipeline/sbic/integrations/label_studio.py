@@ -38,7 +38,7 @@ class Choices:
     label_map: Mapping[str, int | str] = field(default_factory=dict)
 
     def label_of(self, result: object) -> int | str:
-        """The label in the results of an annotation; one without the control is a skip."""
+        """Return the label in the results of an annotation; one without the control is a skip."""
         if not isinstance(result, list):
             raise Problem(f"'result' must be a list, not {shown(result)}")
         found = [
@@ -59,7 +59,7 @@ class Choices:
         return self._label(value.get("choices") if isinstance(value, Mapping) else None)
 
     def label_in_row(self, row: Mapping[str, Any]) -> int | str:
-        """The label in a row of the JSON_MIN export, which has a field for each control."""
+        """Return the label in a row of the JSON_MIN export, which has a field for each control."""
         if self.control is None:
             raise Problem("in a JSON_MIN export the control must be named")
         value = row.get(self.control)
@@ -153,7 +153,7 @@ def read_row(row: Mapping[str, Any], choices: Choices) -> Annotation:
 
 
 def annotation_id(value: object) -> int:
-    """The id of an annotation; some exports write it as a string.
+    """Return the id of an annotation; some exports write it as a string.
 
     >>> annotation_id(17), annotation_id("1001")
     (17, 1001)
@@ -166,7 +166,7 @@ def annotation_id(value: object) -> int:
 
 
 def text_id(value: object, name: str) -> str:
-    """The id of a task or of a user, which may be inside an object.
+    """Return the id of a task or of a user, which may be inside an object.
 
     >>> text_id(3, "task"), text_id({"id": 5, "email": "ann@example.org"}, "completed_by")
     ('3', '5')
@@ -182,7 +182,7 @@ def text_id(value: object, name: str) -> str:
 
 
 def microseconds(text: object) -> int:
-    """A timestamp in microseconds since 1970; 0 if there is none.
+    """Return a timestamp in microseconds since 1970; 0 if there is none.
 
     >>> microseconds("2021-08-17T13:52:48.536370Z") - microseconds("2021-08-17T13:52:48Z")
     536370
@@ -220,7 +220,7 @@ class Unusable(NamedTuple):
     problem: str
 
     def encode(self) -> bytes:
-        """The value of the record; its label is not a class, and a list never is one."""
+        """Return the value of the record; its label is not a class, and a list never is one."""
         (task, worker), source = self.slot, {"unusable": self.id, "problem": self.problem}
         return dumps({"task": task, "worker": worker, "label": self.chosen, FIELD: source})
 
@@ -270,7 +270,7 @@ MOST_CHARACTERS = 200  # of each
 
 
 def _unusable(found: Mapping[str, Any], task: object, problem: Problem) -> Unusable:
-    """The annotation of which only the choices are bad; raises the problem again for any other."""
+    """Return the annotation if only its choices are bad; otherwise raise the problem again."""
     try:
         worker = text_id(found.get("completed_by"), "completed_by")
         slot = Slot(text_id(found.get("task", task), "task"), worker)
@@ -296,7 +296,7 @@ def _names_in(result: object) -> list[str]:
 
 
 def _found(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The annotations of a payload, as a list."""
+    """Return the annotations of a payload, as a list."""
     found = payload.get("annotation", payload.get("annotations"))
     if found is None and "id" in payload:
         found = payload  # the documented form of a single deletion
@@ -333,12 +333,12 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, given: Annotation) -> "Record":
-        """The record of an annotation as it is now."""
+        """Return the record of an annotation as it is now."""
         return cls(given.slot, given.label, given.id, given.updated_at)
 
 
 def encode_record(record: Record) -> bytes:
-    """The value of the record.
+    """Return the value of the record.
 
     >>> encode_record(Record(Slot("5", "1"), None))
     b'{"task":"5","worker":"1","label":null}'
@@ -351,7 +351,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def read_record(value: bytes | None) -> Record | None:
-    """The record in a value that has an annotation; None for any other.
+    """Return the record in a value that has an annotation; None for any other.
 
     >>> record = Record(Slot("5", "1"), "cat", 16, 1629207445805479)
     >>> read_record(encode_record(record)) == record
@@ -412,7 +412,7 @@ class Annotations:
         return annotation in self._by_id
 
     def ids(self) -> list[int]:
-        """The ids of all annotations, in the order of arrival."""
+        """Return the ids of all annotations, in the order of arrival."""
         return list(self._by_id)
 
     def learn(self, record: Record) -> None:
@@ -434,7 +434,7 @@ class Annotations:
         self._in_slot[slot] = (*self._in_slot.get(slot, ()), name)
 
     def given(self, new: Annotation) -> list[Record]:
-        """The records to send for an annotation that was created, updated or exported."""
+        """Return the records to send for an annotation that was created, updated or exported."""
         known = self._by_id.get(new.id)
         if new.id in self._deleted or (known and known.updated_at > new.updated_at):
             return []  # the topic has a newer one
@@ -450,7 +450,7 @@ class Annotations:
         return moved + self._changed(before, Record.of(new), after)
 
     def deleted(self, annotation: int) -> list[Record] | None:
-        """The records to send for a deleted annotation; None if the topic never had it."""
+        """Return the records to send for a deleted annotation; None if the topic never had it."""
         known = self._by_id.get(annotation)
         if known is None:
             return [] if annotation in self._deleted else None
@@ -459,7 +459,7 @@ class Annotations:
     def _changed(
         self, before: Annotation | None, record: Record, after: Annotation | None
     ) -> list[Record]:
-        """The record, and those that are needed for `after` to stand in place of `before`."""
+        """Get the record, and those that are needed for `after` to stand in place of `before`."""
         stands = before.label if before else None
         if record.label != 0 and (stands is None or self._replaces):
             stands = record.label
@@ -487,7 +487,7 @@ class Annotations:
         return [self._by_id[name] for name in self._in_slot.get(slot, ()) if name != but]
 
     def _winner(self, annotations: list[Annotation]) -> Annotation | None:
-        """The annotation of a slot that has to stand; of equally late ones, the last to arrive."""
+        """Return the annotation of a slot that has to stand; of equally late ones, the last."""
         answers = [annotation for annotation in annotations if annotation.label != 0]
         if not answers:
             return None

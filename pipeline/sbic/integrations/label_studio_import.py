@@ -58,7 +58,7 @@ class AnnotationsFollower:
 
 @asynccontextmanager
 async def following_annotations(settings: Settings) -> AsyncIterator[AnnotationsFollower]:
-    """A connected follower that begins at the start of the topic."""
+    """Connect a follower that begins at the start of the topic."""
     topic = Topics(settings).labels.name
     async with (
         reading(settings, topic, from_start=True) as labels,
@@ -103,7 +103,7 @@ def read_export(
 def _annotations(
     found: list[Any], task: object, choices: Choices, where: str
 ) -> Iterator[Annotation | Unused]:
-    """The annotations of a task: first those that cannot be used, then the others by time."""
+    """Yield the annotations of a task: first those that cannot be used, then the others by time."""
     given: list[Annotation] = []
     for each in found:
         if not isinstance(each, Mapping):
@@ -220,7 +220,7 @@ async def _all_known(follower: AnnotationsFollower) -> Annotations:
 def _changes(
     known: Annotations, exported: Exported, done: Imported, prune_to: int
 ) -> Iterator[Record]:
-    """The records to send: for the files, and then for annotations that were deleted.
+    """Yield the records to send: for the files, and then for annotations that were deleted.
 
     Annotations with a larger id than any in the files were created after the export, and stay. So
     does the last answer of one that cannot be used now.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
@@ -25,13 +25,13 @@ from sbic.integrations.database import (
     Table,
     Values,
 )
-from sbic.kafka.connect import connected
+from sbic.kafka.connect import connected, until_first
 from sbic.kafka.errors import ClusterError, MissingTopic, Refused
 from sbic.kafka.protocol import TopicIds
 from sbic.kafka.reader import Reader, committed_consumer, reading
 from sbic.progress import progress
 from sbic.project.added import check_partitions_on
-from sbic.project.opening import Unfinished, existing_project, log_consumer, read_on, settings_of
+from sbic.project.opening import ProjectLog, Unfinished, existing_project, settings_of
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
@@ -200,7 +200,7 @@ class DatabaseThread:
         self._pool = ThreadPoolExecutor(1, "sbic-sink")
 
     async def __call__(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What the function returns."""
+        """Return what the function returns."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: function(*arguments, **named))
 
@@ -219,7 +219,7 @@ class TableSource:
 
 
 def sources_of(settings: Settings) -> list[TableSource]:
-    """The tables of a project, and where they come from.
+    """Return the tables of a project, and where they come from.
 
     Ids of assignments are made of offsets of the requests: a new key recreates the assignments
     alone, and those that are known stay true.
@@ -242,7 +242,7 @@ class SinkSession:
         ids: dict[str, str],
         feeds: Sequence[Feed],
         asking: AIOKafkaConsumer,
-        log: AIOKafkaConsumer,
+        log: ProjectLog,
         topic_ids: TopicIds,
     ) -> None:
         self.settings = settings
@@ -255,16 +255,7 @@ class SinkSession:
 
     async def run(self) -> None:
         """Write what comes, until the project is another."""
-        tasks = [asyncio.create_task(feed.run()) for feed in self._feeds]
-        tasks.append(asyncio.create_task(self._look()))
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first(self._look(), *(feed.run() for feed in self._feeds))
 
     async def run_to_the_end(self) -> None:
         """Write what the topics had at the start; raises `Refused` if they were recreated."""
@@ -281,23 +272,22 @@ class SinkSession:
         Nothing is wrong in between: what was read is in the tables with the ids of the topics as
         they were, and the next session finds others.
         """
-        place = TopicPartition(Topics(self.settings).project.name, 0)
-        last: Revision | None = await read_on(self._log, place, None)
+        last = await self._log.read()
         while last == self._revision or (last and self._revision.is_followed_by(last)):
             for feed in self._feeds:
                 await feed.look(self._asking)
             if await self._topic_ids.find(self._ids) != self._ids:
                 return
-            await check_partitions_on(self._topic_ids)
+            await check_partitions_on(self._topic_ids, self._asking)
             await asyncio.sleep(LOOK_SECONDS)
-            last = await read_on(self._log, place, last)
+            last = await self._log.read()
 
 
 @asynccontextmanager
 async def session(
     given: Given, database: Database, do: DatabaseThread, metrics: SinkMetrics
 ) -> AsyncIterator[SinkSession]:
-    """A connected session with the project as it is now."""
+    """Connect a session with the project as it is now."""
     revision = await existing_project(given.place)
     if revision.state != "ready":
         raise Unfinished(given.place.prefix, revision.state)
@@ -305,10 +295,10 @@ async def session(
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         asking = await enter(connected(committed_consumer(settings), settings))
-        log = await enter(connected(log_consumer(settings), settings))
+        log = await enter(connected(ProjectLog(settings), settings))
         topic_ids = await enter(connected(TopicIds(settings), settings))
         sources = sources_of(settings)
-        await check_partitions_on(topic_ids)
+        await check_partitions_on(topic_ids, asking)
         names = {topic.name for source in sources for topic in (source.topic, source.root)}
         ids = await topic_ids.find(names)
         for name in names - ids.keys():

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
@@ -17,15 +17,8 @@ from aiokafka.errors import (
     for_code,
 )
 
-from sbic.kafka.connect import ANSWER_SECONDS, AdminClient, connected, new_consumer
-from sbic.kafka.errors import (
-    KafkaUnreachable,
-    MayNotCreate,
-    Mismatch,
-    MissingTopic,
-    Refused,
-    WrongTopics,
-)
+from sbic.kafka.connect import AdminClient, connected, new_consumer
+from sbic.kafka.errors import MayNotCreate, Mismatch, MissingTopic, Refused, WrongTopics
 from sbic.kafka.protocol import describe_topics
 from sbic.kafka.rights import Need, Operation
 from sbic.project.settings import Settings
@@ -34,18 +27,13 @@ from sbic.project.topics import Topic, Topics
 
 @asynccontextmanager
 async def connected_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An admin client for the block; every error of Kafka becomes a `ClusterError`."""
-    admin = AdminClient(settings)
-    async with connected(admin, settings):
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                yield admin.client
-        except TimeoutError:
-            raise KafkaUnreachable(settings) from None
+    """Connect an admin client; every error of Kafka becomes a `ClusterError`."""
+    async with connected(AdminClient(settings), settings) as admin, admin.answering() as client:
+        yield client
 
 
 def why(error_code: int, message: str | None) -> str:
-    """The name of a Kafka error, with the broker's message if there is one.
+    """Return the name of a Kafka error, with the broker's message if there is one.
 
     >>> why(36, "Topic 'birds.labels' already exists.")
     "TopicAlreadyExists: Topic 'birds.labels' already exists."
@@ -108,7 +96,7 @@ async def _configs(
 
 
 async def topic_overrides(admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
-    """The configuration set on this topic itself, without the broker's defaults."""
+    """Return the configuration set on this topic itself, without the broker's defaults."""
     (response,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
     ((_, _, _, _, entries),) = response.resources
     return {
@@ -161,7 +149,7 @@ def mismatches(topic: Topic, found: ExistingTopic, *, is_made: bool = False) -> 
 
 
 def misconfigured(topics: Iterable[Topic], found: Mapping[str, ExistingTopic]) -> list[Topic]:
-    """The topics that exist with another configuration than they need."""
+    """Return the topics that exist with another configuration than they need."""
     return [
         topic
         for topic in topics
@@ -201,7 +189,7 @@ async def ensure_topics(settings: Settings, *, is_made: bool = False) -> list[To
 
 
 async def check_topics(settings: Settings, without: Collection[Topic] = ()) -> list[Topic]:
-    """The topics of a project that are missing; raises as `ensure_topics`, and changes nothing."""
+    """Return the missing topics of a project; raise as `ensure_topics`, and change nothing."""
     topics = [topic for topic in Topics(settings) if topic not in without]
     await _check_rights(settings, topics, Operation.DESCRIBE_CONFIGS)
     async with connected_admin(settings) as admin:
@@ -326,7 +314,7 @@ Extents = dict[TopicPartition, Extent]
 
 
 async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
-    """The extents of all partitions of these topics; missing topics are left out."""
+    """Return the extents of all partitions of these topics; missing topics are left out."""
     found = await describe_topics(settings, [Need(name, Operation.DESCRIBE) for name in topics])
     partitions = [
         TopicPartition(name, number)
@@ -335,9 +323,14 @@ async def extents(settings: Settings, topics: Iterable[str]) -> Extents:
     ]
     if not partitions:
         return {}
-    async with connected(new_consumer(settings), settings) as consumer:
-        begins = await consumer.beginning_offsets(partitions)
-        ends = await consumer.end_offsets(partitions)
+    async with connected(new_consumer(settings), settings) as asking:
+        return await extents_of(asking, partitions)
+
+
+async def extents_of(asking: AIOKafkaConsumer, partitions: Sequence[TopicPartition]) -> Extents:
+    """Return the extents of these partitions, on a connection that stays open."""
+    begins = await asking.beginning_offsets(partitions)
+    ends = await asking.end_offsets(partitions)
     return {tp: Extent(begins[tp], ends[tp]) for tp in partitions}
 
 
@@ -363,7 +356,7 @@ async def expired_from(settings: Settings, topic: Topic) -> int:
 
 
 def _starts(topic: Topic, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The starts of the partitions of the project: a recount has emptied those added to them."""
+    """Return the starts of the project's partitions: a recount has emptied those added."""
     return {tp: start for tp, start in starts.items() if tp.partition < topic.partitions}
 
 
@@ -426,11 +419,9 @@ def labels_kept(
     )
 
 
-async def wrong_labels_config(settings: Settings) -> list[Mismatch]:
+async def wrong_labels_config(admin: AIOKafkaAdminClient, topic: Topic) -> list[Mismatch]:
     """How the retention or compaction of the labels topic differs from the project's."""
-    topic = Topics(settings).labels
-    async with connected_admin(settings) as admin:
-        found = await find_topics(admin, [topic])
+    found = await find_topics(admin, [topic])
     return [
         Mismatch(topic.name, f"{name}={config[name]}", topic.config[name])
         for config in (each.config for each in found.values())

@@ -31,7 +31,7 @@ class AnyRecords:
         self.size_in_bytes = self._records.size_in_bytes
 
     def next_batch(self) -> "AnyBatch":
-        """The next batch."""
+        """Return the next batch."""
         self._taken += 1
         return AnyBatch(self._records.next_batch(), self._data, self._taken)
 
@@ -67,7 +67,7 @@ def _batches(data: bytes) -> Iterator[bytes]:
 
 
 def _mended(batch: bytes) -> bytearray:
-    """The batch, not compressed, with question marks for bytes in names that are not UTF-8."""
+    """Get the batch, not compressed, with question marks for bytes in names that are not UTF-8."""
     head, records = bytearray(batch[:RECORDS_AT]), bytearray(batch[RECORDS_AT:])
     if head[CODEC_AT] & CODEC_MASK:
         records = bytearray(gzip_decode(bytes(records)))  # no other was read that far

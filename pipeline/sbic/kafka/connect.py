@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from socket import gaierror
@@ -53,7 +53,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._security = security
 
     async def token(self) -> str:
-        """The token; raises `NoToken` with the reason, and never with the token itself."""
+        """Return the token; raise `NoToken` with the reason, and never with the token itself."""
         command = self._security.token_command
         text = await (self._printed(command) if command else asyncio.to_thread(self._read))
         token = text.strip()
@@ -74,7 +74,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             raise NoToken(f"{TOKEN_FILE}: cannot read {path}: {why}") from None
 
     async def _printed(self, command: str) -> str:
-        """What the command prints; its error output may contain a secret and is dropped."""
+        """Return what the command prints; its error output may contain a secret and is dropped."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *shlex.split(command),
@@ -103,7 +103,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """The options common to aiokafka's consumers, producers and admin clients.
+    """Return the options common to aiokafka's consumers, producers and admin clients.
 
     >>> client_options(Settings(broker="kafka://one:9092"))
     {'bootstrap_servers': ['one:9092'], 'security_protocol': 'PLAINTEXT'}
@@ -127,13 +127,13 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 
 def new_consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:
-    """A consumer that commits nothing by itself, and begins at the start of a partition."""
+    """Return a consumer that commits nothing by itself, and begins at the start of a partition."""
     options = {"enable_auto_commit": False, "auto_offset_reset": "earliest"} | options
     return AIOKafkaConsumer(**client_options(settings), **options)
 
 
 def new_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
-    """An idempotent producer of whole batches, for a `Writer`."""
+    """Return an idempotent producer of whole batches, for a `Writer`."""
     return AIOKafkaProducer(
         **client_options(settings),
         enable_idempotence=True,
@@ -158,7 +158,10 @@ class RequestClient:
 
 
 class AdminClient:
-    """aiokafka's admin client, with the `start` and `stop` of consumers and producers."""
+    """aiokafka's admin client, with the `start` and `stop` of consumers and producers.
+
+    Most requests are made in a block of `answering`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -171,6 +174,17 @@ class AdminClient:
 
     async def stop(self) -> None:
         await self.client.close()
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        """Lend the client for some requests; every error of Kafka becomes a `ClusterError`."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield self.client
+        except TimeoutError:
+            raise KafkaUnreachable(self.settings) from None
+        except KafkaError as error:
+            raise await explained(error, self.settings, Operation.DESCRIBE) from error
 
 
 # Finds out why no client can connect: aiokafka 0.14 reports only that no server was usable.
@@ -185,7 +199,7 @@ EXPIRED, NOT_YET_VALID, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64  # OpenSSL's v
 
 
 async def why_unreachable(settings: Settings) -> ClusterError:
-    """What is wrong with the connection; `KafkaUnreachable` if no server answers at all."""
+    """Return what is wrong with the connection; `KafkaUnreachable` if no server answers at all."""
     advertised: dict[str, str] = {}
     try:
         for server in settings.bootstrap_servers:
@@ -334,7 +348,7 @@ class Probe:
         return await create_conn(self.host, self.port, request_timeout_ms=milliseconds, **options)
 
     async def _mechanisms(self) -> list[str]:
-        """The SASL mechanisms that the server accepts."""
+        """Return the SASL mechanisms that the server accepts."""
         security = self.security
         options = client_options(self.settings) | {
             "security_protocol": "SSL" if security.has_tls else "PLAINTEXT"
@@ -397,11 +411,11 @@ class Startable(Protocol):
         """Disconnect."""
 
 
-Client = TypeVar("Client", bound=Startable)
+S = TypeVar("S", bound=Startable)
 
 
 @asynccontextmanager
-async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]:
+async def connected(client: S, settings: Settings) -> AsyncIterator[S]:
     """Start a client, stop it at the end, and translate the Kafka errors raised meanwhile."""
     operation = OPERATIONS.get(type(client), Operation.DESCRIBE)
     try:
@@ -415,8 +429,21 @@ async def connected(client: Client, settings: Settings) -> AsyncIterator[Client]
         await stop(client)
 
 
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run them until one of them ends, and cancel the others; raise what it raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def explained(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
-    """A Kafka error as a `ClusterError`, with the cause if there is no connection."""
+    """Return a Kafka error as a `ClusterError`, with the cause if there is no connection."""
     if isinstance(error, NOT_CONNECTED):
         return await why_unreachable(settings)
     return in_our_words(error, settings, operation)
@@ -460,7 +487,7 @@ async def start(client: Startable, settings: Settings) -> None:
 
 
 def in_our_words(error: KafkaError, settings: Settings, operation: Operation) -> ClusterError:
-    """A Kafka error as a `ClusterError`; `operation` is what the client was doing."""
+    """Return a Kafka error as a `ClusterError`; `operation` is what the client was doing."""
     at = f"Kafka at {', '.join(settings.bootstrap_servers)}"
     if isinstance(error, GONE):
         return Refused(f"{at} no longer answers")

@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import GroupAuthorizationFailedError, for_code
+from aiokafka.errors import for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from sbic.kafka.admin import connected_admin
-from sbic.kafka.connect import ANSWER_SECONDS, AdminClient, connected, new_consumer
-from sbic.kafka.errors import KafkaUnreachable, MissingRights
+from sbic.kafka.connect import AdminClient, connected, new_consumer
 from sbic.kafka.protocol import NOT_READY, RETRY_SECONDS, Coordinator
-from sbic.kafka.rights import Operation, Right
 from sbic.project.settings import Settings
 
 GROUP_ID_NOT_FOUND = 69
@@ -38,18 +36,17 @@ class ConsumerGroup(NamedTuple):
 
 
 async def describe_group(admin: AdminClient) -> ConsumerGroup:
-    """The group of the project; one that does not exist has no members and no offsets."""
+    """Return the group of the project; one that does not exist has no members and no offsets."""
     group = admin.settings.prefix
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            state, members = await _describe(admin.client, group)
-            offsets = await admin.client.list_consumer_group_offsets(group)
-    except TimeoutError:
-        raise KafkaUnreachable(admin.settings) from None
-    except GroupAuthorizationFailedError:
-        raise MissingRights(admin.settings, [Right(Operation.DESCRIBE, "group")]) from None
-    committed = {tp: found.offset for tp, found in offsets.items() if found.offset >= 0}
-    return ConsumerGroup(state, members, committed)
+    async with admin.answering() as client:
+        state, members = await _describe(client, group)
+        return ConsumerGroup(state, members, await committed_by(client, group))
+
+
+async def committed_by(client: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:
+    """Return the offsets that a group has committed."""
+    offsets = await client.list_consumer_group_offsets(group)
+    return {tp: found.offset for tp, found in offsets.items() if found.offset >= 0}
 
 
 async def group_members(settings: Settings) -> int:
@@ -80,20 +77,16 @@ def _member(*fields: Any) -> GroupMember:
 
 
 async def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
-    """The offsets that a group has committed on a topic, by partition."""
+    """Return the offsets that a group has committed on a topic, by partition."""
     async with connected_admin(settings) as admin:
-        offsets = await admin.list_consumer_group_offsets(group)
-    return {
-        tp.partition: metadata.offset
-        for tp, metadata in offsets.items()
-        if tp.topic == topic and metadata.offset >= 0
-    }
+        committed = await committed_by(admin, group)
+    return {tp.partition: offset for tp, offset in committed.items() if tp.topic == topic}
 
 
 async def commit_zero(settings: Settings, topics: Iterable[str]) -> None:
     """Reset the committed offsets on these topics to 0; the group must have no members."""
     async with connected_admin(settings) as admin:
-        committed = await admin.list_consumer_group_offsets(settings.prefix)
+        committed = await committed_by(admin, settings.prefix)
     zero = {TopicPartition(*tp): 0 for tp in committed if tp.topic in set(topics)}
     if not zero:
         return

@@ -142,7 +142,7 @@ class TopicsRequest(Request[MetadataRequestV11]):  # type: ignore[misc]
         self.topics = [(NO_ID, name, tags) for name in names]
 
     def build(self, request_struct_class: type[MetadataRequestV11]) -> MetadataRequestV11:
-        """The request in this version of the protocol."""
+        """Return the request in this version of the protocol."""
         return request_struct_class(self.topics, False, True, {})
 
 
@@ -166,7 +166,7 @@ class TopicIds(RequestClient):
     """A client that describes topics; `sbic.kafka.connect.connected` starts and stops it."""
 
     async def find(self, names: Iterable[str]) -> dict[str, str]:
-        """The id of each topic that exists, in the form that Kafka's own tools show."""
+        """Return the id of each topic that exists, in the form that Kafka's own tools show."""
         described = await self.describe(names)
         for name, topic in described.items():
             if topic is NOT_ALLOWED:
@@ -237,7 +237,7 @@ class Coordinator(RequestClient):
 
 
 async def describe_topics(settings: Settings, needs: Collection[Need]) -> dict[str, Described]:
-    """The topics that exist; raises `MissingRights` with all of the needs that are not granted."""
+    """Return the topics that exist; raise `MissingRights` with all needs not granted."""
     names = list(dict.fromkeys(need.topic for need in needs))
     async with connected(TopicIds(settings), settings) as topics:
         found = await topics.describe(names)
@@ -287,12 +287,12 @@ class GroupsRequest(Request[GroupsRequestV3]):  # type: ignore[misc]
         self.group = group
 
     def build(self, request_struct_class: type[GroupsRequestV3]) -> GroupsRequestV3:
-        """The request in this version of the protocol."""
+        """Return the request in this version of the protocol."""
         return request_struct_class([self.group], True)
 
 
 async def granted_on_group(settings: Settings) -> int:
-    """The bits of the operations on the project's group that this client is authorized for."""
+    """Return the bits of the operations on the project's group that are granted here."""
     async with connected(Coordinator(settings), settings) as coordinator:
         try:
             return await coordinator.ask(GroupsRequest(coordinator.group), _operations)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def readable(parse: Callable[[bytes], T], value: bytes | None) -> T | None:
-    """The parsed value, or None if it is not an sbic record (a tombstone is not)."""
+    """Return the parsed value, or None if it is not an sbic record (a tombstone is not)."""
     try:
         return parse(value)  # type: ignore[arg-type]  # parsers refuse None as they do any other
     except BadRecord:
@@ -46,7 +46,7 @@ def keep_last(last: MutableMapping[bytes, bytes], records: Iterable[ConsumerReco
 
 
 def committed_consumer(settings: Settings) -> AIOKafkaConsumer:
-    """A consumer that reads as instances do: up to the first transaction that is still open."""
+    """Return a consumer that reads as instances do: up to the first open transaction."""
     return new_consumer(settings, isolation_level="read_committed")
 
 
@@ -58,15 +58,17 @@ class Reader:
         consumer: AIOKafkaConsumer,
         partitions: list[TopicPartition],
         ends: dict[TopicPartition, int],
+        at_once: int = RECORDS_AT_ONCE,
     ) -> None:
         self.consumer = consumer
+        self.at_once = at_once
         self.partitions = partitions
         self.ends = ends
 
     async def next(self, seconds: float) -> list[ConsumerRecord]:
-        """The next records, or none if none arrive within `seconds`."""
+        """Return the next records, or none if none arrive within `seconds`."""
         fetched = await self.consumer.getmany(
-            timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
+            timeout_ms=int(seconds * 1000), max_records=self.at_once
         )
         return [record for records in fetched.values() for record in records]
 
@@ -125,7 +127,7 @@ class Reader:
 
 @asynccontextmanager
 async def reading(settings: Settings, topic: str, *, from_start: bool) -> AsyncIterator[Reader]:
-    """A reader that begins at the start of the topic, or at its current end."""
+    """Connect a reader that begins at the start of the topic, or at its current end."""
     count = await partitions_of(settings, topic, Operation.READ)
     partitions = [TopicPartition(topic, partition) for partition in range(count)]
     consumer = committed_consumer(settings)

@@ -16,7 +16,8 @@ from sbic.project.topics import Topics
 from sbic.wire.assignments import encode_request, parse_assignment
 from sbic.wire.partitions import Row
 
-Record = dict[str, Any]
+Assigned = dict[str, Any]
+"""The value of a record of the assignments topic."""
 
 
 @dataclass(eq=False)
@@ -25,10 +26,10 @@ class Asked:
 
     worker: str
     count: int
-    answered: "asyncio.Future[list[Record]]"
-    records: dict[int, Record] = field(default_factory=dict)
+    answered: "asyncio.Future[list[Assigned]]"
+    records: dict[int, Assigned] = field(default_factory=dict)
 
-    def add(self, number: int, record: Record) -> None:
+    def add(self, number: int, record: Assigned) -> None:
         """Add an assignment under its number; a repeated number is ignored."""
         self.records.setdefault(number, record)
         refused = record["task"] is None
@@ -40,8 +41,8 @@ class Asked:
         if not self.answered.done():
             self.answered.set_exception(error)
 
-    def in_order(self) -> list[Record]:
-        """The assignments received so far, in order of their numbers."""
+    def in_order(self) -> list[Assigned]:
+        """Return the assignments received so far, in order of their numbers."""
         return [self.records[number] for number in sorted(self.records)]
 
 
@@ -50,7 +51,7 @@ class _Early(NamedTuple):
 
     at: At
     number: int
-    record: Record
+    record: Assigned
 
 
 @dataclass
@@ -164,7 +165,7 @@ class Asker:
             self._requests.fail(error)
             raise
 
-    async def ask(self, worker: str, count: int = 1) -> list[Record]:
+    async def ask(self, worker: str, count: int = 1) -> list[Assigned]:
         """Request `count` tasks; returns the assignments that arrived in time, any refusal last."""
         asked = self._requests.begin(worker, count)
         try:
@@ -187,7 +188,7 @@ class Asker:
 
 @asynccontextmanager
 async def asking(settings: Settings, writer: Writer | None = None) -> AsyncIterator[Asker]:
-    """A connected `Asker`, with a writer of its own unless it gets one."""
+    """Connect an `Asker`, with a writer of its own unless it gets one."""
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         if writer is None:

@@ -7,7 +7,6 @@ include Describe, AlterConfigs includes DescribeConfigs, and Write includes idem
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from itertools import groupby
 from typing import Literal, NamedTuple
 
 from sbic.project.settings import Settings
@@ -59,7 +58,7 @@ class Right(NamedTuple):
     name: str = EVERY
 
     def target(self, prefix: str) -> str:
-        """The name of the topic or group; for all topics, their common prefix.
+        """Return the name of the topic or group; for all topics, their common prefix.
 
         >>> Right(Operation.READ, "topic", "labels").target("birds")
         'birds.labels'
@@ -67,7 +66,7 @@ class Right(NamedTuple):
         return f"{prefix}.{self.name}" if self.resource == "topic" else prefix
 
     def acl_options(self, prefix: str) -> str:
-        """The options of `kafka-acls` for this right.
+        """Return the options of `kafka-acls` for this right.
 
         >>> Right(Operation.CREATE, "topic").acl_options("birds")
         '--operation Create --topic birds. --resource-pattern-type prefixed'
@@ -88,7 +87,7 @@ READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 
 
 def _on_topics(role: str) -> Iterator[Right]:
-    """The rights on single topics, as `project/topics.py` describes them."""
+    """Yield the rights on single topics, as `project/topics.py` describes them."""
     settings = Settings()
     for operation in (READ, WRITE, DESCRIBE):
         for topic in Topics(settings):
@@ -127,7 +126,7 @@ class Need(NamedTuple):
 
 
 def needs_of(role: str, settings: Settings) -> Iterator[Need]:
-    """The operations on topics of the project that the role needs."""
+    """Yield the operations on topics of the project that the role needs."""
     names = [topic.name for topic in Topics(settings)]
     for right in ROLES[role]:
         if right.resource == "topic":
@@ -136,48 +135,14 @@ def needs_of(role: str, settings: Settings) -> Iterator[Need]:
 
 
 def grant_line(right: Right, user: str, prefix: str) -> str:
-    """The command that grants a right to a user; the operator adds the address of Kafka."""
+    """Return the command that grants a right to a user; the operator adds the address of Kafka."""
     return f"kafka-acls.sh --add --allow-principal User:{user} {right.acl_options(prefix)}"
 
 
 def in_words(rights: Iterable[tuple[Operation, str]]) -> str:
-    """A list of operations on topics or groups, in words.
+    """Return a list of operations on topics or groups, in words.
 
     >>> in_words([(READ, "topic a"), (READ, "topic b"), (WRITE, "topic b")])
     'read topic a, read topic b, write topic b'
     """
     return ", ".join(f"{operation.words} {name}" for operation, name in rights)
-
-
-# The rights of each role as `kafka-acls` commands and as rows of `docs/security.md`.
-
-
-def acl_lines(role: str, prefix: str = "sbic") -> Iterator[str]:
-    """The commands that grant a role to the user of the same name, topics grouped by operation.
-
-    >>> print(*acl_lines("producer"), sep="\\n")
-    kafka-acls.sh --add --allow-principal User:producer --operation Read --topic sbic.project
-    kafka-acls.sh --add --allow-principal User:producer --operation Write --topic sbic.labels
-    """
-    for (operation, resource, is_prefixed), rights in groupby(ROLES[role], _kind):
-        names = "".join(f" --{resource} {right.target(prefix)}" for right in rights)
-        pattern = " --resource-pattern-type prefixed" if is_prefixed else ""
-        who = f"--allow-principal User:{role}"
-        yield f"kafka-acls.sh --add {who} --operation {operation.acl_name}{names}{pattern}"
-
-
-def table_row(role: str, prefix: str = "sbic") -> str:
-    """The row of a role in the table of `docs/security.md`.
-
-    >>> table_row("producer")
-    '| producer | Read topic `sbic.project`; Write topic `sbic.labels` |'
-    """
-    cells = []
-    for (operation, resource, is_prefixed), rights in groupby(ROLES[role], _kind):
-        names = ", ".join(f"`{right.target(prefix)}{'*' * is_prefixed}`" for right in rights)
-        cells.append(f"{operation.acl_name} {resource} {names}")
-    return f"| {role} | {'; '.join(cells)} |"
-
-
-def _kind(right: Right) -> tuple[Operation, Resource, bool]:
-    return right.operation, right.resource, right.is_prefixed

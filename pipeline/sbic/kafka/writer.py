@@ -233,7 +233,7 @@ class Writer:
 
 @asynccontextmanager
 async def writing(settings: Settings, *topics: Topic, partitions: int = 1) -> AsyncIterator[Writer]:
-    """A connected writer to these topics; raises unless they exist and may be written."""
+    """Connect a writer to these topics; raise unless they exist and may be written."""
     for topic in topics:
         # of those that somebody has added, none is anybody's home
         has = await partitions_of(settings, topic.name, Operation.WRITE)
@@ -347,7 +347,7 @@ async def paced(things: Sequence[T], rate: float | None) -> AsyncIterator[Sequen
         yield portion
 
 
-class Label(NamedTuple):
+class NumberedLabel(NamedTuple):
     """A label to send: `answer` is the number of a class, or `SKIP`."""
 
     task: str
@@ -364,14 +364,14 @@ class Sent(NamedTuple):
     at: float
     partition: int
     first: int
-    labels: Sequence[Label]
+    labels: Sequence[NumberedLabel]
 
 
 class _Portion(NamedTuple):
     """Labels that were passed to the producer at some time."""
 
     at: float
-    labels: Sequence[Label]
+    labels: Sequence[NumberedLabel]
     delivery: Delivery
 
     async def acknowledged(self) -> list[Sent]:
@@ -395,7 +395,7 @@ class LabelSender:
         self.form_of = classes.label_of
 
     async def send_all(
-        self, labels: Sequence[Label], rate: float | None = None
+        self, labels: Sequence[NumberedLabel], rate: float | None = None
     ) -> AsyncIterator[Sent]:
         """Send all in order, at most `rate` labels a second, and yield what is acknowledged."""
         in_flight: deque[_Portion] = deque()
@@ -409,7 +409,7 @@ class LabelSender:
             for sent in await last.acknowledged():
                 yield sent
 
-    def send(self, labels: Iterable[Label]) -> Delivery:
+    def send(self, labels: Iterable[NumberedLabel]) -> Delivery:
         """Begin to send labels."""
         form_of = self.form_of
         rows = [
@@ -421,7 +421,7 @@ class LabelSender:
 
 @asynccontextmanager
 async def sending(settings: Settings) -> AsyncIterator[LabelSender]:
-    """A sender connected to the labels topic of the project."""
+    """Connect a sender to the labels topic of the project."""
     topic = Topics(settings).labels
     async with writing(settings, topic) as writer:
         yield LabelSender(writer, topic, settings.crowd_classes)

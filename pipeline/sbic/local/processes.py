@@ -38,7 +38,7 @@ class Command:
 
 
 def delays() -> Iterator[float]:
-    """The delays before successive restarts: each twice as long.
+    """Yield the delays before successive restarts: each twice as long.
 
     >>> from itertools import islice
     >>> list(islice(delays(), 7))
@@ -111,7 +111,7 @@ def ended(status: int) -> str:
 
 
 def instances_of(given: Given, web_ports: Sequence[int]) -> list[Command]:
-    """The commands of instances with these web ports.
+    """Return the commands of instances with these web ports.
 
     >>> one, two = instances_of(Given({"prefix": "birds"}), [6066, 6067])
     >>> two.name, two.environment["SBIC_PREFIX"], two.environment["SBIC_WEB_PORT"]
@@ -171,7 +171,7 @@ def are_settled(ports: Sequence[int]) -> bool:
 
 
 def _page(port: int, name: str) -> str | None:
-    """A page of a web port; None if it does not answer, or with an error status."""
+    """Return a page of a web port; None if it does not answer, or with an error status."""
     try:
         with urlopen(f"http://{HOST}:{port}/{name}", timeout=2) as response:
             return str(response.read().decode())
@@ -187,7 +187,7 @@ ASK_SECONDS = 0.2
 
 
 def gateway_of(given: Given, prefixes: Sequence[str], port: int) -> Command:
-    """The command of a gateway on loopback, for projects with these settings.
+    """Return the command of a gateway on loopback, for projects with these settings.
 
     >>> command = gateway_of(Given({"budget": 1000}), ["birds", "pets"], 8080)
     >>> command.environment["SBIC_GATEWAY_PROJECTS"], command.environment["SBIC_GATEWAY_PORT"]
@@ -204,12 +204,12 @@ def gateway_of(given: Given, prefixes: Sequence[str], port: int) -> Command:
 
 
 def page_at(port: int) -> str:
-    """The address of the page."""
+    """Return the address of the page."""
     return f"http://{HOST}:{port}/"
 
 
 def usual_port() -> int:
-    """The usual port, or any free one if that is in use."""
+    """Return the usual port, or any free one if that is in use."""
     return USUAL_PORT if is_free(USUAL_PORT) else free_port()
 
 

@@ -56,7 +56,7 @@ class SecureFolder:
         write_private(self.admin_properties, _lines(self.client_properties(ADMIN)))
 
     def environment_file(self, user: str) -> Path:
-        """The file that this user sources."""
+        """Return the file that this user sources."""
         return self.path / f"{user}.env"
 
     @property
@@ -65,7 +65,7 @@ class SecureFolder:
         return self.path / "admin.properties"
 
     def environment(self, user: str, url: str) -> dict[str, str]:
-        """The environment variables with which a user connects; the password stays in its file."""
+        """Return the variables with which a user connects; the password stays in its file."""
         return {
             "SBIC_BROKER": url,
             "SBIC_SECURITY_PROTOCOL": PROTOCOL,
@@ -76,11 +76,11 @@ class SecureFolder:
         }
 
     def password(self, user: str) -> str:
-        """The password of a user."""
+        """Return the password of a user."""
         return self._password_file(user).read_text()
 
     def client_properties(self, user: str) -> dict[str, str]:
-        """The properties with which Kafka's own clients connect."""
+        """Return the properties with which Kafka's own clients connect."""
         return {
             "security.protocol": PROTOCOL,
             "sasl.mechanism": MECHANISM,
@@ -90,7 +90,7 @@ class SecureFolder:
         }
 
     def server_properties(self, port: int, controller_port: int) -> dict[str, str]:
-        """The broker's listeners and how it authenticates clients.
+        """Return the broker's listeners and how it authenticates clients.
 
         The controller does not support SCRAM: only the broker itself can connect to it, by its
         certificate.
@@ -115,7 +115,7 @@ class SecureFolder:
         }
 
     def format_options(self) -> list[str]:
-        """The options that add the users when a data folder is formatted."""
+        """Return the options that add the users when a data folder is formatted."""
         return [
             option
             for user in self.users

@@ -76,7 +76,7 @@ FIRST, LAST = Position(0, 0), Position(FAR, 0)
 
 
 def empty_order(weights: Weights) -> Order:
-    """An order without tasks, and without memory for any: see `with_room`."""
+    """Return an order without tasks, and without memory for any: see `with_room`."""
     place = np.zeros((0, PLACE_COLUMNS), np.int64)
     starts, runs = _laid_out(place, np.zeros(0, np.int64))
     changes = np.zeros(CHANGES, np.int64)
@@ -100,7 +100,7 @@ def with_room(order: Order, tasks: int) -> Order:
 
 
 def _laid_out(place: Ints, tasks: Ints) -> tuple[Ints, Ints]:
-    """Starts and runs of sorted tasks: each run half full, and as many free rows as runs."""
+    """Return starts and runs of sorted tasks: each run half full, and as many free rows as runs."""
     half = LONG // 2
     used = max(1, -(-len(tasks) // half))
     runs = np.zeros((2 * used, TASKS + 2 * LONG), np.int64)
@@ -130,7 +130,7 @@ MIX_0, MIX_1, MIX_2 = MIX & MASK, MIX >> LIMB & MASK, MIX >> 2 * LIMB
 
 @kernel
 def tie_of(salt: int, labels: int, in_flight: int) -> int:
-    """The tie-breaker: bits 32 to 91 of (salt ^ (labels + 2^32 in_flight) STEP) MIX.
+    """Return the tie-breaker: bits 32 to 91 of (salt ^ (labels + 2^32 in_flight) STEP) MIX.
 
     The middle bits of a product depend on all bits of both numbers.
     """
@@ -144,7 +144,7 @@ def tie_of(salt: int, labels: int, in_flight: int) -> int:
 
 @kernel
 def _product(a0: int, a1: int, a2: int, b0: int, b1: int, b2: int) -> tuple[int, int, int]:
-    """The lowest three limbs."""
+    """Return the lowest three limbs."""
     low = a0 * b0
     middle = (low >> LIMB) + a0 * b1 + a1 * b0
     high = (middle >> LIMB) + (a0 * b2 & MASK) + (a1 * b1 & MASK) + (a2 * b0 & MASK)
@@ -155,7 +155,7 @@ def _product(a0: int, a1: int, a2: int, b0: int, b1: int, b2: int) -> tuple[int,
 
 
 def place_of(order: Order, task: int) -> Position:
-    """The position of a task."""
+    """Return the position of a task."""
     return Position(*order.place[task, KEY : TIE + 1].tolist())
 
 
@@ -327,7 +327,7 @@ def _cut(order: Order, number: int) -> None:
 
 @kernel
 def find(order: Order, key: int, tie: int, task: int) -> tuple[int, int]:
-    """The run of a task with this key and tie, in the order or not, and its index there."""
+    """Return the run of a task with this key and tie, in the order or not, and its index there."""
     number = _run_of(order, key, tie, task)
     run = order.runs[order.starts[number, ROW]]
     at, end = 0, run[SIZE]
@@ -346,7 +346,7 @@ def find(order: Order, key: int, tie: int, task: int) -> tuple[int, int]:
 
 @kernel
 def _run_of(order: Order, key: int, tie: int, task: int) -> int:
-    """The last run that does not start after this position."""
+    """Return the last run that does not start after this position."""
     starts = order.starts
     number, end = 0, order.whole[RUNS] - 1
     while number < end:

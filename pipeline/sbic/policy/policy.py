@@ -36,7 +36,7 @@ class ExcludedSet(Protocol):
     """The tasks that a worker must not get."""
 
     def first_new(self, tasks: Ints) -> int:
-        """The index of the first of these tasks that is new to the worker, or their number."""
+        """Get the index of the first of these tasks that is new to the worker, or their number."""
         ...
 
 
@@ -49,7 +49,7 @@ class AnswerSet(set[int]):
     """
 
     def first_new(self, tasks: Ints) -> int:
-        """The index of the first of these tasks that is not in the set, or their number."""
+        """Return the index of the first of these tasks that is not in the set, or their number."""
         for place, task in enumerate(tasks):
             if task not in self:
                 return place
@@ -92,7 +92,7 @@ class ProgressOfWorkers:
             progress.moved = np.append(progress.moved, task)
 
     def follow(self, order: Order, worker: Hashable, answers: ExcludedSet) -> WorkerProgress | None:
-        """A worker's progress after all moves, if it is kept; the first task in `moved` is new."""
+        """Return a worker's progress after all moves, if kept; the first task in `moved` is new."""
         progress = self.by_worker.get(worker)
         if progress is None:
             return None
@@ -171,7 +171,7 @@ class Policy:
             self._make_room(tasks[done:][is_open[done:]])
 
     def choose(self, answers: ExcludedSet, worker: Hashable | None = None) -> int | None:
-        """The first task that is new to the worker, which stays open; None if there is none.
+        """Return the first task that is new to the worker, which stays open; None if there is none.
 
         With a worker's name, tasks that they had answered at their last request are not checked
         again: if one of these is removed from their answers, `allow` must be called.
@@ -209,7 +209,7 @@ class Policy:
         return bool(self._progress.by_worker)
 
     def _since(self, start: Position) -> Iterator[Ints]:
-        """The tasks from `start` on, one run at a time."""
+        """Yield the tasks from `start` on, one run at a time."""
         _, starts, runs, *_ = self._order
         number, at = (0, 0) if start == FIRST else order.find(self._order, *start, NONE)
         for row in starts[number : self._order.whole[RUNS], ROW]:

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from aiokafka import ConsumerRecord
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from sbic.kafka.admin import Extents, alter_topics, delete_records, extents
-from sbic.kafka.connect import connected
+from sbic.kafka.admin import Extents, alter_topics, delete_records, extents, extents_of
+from sbic.kafka.connect import connected, new_consumer
 from sbic.kafka.errors import ClusterError
 from sbic.kafka.protocol import TopicIds
 from sbic.kafka.reader import reading
@@ -51,12 +51,17 @@ async def check_partitions(settings: Settings, without: Iterable[Topic] = ()) ->
 
     They do if there is anything in them, or if instances would have to fill them.
     """
-    async with connected(TopicIds(settings), settings) as client:
-        await check_partitions_on(client, without)
+    async with (
+        connected(TopicIds(settings), settings) as client,
+        connected(new_consumer(settings), settings) as asking,
+    ):
+        await check_partitions_on(client, asking, without)
 
 
-async def check_partitions_on(client: TopicIds, without: Iterable[Topic] = ()) -> None:
-    """The same, on a connection that stays open.
+async def check_partitions_on(
+    client: TopicIds, asking: AIOKafkaConsumer, without: Iterable[Topic] = ()
+) -> None:
+    """Do the same on connections that stay open.
 
     A topic that this client must not describe has no partitions to it.
     """
@@ -72,7 +77,8 @@ async def check_partitions_on(client: TopicIds, without: Iterable[Topic] = ()) -
         topic, has = topics[name], described.partitions
         if has <= topic.partitions:
             continue
-        records = 0 if topic.derived else _records(await _in_added(settings, topic))
+        added = [TopicPartition(name, number) for number in range(topic.partitions, has)]
+        records = 0 if topic.derived else _records(await extents_of(asking, added))
         if topic.derived or records:
             raise AddedPartitions(settings.prefix, topic, has, records)
 
@@ -84,10 +90,13 @@ async def while_none_are_added(settings: Settings, work: Coroutine[Any, Any, Non
     """Run what reads topics until it ends; raises `AddedPartitions`, which it would not read."""
     working = asyncio.create_task(work)
     try:
-        async with connected(TopicIds(settings), settings) as client:
+        async with (
+            connected(TopicIds(settings), settings) as client,
+            connected(new_consumer(settings), settings) as asking,
+        ):
             while not working.done():
                 with suppress(KafkaError):  # the broker may be away for a while
-                    await check_partitions_on(client)
+                    await check_partitions_on(client, asking)
                 await asyncio.wait([working], timeout=LOOK_SECONDS)
         working.result()
     finally:
@@ -96,7 +105,7 @@ async def while_none_are_added(settings: Settings, work: Coroutine[Any, Any, Non
 
 
 async def _in_added(settings: Settings, topic: Topic) -> Extents:
-    """The added partitions of a topic that are not empty."""
+    """Return the added partitions of a topic that are not empty."""
     found = await extents(settings, [topic.name])
     return {
         tp: extent
@@ -131,7 +140,7 @@ async def empty_added(
 
 
 async def _moved_before(settings: Settings, seal: Seal, topic: Topic) -> set[Origin]:
-    """The origins of records that were moved, by a command that was killed before it was done."""
+    """Return the origins of records that a command moved which was killed before it was done."""
     found: set[Origin] = set()
     async with reading(settings, topic.name, from_start=True) as reader:
         has = len(reader.partitions)

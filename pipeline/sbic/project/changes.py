@@ -75,7 +75,7 @@ def _no_setting(written: str, name: str) -> str:
 
 
 def change(revision: Revision, texts: dict[str, str], *, has_labels: bool) -> Change:
-    """The change that these values make to the project; raises `BadChange` or `BadSetting`.
+    """Return the change that these values make to the project; raise `BadChange` or `BadSetting`.
 
     >>> from sbic.project.revision import FIRST
     >>> change(FIRST, {"policy": "uniform", "budget": "none"}, has_labels=True).names
@@ -117,7 +117,7 @@ async def change_rules(place: Settings, texts: dict[str, str]) -> Revision:
 
 
 def _adjusted(settings: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The settings, with those replaced that no longer fit and were not given."""
+    """Return the settings, with those replaced that no longer fit and were not given."""
     found = dict(settings)
     signs = Classes.parse(found["classes"]).is_signs
     if found["algorithm"] is None or (
@@ -178,7 +178,7 @@ async def follow_counting(settings: Settings, patience: float) -> Count:
 
 
 async def count_of(settings: Settings) -> Count:
-    """The labels processed so far; at most all but one while votes are in flight."""
+    """Return the labels processed so far; at most all but one while votes are in flight."""
     labels, votes = Topics(settings).labels.name, Topics(settings).votes.name
     found = await extents(settings, [labels, votes])
     all_labels, processed = await _offsets(settings, labels, found)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from secrets import token_bytes
 from typing import NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 
 from sbic.kafka.admin import connected_admin, ensure_topics, extents
 from sbic.kafka.connect import connected, new_consumer
@@ -107,39 +107,45 @@ class Conflict(ClusterError):
 
 
 async def read_project(settings: Settings) -> Revision | None:
-    """The last revision of the project, or None if there is no project with this prefix."""
+    """Return the last revision of the project, or None if there is no project with this prefix."""
     topic = Topics(settings).project.name
     # a consumer would create a missing topic
     if not await describe_topics(settings, [Need(topic, Operation.READ)]):
         return None
-    async with connected(log_consumer(settings), settings) as consumer:
-        return await read_on(consumer, TopicPartition(topic, 0), None)
+    async with connected(ProjectLog(settings), settings) as log:
+        return await log.read()
 
 
 async def existing_project(place: Settings) -> Revision:
-    """The last revision of the project; raises `NoProject`."""
+    """Return the last revision of the project; raise `NoProject`."""
     revision = await read_project(place)
     if revision is None:
         raise NoProject(place.prefix, place.bootstrap_servers)
     return revision
 
 
-def log_consumer(settings: Settings) -> AIOKafkaConsumer:
-    """A consumer for `read_on`."""
-    return new_consumer(settings, client_id=f"{settings.prefix}-project")
+class ProjectLog:
+    """The project topic of a project that exists, on a connection that stays open."""
 
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.last: Revision | None = None
+        self.consumer = new_consumer(settings, client_id=f"{settings.prefix}-project")
+        self._place = TopicPartition(Topics(settings).project.name, 0)
 
-async def read_on(
-    consumer: AIOKafkaConsumer, place: TopicPartition, before: Revision | None
-) -> Revision | None:
-    """The last revision, reading from the consumer's position to the current end."""
-    if place not in consumer.assignment():
-        consumer.assign([place])
-    reader = Reader(consumer, [place], await consumer.end_offsets([place]))
-    last = before
-    async for records in reader.to_the_end():
-        last = last_revision((record.value for record in records), last)
-    return last
+    async def start(self) -> None:
+        await self.consumer.start()
+        self.consumer.assign([self._place])
+
+    async def stop(self) -> None:
+        await self.consumer.stop()
+
+    async def read(self) -> Revision | None:
+        """Return the last revision, with what was appended since the last call."""
+        ends = await self.consumer.end_offsets([self._place])
+        async for records in Reader(self.consumer, [self._place], ends).to_the_end():
+            self.last = last_revision((record.value for record in records), self.last)
+        return self.last
 
 
 async def append(settings: Settings, revision: Revision) -> None:
@@ -165,7 +171,7 @@ async def _publish(settings: Settings, topic: Topic, value: bytes) -> None:
 
 
 async def read_seal(settings: Settings, revision: Revision) -> Seal:
-    """The seal with the key that a revision names; raises `NoKey`."""
+    """Return the seal with the key that a revision names; raise `NoKey`."""
     topic = Topics(settings).seal.name
     if not await describe_topics(settings, [Need(topic, Operation.READ)]):
         raise NoKey(settings)
@@ -220,7 +226,7 @@ async def open_project(given: Given) -> Opened:
 
 
 async def settings_in_project(given: Given, *, may_have_more_partitions: bool = False) -> Settings:
-    """The settings for a tool: those of the project, or those given if it does not exist yet.
+    """Get the settings for a tool: those of the project, or those given if it does not exist yet.
 
     Raises `RefusedSettings`, `AddedPartitions`, and `Unfinished` if what is sent now is deleted.
     """
@@ -232,7 +238,7 @@ async def settings_in_project(given: Given, *, may_have_more_partitions: bool = 
 
 
 def settings_at(revision: Revision | None, given: Given) -> Settings:
-    """The same, for a revision that was already read; None if there is no project yet."""
+    """Return the same, for a revision that was already read; None if there is no project yet."""
     if revision is None:
         return given.settings
     if revision.state in ("resetting", "deleting", "copying"):
@@ -241,12 +247,12 @@ def settings_at(revision: Revision | None, given: Given) -> Settings:
 
 
 def settings_in_force(revision: Revision, given: Given) -> Settings:
-    """The settings of the project, and those given that belong to the process."""
+    """Return the settings of the project, and those given that belong to the process."""
     return Settings(**{**given.values, **revision.settings}, security=given.security)
 
 
 def settings_of(revision: Revision, given: Given) -> Settings:
-    """The same; raises `RefusedSettings` with a line for each that was given otherwise."""
+    """Return the same; raise `RefusedSettings` with a line for each that was given otherwise."""
     found = differences(revision, given)
     if found:
         way_out = "leave out what differs, or choose another --prefix"
@@ -255,7 +261,7 @@ def settings_of(revision: Revision, given: Given) -> Settings:
 
 
 async def topic_ids(settings: Settings) -> dict[str, str]:
-    """The ids of all topics of the project that exist."""
+    """Return the ids of all topics of the project that exist."""
     async with connected(TopicIds(settings), settings) as client:
         return await client.find([topic.name for topic in Topics(settings)])
 
@@ -266,7 +272,7 @@ async def check_topic_ids(settings: Settings, revision: Revision) -> None:
 
 
 def compare_topics(prefix: str, revision: Revision, found: dict[str, str]) -> None:
-    """The same, for ids that were already read."""
+    """Do the same for ids that were already read."""
     missing = [name for name in revision.topics if name not in found]
     other = [name for name, old in revision.topics.items() if found.get(name, old) != old]
     if missing or other:
@@ -309,8 +315,8 @@ async def projects(place: Settings) -> list[ListedProject]:
     for name in names:
         prefix = name.removesuffix(ENDING)
         if name.endswith(ENDING) and is_name(prefix):
-            async with connected(log_consumer(place), place) as consumer:
-                revision = await read_on(consumer, TopicPartition(name, 0), None)
+            async with connected(ProjectLog(replace(place, prefix=prefix)), place) as log:
+                revision = await log.read()
             if revision is not None:
                 revisions[prefix] = revision
     topics = {prefix: Topics(replace(place, prefix=prefix)).labels.name for prefix in revisions}

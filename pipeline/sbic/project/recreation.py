@@ -43,7 +43,7 @@ from sbic.project.opening import (
     read_seal,
     topic_ids,
 )
-from sbic.project.revision import Revision, State
+from sbic.project.revision import ProjectState, Revision
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord
@@ -56,7 +56,7 @@ from sbic.wire.seal import KEY_BYTES, Seal
 EMPTY_SECONDS = 3.0  # longer than a starting instance takes to see the revision
 NOTE_SECONDS = 10.0
 
-MAY_FOLLOW: dict[State, tuple[State, ...]] = {
+MAY_FOLLOW: dict[ProjectState, tuple[ProjectState, ...]] = {
     "recounting": ("ready",),
     "rotating": ("ready", "recounting"),
     "resetting": ("ready", "recounting", "rotating"),
@@ -66,7 +66,7 @@ MAY_FOLLOW: dict[State, tuple[State, ...]] = {
 Note = Callable[[str], None]
 
 
-async def begin(place: Settings, state: State, **changes: Any) -> Revision:
+async def begin(place: Settings, state: ProjectState, **changes: Any) -> Revision:
     """Publish the new state; if the project is already in it, continue from there."""
     revision = await existing_project(place)
     if revision.state == state and not changes:
@@ -151,15 +151,15 @@ async def _with_new_key(settings: Settings, begun: Revision, *, keeps: bool) -> 
 
 
 async def seal_of(settings: Settings, revision: Revision) -> Seal:
-    """The seal of a project; if its key is lost, one that is on no record."""
+    """Return the seal of a project; if its key is lost, one that is on no record."""
     try:
         return await read_seal(settings, revision)
     except NoKey:
         return Seal(token_bytes(KEY_BYTES))
 
 
-def topics_to_recreate(settings: Settings, state: State) -> list[Topic]:
-    """The topics that are recreated in a state: those computed from labels, or labels as well.
+def topics_to_recreate(settings: Settings, state: ProjectState) -> list[Topic]:
+    """Get the topics that are recreated in a state: those computed from labels, or labels as well.
 
     A new key makes the old assignments worthless, too.
     Dead letters are included: bad labels and tasks produce them again.
@@ -210,12 +210,12 @@ async def keep_closed(settings: Settings, before: Revision, after: Revision) -> 
 
 
 def _upto(fact: Fact) -> int:
-    """The offset of the last description that the fact has taken into account."""
+    """Return the offset of the last description that the fact has taken into account."""
     return max(fact.offset, fact.decided)
 
 
 async def _decided(settings: Settings, seal: Seal) -> dict[int, dict[str, Fact]]:
-    """The last fact of each task that was closed by a rule or reopened by hand, by partition."""
+    """Return the last fact of each task closed by a rule or reopened by hand, by partition."""
     last: dict[int, dict[str, tuple[tuple[int, int], Fact]]] = {}
     async with reading(settings, Topics(settings).evidence.name, from_start=True) as reader:
         async for records in reader.to_the_end("Reading what is closed"):
@@ -235,7 +235,7 @@ async def _decided(settings: Settings, seal: Seal) -> dict[int, dict[str, Fact]]
 
 
 def _facts(record: ConsumerRecord, seal: Seal) -> Iterator[tuple[int, Fact]]:
-    """The facts in a record of the evidence, each with its epoch; none if it is not genuine."""
+    """Yield the facts in a record of the evidence, with epochs; none if it is not genuine."""
     if seal.is_on(record, COLUMNS):
         with suppress(BadRecord):  # of an earlier version
             columns = Columns(record.value)

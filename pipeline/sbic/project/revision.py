@@ -19,7 +19,7 @@ from sbic.wire.bad import BadRecord, parser
 FORMAT = 1
 VALUE_MAX_BYTES = 256 * 1024
 
-State = Literal["ready", "recounting", "rotating", "resetting", "deleting", "copying"]
+ProjectState = Literal["ready", "recounting", "rotating", "resetting", "deleting", "copying"]
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Revision:
     number: int
     settings: Mapping[str, Any]
     topics: Mapping[str, str]
-    state: State = "ready"
+    state: ProjectState = "ready"
     seal: str = ""
     copy_of: str = ""
     forwarded: Mapping[str, list[int]] = field(default_factory=dict)
 
     def next(self, **changes: Any) -> "Revision":
-        """The revision after this one."""
+        """Return the revision after this one."""
         return replace(self, number=self.number + 1, **changes)
 
     def is_followed_by(self, later: "Revision") -> bool:
@@ -65,12 +65,12 @@ class Revision:
         }
 
     def apply_to(self, settings: Settings) -> Settings:
-        """The settings, with those of the project replaced."""
+        """Return the settings, with those of the project replaced."""
         return replace(settings, **self.settings)
 
 
 def project_settings(settings: Settings) -> dict[str, Any]:
-    """The settings that belong to the project, with the defaults that depend on others filled in.
+    """Return the settings of the project; defaults that depend on others are filled in.
 
     >>> found = project_settings(Settings(classes="cat, dog"))
     >>> found["classes"], found["algorithm"], found["class_prior"]
@@ -117,7 +117,7 @@ def parse_revision(value: bytes | None) -> Revision | None:
 
 @parser
 def _read_revision(value: bytes | None) -> Revision:
-    """The revision in a value; whatever is wrong with one that others wrote becomes `BadRecord`."""
+    """Parse a revision; whatever is wrong with one that others wrote becomes `BadRecord`."""
     if value is None or len(value) > VALUE_MAX_BYTES:
         raise ValueError("too large, or nothing")
     record = loads(value)
@@ -127,14 +127,14 @@ def _read_revision(value: bytes | None) -> Revision:
     forwarded = record.get("forwarded", {})
     offsets = [each for found in forwarded.values() for each in found]
     texts = [seal, copy_of, *topics.keys(), *topics.values()]
-    known = record["format"] == FORMAT and type(number) is int and state in get_args(State)
+    known = record["format"] == FORMAT and type(number) is int and state in get_args(ProjectState)
     if not known or {*map(type, texts)} - {str} or {*map(type, offsets)} - {int}:
         raise ValueError("not a revision")
     return Revision(
         number,
         _settings(record["settings"]),
         topics,
-        cast(State, state),
+        cast(ProjectState, state),
         seal,
         copy_of,
         forwarded,
@@ -142,7 +142,7 @@ def _read_revision(value: bytes | None) -> Revision:
 
 
 def _settings(values: Mapping[str, object]) -> dict[str, Any]:
-    """The settings of a record; raises unless they are valid, each and together.
+    """Return the settings of a record; raise unless they are valid, each and together.
 
     A setting that came with a later version has its default.
     """
@@ -157,7 +157,7 @@ def _settings(values: Mapping[str, object]) -> dict[str, Any]:
 def last_revision(
     values: Iterable[bytes | None], before: Revision | None = None
 ) -> Revision | None:
-    """The last valid revision, after one that is already known.
+    """Return the last valid revision, after one that is already known.
 
     >>> second, rival = FIRST.next(), FIRST.next(state="deleting")
     >>> records = [b"{", encode_revision(FIRST), encode_revision(second), encode_revision(rival)]
@@ -193,7 +193,7 @@ class Given:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The settings that differ from their defaults.
+        """Return the settings that differ from their defaults.
 
         >>> Given.of(Settings(prefix="birds", alpha=3.0)).values
         {'prefix': 'birds', 'alpha': 3.0}
@@ -215,7 +215,7 @@ class Given:
         return Settings(**known, security=self.security)
 
     def with_values(self, **values: object) -> "Given":
-        """A copy with these values added or replaced."""
+        """Return a copy with these values added or replaced."""
         return Given({**self.values, **values}, self.security)
 
 
@@ -231,7 +231,7 @@ class Difference(NamedTuple):
     given: Any
 
     def __str__(self) -> str:
-        """The difference in one line.
+        """Return the difference in one line.
 
         >>> print(Difference("birds", "alpha", 2.0, 3.0))
         alpha is 2.0 in the project birds, not 3.0 (--alpha or SBIC_ALPHA); to change it: \

@@ -37,7 +37,7 @@ class Secret:
     _text: str = field(repr=False)
 
     def reveal(self) -> str:
-        """The secret itself, to send it."""
+        """Return the secret itself, to send it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class Secret:
 def tls_context(
     cafile: str | None, certfile: str | None, keyfile: str | None, key_password: Secret | None
 ) -> ssl.SSLContext:
-    """A context that trusts the CAs in `cafile`, or those of this machine without one.
+    """Return a context that trusts the CAs in `cafile`, or those of this machine without one.
 
     Raises `BadSecurity` with the variable whose file cannot be used.
     """
@@ -191,7 +191,7 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
         return tls_context(self.cafile, self.certfile, self.keyfile, self.key_password)
 
     def environment(self) -> dict[str, str]:
-        """The variables for a process that connects in the same way; those not given are empty.
+        """Get the variables for a process that connects in the same way; those not given are empty.
 
         Files are passed by name, so that a restarted process reads their current content.
         """
@@ -199,7 +199,7 @@ SBIC_SECURITY_PROTOCOL to SASL_SSL (or SASL_PLAINTEXT), or leave it out
 
 
 def read_secret(name: str, given: Mapping[str, str]) -> Secret | None:
-    """A secret in a variable, or in the file that the variable NAME_FILE names."""
+    """Return a secret in a variable, or in the file that the variable NAME_FILE names."""
     path = given.get(f"{name}_FILE")
     if path is None:
         return Secret(given[name]) if name in given else None

@@ -21,7 +21,7 @@ LARGEST = (1 << 64) - 1
 MOST_HOURS = LARGEST // 2 // 3_600_000
 
 Scope = Literal["process", "project"]
-Change = Literal["at once", "restart", "recount", "never"]
+WhenChanged = Literal["at once", "restart", "recount", "never"]
 
 
 class BadSetting(ValueError):
@@ -34,7 +34,7 @@ class BadSetting(ValueError):
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting.
+    """Return the environment variable of a setting.
 
     >>> variable("web_port")
     'SBIC_WEB_PORT'
@@ -63,7 +63,7 @@ class Spec:
     kind: Callable[[str], Any]
     group: str = ""
     scope: Scope = "process"
-    change: Change = "restart"
+    change: WhenChanged = "restart"
     instead: str = ""
     is_shown: bool = False
     meaning: Callable[[Any], object] = lambda value: value
@@ -92,7 +92,7 @@ class Spec:
             raise BadSetting(self.full_name, self.needs, given, why)
 
     def read(self, text: str) -> Any:
-        """The value of a text, checked; raises `BadSetting`."""
+        """Return the value of a text, checked; raise `BadSetting`."""
         try:
             value = self.kind(text)
         except (ValueError, KeyError):
@@ -101,7 +101,7 @@ class Spec:
         return value
 
     def read_or_none(self, text: str) -> Any:
-        """The same; of a setting that can be off, `none` is None."""
+        """Return the same; of a setting that can be off, `none` is None."""
         if self.default is None and text.strip().lower() in ("", "none"):
             return None
         return self.read(text)
@@ -121,13 +121,13 @@ def setting(
     kind: Callable[[str], Any] | None = None,
     **more: Any,
 ) -> Any:
-    """A field that is a setting; `more` are further attributes of its `Spec`."""
+    """Return a field that is a setting; `more` are further attributes of its `Spec`."""
     spec = Spec(default, help_text, needs, good, kind or type(default), **more)
     return field(default=default, metadata={"spec": spec})
 
 
 def specs_of(settings: type) -> dict[str, Spec]:
-    """The settings of a dataclass, by name; fields made otherwise are left out."""
+    """Return the settings of a dataclass, by name; fields made otherwise are left out."""
     return {
         each.name: replace(each.metadata["spec"], name=each.name)
         for each in fields(settings)
@@ -154,7 +154,7 @@ GivenClassPrior = Literal["learned", "uniform"] | tuple[float, ...]
 
 
 def yes_or_no(text: str) -> bool:
-    """The value of true or false; KeyError for anything else."""
+    """Return the value of true or false; KeyError for anything else."""
     return {"true": True, "false": False}[text.strip().lower()]
 
 
@@ -164,7 +164,7 @@ def is_broker(value: str) -> bool:
 
 
 def host_and_port(address: str) -> str | None:
-    """An address as Kafka clients take it; None if it is invalid.
+    """Return an address as Kafka clients take it; None if it is invalid.
 
     >>> host_and_port("kafka://one"), host_and_port("one:99999")
     ('one:9092', None)
@@ -191,12 +191,12 @@ def is_positive(value: float) -> bool:
 
 
 def are_classes(value: str) -> bool:
-    """True for classes; otherwise `Classes.parse` raises ValueError with the problem."""
+    """Return True for classes; otherwise `Classes.parse` raises ValueError with the problem."""
     return len(Classes.parse(value)) > 1
 
 
 def class_prior_of(text: str) -> GivenClassPrior:
-    """The class prior in a text, or ValueError.
+    """Return the class prior in a text, or ValueError.
 
     >>> class_prior_of("uniform"), class_prior_of("0.2, 0.3, 0.5")
     ('uniform', (0.2, 0.3, 0.5))
@@ -502,7 +502,7 @@ class Settings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """The settings from the environment, and the defaults of the others.
+        """Return the settings from the environment, and the defaults of the others.
 
         >>> Settings.from_env({"SBIC_PREFIX": "birds", "SBIC_ALPHA": "3"}).alpha
         3.0
@@ -559,7 +559,7 @@ SHOWN_SETTINGS = tuple(name for name, spec in SPECS.items() if spec.is_shown)
 
 
 def read_setting(name: str, text: str) -> Any:
-    """The checked value of a setting's text.
+    """Return the checked value of a setting's text.
 
     >>> read_setting("web_port", "8080")
     8080
@@ -577,7 +577,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def command_line(settings: Settings, words: str) -> str:
-    """An `sbic` command_line with the flags that select this project.
+    """Return an `sbic` command_line with the flags that select this project.
 
     >>> command_line(Settings(), "run")
     'sbic run'
@@ -593,7 +593,7 @@ def command_line(settings: Settings, words: str) -> str:
 
 
 def start_broker(settings: Settings) -> str | None:
-    """The command_line that starts a broker at this address, if that is on this machine.
+    """Return the command_line that starts a broker at this address, if that is on this machine.
 
     >>> start_broker(Settings()), start_broker(Settings(broker="kafka://localhost:19092"))
     ('sbic broker', 'sbic broker --port 19092')

@@ -39,7 +39,7 @@ def amf(
 def mean_field(
     labels: Labels, prior: Prior, right: float, wrong: float, start: float, iterations: int
 ) -> Floats:
-    """The tasks' log-odds after this many iterations; every worker starts with the weight `start`.
+    """Return the tasks' log-odds after these iterations, all workers of weight `start` first.
 
     `right` and `wrong` are the counts that every worker starts with: α and β, or α - 1 and β - 1
     in EM.
@@ -117,7 +117,7 @@ def kos(
 
 
 def normalised(vector: Floats) -> Floats:
-    """The vector at length 1; zero stays zero."""
+    """Return the vector at length 1; zero stays zero."""
     length = np.linalg.norm(vector)
     return vector if length == 0 else vector / length
 

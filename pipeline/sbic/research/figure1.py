@@ -103,12 +103,12 @@ class Figure1Point(NamedTuple):
 
 
 def caption(setting: Setting) -> str:
-    """What the figure shows, and the finding about the order of arrival."""
+    """Return what the figure shows, and the finding about the order of arrival."""
     return f"Shown: {SHOWN[setting.arrival]}.\n{FOUND[setting.policy]}"
 
 
 def title(setting: Setting) -> str:
-    """The title of the figure."""
+    """Return the title of the figure."""
     return (
         f"Figure 1: share of wrong predictions, {setting.policy} policy, {setting.tasks} tasks, "
         f"{setting.labels_per_worker} labels per worker"
@@ -135,7 +135,7 @@ def as_text(setting: Setting, points: Sequence[Figure1Point]) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share with its significant digits.
+    """Return a share with its significant digits.
 
     >>> share(0.25), share(0.00006), share(None)
     ('0.2500', '0.00006', '')
@@ -144,7 +144,7 @@ def share(value: float | None) -> str:
 
 
 def reference(setting: Setting, algorithm: str, labels_per_task: int) -> float | None:
-    """The reference value of the error, if there is one.
+    """Return the reference value of the error, if there is one.
 
     >>> reference(Setting("uncertainty", "blocks", 1000, 10, 80), "fast-sbic", 40)
     0.08
@@ -158,7 +158,7 @@ def reference(setting: Setting, algorithm: str, labels_per_task: int) -> float |
 
 
 def majority_error(labels: int, accuracy: float) -> float:
-    """The probability that most of this many independent labels are wrong; a tie counts half.
+    """Get the probability that most of this many independent labels are wrong; a tie counts half.
 
     >>> [round(majority_error(labels, 4 / 7), 4) for labels in HEADLINE]
     [0.3289, 0.263, 0.1834, 0.1002]
@@ -179,7 +179,7 @@ LEAST_ERROR = {"uniform": 1e-3, "uncertainty": 1e-4}  # as in the paper
 
 
 def draw(setting: Setting, points: Sequence[Figure1Point], figure: "Figure") -> None:
-    """A line for each algorithm on a logarithmic scale, and dotted lines for the bounds."""
+    """Draw a line for each algorithm, on a logarithmic scale, and dotted ones for the bounds."""
     axes = figure.subplots()
     for place, name in enumerate(ONLINE):
         own = [point for point in points if point.algorithm == name and point.error > 0]
@@ -207,7 +207,7 @@ def draw(setting: Setting, points: Sequence[Figure1Point], figure: "Figure") -> 
 def bound(
     setting: Setting, algorithm: str, points: Sequence[Figure1Point]
 ) -> tuple[Sequence[int], Sequence[float]]:
-    """The line of SBIC's bound, through the last point with enough wrong predictions."""
+    """Return the line of SBIC's bound, through the last point with enough wrong predictions."""
     sure = [p for p in points if p.error * p.runs * setting.tasks >= ENOUGH_WRONG]
     factor = factor_per_label(setting, algorithm)
     if not sure or factor is None:
@@ -236,7 +236,7 @@ QUICK = ("majority", "fast-sbic", "settled-live")
 
 
 def default_runs(setting: Setting, algorithm: str) -> int:
-    """The default number of runs: all algorithms together take a few minutes on two cores.
+    """Return the default number of runs: all algorithms together take a few minutes on two cores.
 
     >>> blocks = Setting("uncertainty", "blocks", 1000, 10, 80)
     >>> [default_runs(blocks, name) for name in ("majority", "sorted-sbic", "kos")]
@@ -288,7 +288,7 @@ def cases_of(setting: Setting, algorithm: str, runs: int) -> list[Case]:
 
 
 def measured_at(setting: Setting, algorithm: str) -> list[int]:
-    """The R at which the error is measured: all if that is cheap, otherwise about every tenth.
+    """Get the R at which the error is measured: all if that is cheap, otherwise about every tenth.
 
     >>> measured_at(Setting("uniform", "blocks", 1000, 10, 25), "em")
     [1, 2, 5, 10, 20, 25]
@@ -303,7 +303,7 @@ def measured_at(setting: Setting, algorithm: str) -> list[int]:
 
 
 def measure(case: Case, rng: np.random.Generator) -> Result:
-    """The error of one algorithm on one crowd, by labels per task."""
+    """Return the error of one algorithm on one crowd, by labels per task."""
     setting = Setting(*(case[name] for name in Setting._fields))  # type: ignore[arg-type]
     algorithm, size = str(case["algorithm"]), int(case["labels_per_task"])
     crowd = draw_crowd(setting.tasks, size, setting.labels_per_worker, setting.arrival, rng)
@@ -320,7 +320,7 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
 def uniform(
     name: str, crowd: SimulatedCrowd, sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[AnyEstimate]:
-    """The estimates of the offline algorithm at these labels per task, evenly spread."""
+    """Yield the estimates of the offline algorithm at these labels per task, evenly spread."""
     algorithm: Algorithm = ALGORITHMS[name].load()
     if name == "kos":
         algorithm = partial(kos, iterations=SYNTHETIC_ITERATIONS)
@@ -333,7 +333,7 @@ def uniform(
 def uncertainty(
     name: str, crowd: SimulatedCrowd, sizes: Sequence[int], rng: np.random.Generator
 ) -> Iterator[Estimate]:
-    """The estimates of the online algorithm at these labels per task, on tasks that it chose."""
+    """Yield estimates of the online algorithm at these labels per task, on tasks it chose."""
     simulation, algorithm = uncertainty_run(name, crowd, rng)
     for size in sizes:
         simulation.advance(size * crowd.tasks)
@@ -341,7 +341,7 @@ def uncertainty(
 
 
 def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Figure1Point]:
-    """The mean error of every algorithm at every R."""
+    """Return the mean error of every algorithm at every R."""
     errors: dict[tuple[str, int], list[float]] = {}
     for case, result in zip(cases, results, strict=True):
         for size, error in result.items():

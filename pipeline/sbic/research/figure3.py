@@ -87,7 +87,7 @@ def figure3(
 
 
 def measure(case: Case, rng: np.random.Generator) -> Result:
-    """The seconds that an algorithm and MAJ take for the same crowd."""
+    """Return the seconds that an algorithm and MAJ take for the same crowd."""
     name = str(case["algorithm"])
     size = int(case["tasks"]), int(case["labels_per_task"]), int(case["labels_per_worker"])
     few = draw_crowd(size[2], 1, size[2], "blocks", rng)
@@ -101,7 +101,7 @@ def measure(case: Case, rng: np.random.Generator) -> Result:
 
 
 def seconds(name: str, crowd: SimulatedCrowd, rng: np.random.Generator) -> float:
-    """The time of one run."""
+    """Return the time of one run."""
     begin = process_time()
     simulation, algorithm = uncertainty_run(name, crowd, rng)
     simulation.advance(len(crowd.right))
@@ -110,7 +110,7 @@ def seconds(name: str, crowd: SimulatedCrowd, rng: np.random.Generator) -> float
 
 
 def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Point]:
-    """The mean time and ratio of every algorithm at every R."""
+    """Return the mean time and ratio of every algorithm at every R."""
     times: dict[tuple[str, int], list[Result]] = {}
     for case, result in zip(cases, results, strict=True):
         place = str(case["algorithm"]), int(case["labels_per_task"])
@@ -126,12 +126,12 @@ def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Point]:
 
 
 def spread(values: Sequence[float]) -> float | None:
-    """The standard deviation; a single value has none."""
+    """Return the standard deviation; a single value has none."""
     return stdev(values) if len(values) > 1 else None
 
 
 def title(tasks: int, labels_per_worker: int) -> str:
-    """The title of the figure."""
+    """Return the title of the figure."""
     return (
         f"Figure 3: time of a run, uncertainty policy, {tasks} tasks, {labels_per_worker} labels "
         "per worker, workers in blocks"
@@ -139,7 +139,7 @@ def title(tasks: int, labels_per_worker: int) -> str:
 
 
 def as_table(points: Sequence[Point]) -> str:
-    """A table of ratios to MAJ, and of seconds on this machine."""
+    """Return a table of ratios to MAJ, and of seconds on this machine."""
     sizes = sorted({point.labels_per_task for point in points})
     rows = []
     for name in dict.fromkeys(point.algorithm for point in points):
@@ -156,7 +156,7 @@ def as_table(points: Sequence[Point]) -> str:
 
 
 def with_spread(value: float, deviation: float | None, digits: int) -> str:
-    """A mean, with the standard deviation if there is one.
+    """Return a mean, with the standard deviation if there is one.
 
     >>> with_spread(12.34, 0.51, 1), with_spread(1.234, None, 2)
     ('12.3 ± 0.5', '1.23')
@@ -166,7 +166,7 @@ def with_spread(value: float, deviation: float | None, digits: int) -> str:
 
 
 def draw(heading: str, points: Sequence[Point], figure: "Figure") -> None:
-    """A line for each algorithm, milliseconds on a logarithmic scale as in the paper."""
+    """Draw a line for each algorithm, in milliseconds on a logarithmic scale."""
     axes = figure.subplots()
     for place, name in enumerate(ONLINE):
         own = [point for point in points if point.algorithm == name]

@@ -22,6 +22,7 @@ import numpy as np
 from sbic.engine.copies import COMMON
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Floats, Ints, Labels, Prior, softmax
+from sbic.infer.agreement import BINS, bin_of, calibration_error
 from sbic.infer.dawid_skene import dawid_skene
 from sbic.infer.settled import AT_REST
 from sbic.research.outcome import Finding, text_table
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 DAWID_SKENE, SETTLED = MODELS = "dawid-skene", "settled"
 GOLD = 0, 50, 100, 200
 STOPS = 0.9, 0.95
-BINS = 10
 COPIES = 3
 WITH_COPIES = " with copies"
 TITLE = "Expected and real error on real crowds"
@@ -53,7 +53,7 @@ class Published(NamedTuple):
 
 
 def offline(labels: Labels) -> Engine:
-    """An engine that has taken the labels in their order."""
+    """Return an engine that has taken the labels in their order."""
     engine = Engine("settled", classes=len(labels.classes))
     engine.take(labels.task, labels.worker, labels.answer)
     return engine
@@ -67,13 +67,13 @@ def settle(engine: Engine, gold: Ints) -> None:
 
 
 def published(engine: Engine, tasks: int) -> Published:
-    """What is published of all tasks; gold has what it would have if its truth were not known."""
+    """Return what is published of all tasks, of gold what it were if its truth was not known."""
     every = np.arange(tasks)
     return Published(softmax(engine.evidence(every)), engine.effective_votes(every))
 
 
 def published_by(model: str, labels: Labels, gold: Ints) -> Published:
-    """What a model publishes of all tasks when the truth of some is known."""
+    """Return what a model publishes of all tasks when the truth of some is known."""
     if model == SETTLED:
         engine = offline(labels)
         settle(engine, gold)
@@ -103,22 +103,6 @@ def with_weakest_copied(labels: Labels, truth: Ints) -> Labels:
 
 
 # How far that is from the truth.
-
-
-def calibration_error(confidence: Floats, is_right: Floats) -> float:
-    """ECE: how far confidence and accuracy differ, in bins of equal width.
-
-    >>> round(calibration_error(np.array([0.9, 0.9, 0.6]), np.array([1.0, 0.0, 1.0])), 3)
-    0.4
-    """
-    apart = np.abs(np.bincount(bin_of(confidence), confidence - is_right, BINS))
-    return float(apart.sum() / len(confidence))
-
-
-def bin_of(confidence: Floats) -> Ints:
-    """The bin of each confidence; that of 1 is the last."""
-    bins: Ints = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    return bins
 
 
 def judged(p: Floats, truth: Ints) -> dict[str, float]:
@@ -212,7 +196,7 @@ def honesty(data: Path, out: Path, *, draws: int, seed: int, jobs: int) -> Findi
 
 
 def cell(crowd: str, model: str, gold: int, each: Sequence[Result]) -> HonestyCell:
-    """The means over the draws; of stopped tasks those over all that were stopped."""
+    """Return the means over the draws; of stopped tasks those over all that were stopped."""
     names = "error", "expected", "ece", "log_loss", "votes"
     means = [fmean(result[name] for result in each) for name in names]
     for stop in STOPS:
@@ -223,7 +207,7 @@ def cell(crowd: str, model: str, gold: int, each: Sequence[Result]) -> HonestyCe
 
 
 def as_text(cells: Sequence[HonestyCell]) -> str:
-    """A row for each crowd, model and number of gold tasks."""
+    """Return a row for each crowd, model and number of gold tasks."""
     rows = [
         (
             each.crowd,
@@ -285,7 +269,7 @@ def grid(figure: "Figure", many: int) -> Iterable["Axes"]:
 
 
 def reliability(axes: "Axes", results: Sequence[Result], color: str, label: str) -> None:
-    """A dot for each bin of confidence, larger where it has more of the tasks."""
+    """Draw a dot for each bin of confidence, larger where it has more of the tasks."""
     totals = {
         name: np.array(
             [sum(each[f"{name}_{number}"] for each in results) for number in range(BINS)]

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sbic.engine.labels import Floats, Ints, Labels
+from sbic.infer.agreement import calibration_error
 from sbic.infer.dawid_skene import votes
 from sbic.research.honesty import (
     UNKNOWN,
-    calibration_error,
     grid,
     judged,
     offline,
@@ -63,16 +63,16 @@ def alike(workers: int, classes: int, rng: np.random.Generator) -> Floats:
 
 
 def spammed(workers: int, classes: int, rng: np.random.Generator) -> Floats:
-    """Some answer at random."""
+    """Draw accuracies of a crowd in which some answer at random."""
     return np.where(rng.random(workers) < SPAMMERS, 1 / classes, paper(workers, classes, rng))
 
 
 def attacked(workers: int, classes: int, rng: np.random.Generator) -> Floats:
-    """Some are wrong on purpose."""
+    """Draw accuracies of a crowd in which some are wrong on purpose."""
     return np.where(rng.random(workers) < ADVERSARIES, ADVERSARY, paper(workers, classes, rng))
 
 
-class Kind(NamedTuple):
+class CrowdKind(NamedTuple):
     """The shares of the classes, and the accuracies of workers."""
 
     shares: tuple[float, ...]
@@ -85,16 +85,16 @@ def even(classes: int) -> tuple[float, ...]:
 
 
 KINDS = {
-    "2 classes": Kind(even(2)),
-    "3 classes": Kind(even(3)),
-    "4 classes": Kind(even(4)),
-    "5 classes": Kind(even(5)),
-    "80/20": Kind((0.8, 0.2)),
-    "70/15/10/5": Kind((0.7, 0.15, 0.1, 0.05)),
-    "all right in 55 %": Kind(even(2), alike),
-    "Beta(5.5, 4.5)": Kind(even(2), weak),
-    "30 % spammers": Kind(even(2), spammed),
-    "10 % adversaries": Kind(even(2), attacked),
+    "2 classes": CrowdKind(even(2)),
+    "3 classes": CrowdKind(even(3)),
+    "4 classes": CrowdKind(even(4)),
+    "5 classes": CrowdKind(even(5)),
+    "80/20": CrowdKind((0.8, 0.2)),
+    "70/15/10/5": CrowdKind((0.7, 0.15, 0.1, 0.05)),
+    "all right in 55 %": CrowdKind(even(2), alike),
+    "Beta(5.5, 4.5)": CrowdKind(even(2), weak),
+    "30 % spammers": CrowdKind(even(2), spammed),
+    "10 % adversaries": CrowdKind(even(2), attacked),
 }
 
 
@@ -131,7 +131,7 @@ COMPARED = [
 WORSE = 0.03  # than the majority: the most that is promised
 
 
-def simulated(kind: Kind, size: Dimensions, rng: np.random.Generator) -> tuple[Labels, Ints]:
+def simulated(kind: CrowdKind, size: Dimensions, rng: np.random.Generator) -> tuple[Labels, Ints]:
     """Draw a crowd: its labels in random order, and the truth of its tasks.
 
     >>> labels, truth = simulated(KINDS["80/20"], Dimensions(10, 3, 6), np.random.default_rng(1))
@@ -162,14 +162,14 @@ def simulated(kind: Kind, size: Dimensions, rng: np.random.Generator) -> tuple[L
 
 
 def majority_error(labels: Labels, truth: Ints) -> float:
-    """The share of wrong majorities, if ties are drawn."""
+    """Return the share of wrong majorities, if ties are drawn."""
     count = votes(labels)
     most = count == count.max(axis=1, keepdims=True)
     return float(1 - (most[np.arange(len(truth)), truth] / most.sum(axis=1)).mean())
 
 
 def error(p: Floats, truth: Ints) -> float:
-    """The share of wrong predictions."""
+    """Return the share of wrong predictions."""
     return float((p.argmax(axis=1) != truth).mean())
 
 
@@ -241,17 +241,17 @@ def independent(out: Path, *, seeds: int, seed: int, jobs: int) -> Finding:
     )
 
 
-Place = tuple[str, Dimensions]
+KindAndSize = tuple[str, Dimensions]
 
 
 def row(name: str, size: Dimensions, each: Sequence[Result]) -> CrowdMeans:
-    """The means over the seeds."""
+    """Return the means over the seeds."""
     return CrowdMeans(
         name, *size, *(fmean(one[field] for one in each) for field in CrowdMeans._fields[4:])
     )
 
 
-def calibration_table(rows: dict[Place, CrowdMeans]) -> str:
+def calibration_table(rows: dict[KindAndSize, CrowdMeans]) -> str:
     """ECE where workers are independent, of what is published and of the belief inside."""
     lines = []
     for name, size, most in CALIBRATED:
@@ -281,8 +281,8 @@ def worst(rows: Iterable[CrowdMeans], field: str) -> str:
     return f"{above:+.3f} at {labels}"
 
 
-def majority_table(rows: dict[Place, CrowdMeans]) -> str:
-    """The errors beside the majority's, where they are farthest above it."""
+def majority_table(rows: dict[KindAndSize, CrowdMeans]) -> str:
+    """Return the errors beside the majority's, where they are farthest above it."""
     lines = []
     for name, each in dict.fromkeys((name, size.labels_per_worker) for name, size in COMPARED):
         places = [
@@ -307,7 +307,7 @@ def majority_table(rows: dict[Place, CrowdMeans]) -> str:
     )
 
 
-def draw(found: Mapping[Place, Sequence[Result]], figure: "Figure") -> None:
+def draw(found: Mapping[KindAndSize, Sequence[Result]], figure: "Figure") -> None:
     """How often predictions of each confidence are right, for crowds of 20 labels per worker."""
     shown = [(name, size) for name, size, _ in CALIBRATED if size.labels_per_worker == 20]
     names = list(dict.fromkeys(name for name, _ in shown))

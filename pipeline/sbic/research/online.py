@@ -23,7 +23,7 @@ from sbic.research.baselines import ITERATIONS, LEAST_COUNT, SYNTHETIC_ITERATION
 # i.
 
 
-Answers = NDArray[np.int32]
+AnswerNumbers = NDArray[np.int32]
 
 
 class Online(Protocol):
@@ -62,7 +62,7 @@ class OnlineForm(Protocol):
 class AnswerRows(NamedTuple):
     """Each worker's answers in a row, and how many each worker has given."""
 
-    answers: Answers
+    answers: AnswerNumbers
     given: Ints
 
 
@@ -211,7 +211,7 @@ def _iterate(
     task: int,
     worker: int,
     label: int,
-    answers: Answers,
+    answers: AnswerNumbers,
     given: Ints,
     known_workers: int,
     balance: Floats,
@@ -328,7 +328,7 @@ def amf(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> MeanFieldOnl
 
 @compiled
 def iterate(
-    answers: Answers,
+    answers: AnswerNumbers,
     given: Ints,
     known_workers: int,
     at_answer: Floats,

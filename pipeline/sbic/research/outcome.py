@@ -55,7 +55,7 @@ def save_png(outcome: Finding, out: Path) -> Path:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with aligned columns: the first to the left, the others to the right.
+    """Return a table with aligned columns: the first to the left, the others to the right.
 
     >>> print(text_table(("set", "MAJ"), [("birds", "0.241")]))
     set      MAJ
@@ -73,7 +73,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 COLUMNS = ("policy", "labels_per_task", "error", "low", "high")
-Row = tuple[str, int, float, float, float]
+ErrorRow = tuple[str, int, float, float, float]
 
 
 def error_by_labels(
@@ -96,7 +96,7 @@ def error_by_labels(
     return Finding(name, COLUMNS, rows, f"{title}\n\n{_table(rows)}", partial(_draw, title, rows))
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[ErrorRow]) -> str:
     policies = list(dict.fromkeys(row[0] for row in rows))
     cells = {(policy, size): (error, low, high) for policy, size, error, low, high in rows}
     header = ["labels per task"]
@@ -112,7 +112,7 @@ def _table(rows: Sequence[Row]) -> str:
     return text_table(header, lines)
 
 
-def _draw(title: str, rows: Sequence[Row], figure: "Figure") -> None:
+def _draw(title: str, rows: Sequence[ErrorRow], figure: "Figure") -> None:
     axes = figure.subplots()
     for policy in dict.fromkeys(row[0] for row in rows):
         own = [row for row in rows if row[0] == policy]

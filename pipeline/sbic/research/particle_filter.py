@@ -28,7 +28,7 @@ PARTICLES = 50
 LABELS_BETWEEN_SWEEPS = 10
 
 Guesses = NDArray[np.int8]
-Places = NDArray[np.int32]
+TaskNumbers = NDArray[np.int32]
 
 
 class ParticleFilter:
@@ -109,7 +109,7 @@ def mc(size: CrowdSize, prior: Prior, rng: np.random.Generator) -> ParticleFilte
 
 
 def support(most_labels: int, prior: Prior) -> Floats:
-    """What a label adds to the log-odds of the guess on its task, against the opposite guess.
+    """Get what a label adds to the log-odds of the guess on its task, against the opposite guess.
 
     At [n, r, 1] if the label agrees with the guess and at [n, r, 0] if not, for a worker with n
     labels of which r agree, including this one. A label does not count in its own weight:
@@ -142,7 +142,7 @@ def reweight(
     says_yes: bool,
     given: Ints,
     guess: Guesses,
-    place: Places,
+    place: TaskNumbers,
     counts: int,
     weight: Floats,
     alpha: float,
@@ -162,7 +162,7 @@ def reweight(
 
 
 @compiled
-def by_task(task: Places, answer: Places, tasks: int) -> tuple[Places, Ints]:
+def by_task(task: TaskNumbers, answer: TaskNumbers, tasks: int) -> tuple[TaskNumbers, Ints]:
     """Sort the answers by task; also return where those of each task end."""
     end = np.cumsum(np.bincount(task, minlength=tasks))
     place = end.copy()
@@ -175,10 +175,10 @@ def by_task(task: Places, answer: Places, tasks: int) -> tuple[Places, Ints]:
 
 @compiled
 def sweep(
-    answer: Places,
+    answer: TaskNumbers,
     end: Ints,
     guess: Guesses,
-    place: Places,
+    place: TaskNumbers,
     support: Floats,
     prior_log_odds: float,
     draw: Floats,

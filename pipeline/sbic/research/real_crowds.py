@@ -30,7 +30,7 @@ LABELS, TRUTH = ".labels.csv", ".truth.csv"
 
 
 def names_in(data: Path) -> list[str]:
-    """The names of all crowds of a folder, from A to Z."""
+    """Return the names of all crowds of a folder, from A to Z."""
     names = sorted(path.name.removesuffix(LABELS) for path in data.glob(f"?*{LABELS}"))
     if not names:
         raise BadFile(str(data), f"has no NAME{LABELS}")
@@ -46,7 +46,7 @@ class RealCrowd(NamedTuple):
 
 @cache
 def real_crowd(data: str, name: str) -> RealCrowd:
-    """The crowd of this name, read once in each process."""
+    """Return the crowd of this name, read once in each process."""
     labels_path, truth_path = paths(Path(data), name)
     labels = read_labels(str(labels_path))
     truth = truth_of(labels, read_truth(str(truth_path), labels.classes))
@@ -56,7 +56,7 @@ def real_crowd(data: str, name: str) -> RealCrowd:
 
 
 def crowd_of_signs(data: str, name: str) -> RealCrowd:
-    """The crowd of this name; raises `BadFile` if its classes are not -1 and 1."""
+    """Return the crowd of this name; raise `BadFile` if its classes are not -1 and 1."""
     crowd = real_crowd(data, name)
     if not crowd.labels.are_signs:
         path, _ = paths(Path(data), name)
@@ -65,12 +65,12 @@ def crowd_of_signs(data: str, name: str) -> RealCrowd:
 
 
 def paths(data: Path, name: str) -> tuple[Path, Path]:
-    """The two files of a crowd."""
+    """Return the two files of a crowd."""
     return data / f"{name}{LABELS}", data / f"{name}{TRUTH}"
 
 
 def fingerprint(data: Path, name: str) -> str:
-    """A hash of the files of a crowd, so that results of changed files are not reused."""
+    """Return a hash of the files of a crowd, so that results of changed files are not reused."""
     digest = sha256()
     for path in paths(data, name):
         digest.update(path.read_bytes())
@@ -90,7 +90,7 @@ def cases_of(
 
 
 def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
-    """The error of one algorithm on one crowd, in a random order if it depends on that."""
+    """Return the error of one algorithm on one crowd, in a random order if it depends on that."""
     labels, truth = real_crowd(data, str(case["set"]))
     entry = ALGORITHMS[str(case["algorithm"])]
     if entry.is_random:
@@ -108,7 +108,7 @@ class TableCell(NamedTuple):
 def errors_by_place(
     cases: Sequence[Case], results: Sequence[Result]
 ) -> dict[TableCell, list[float]]:
-    """The errors of all runs of every algorithm on every crowd."""
+    """Return the errors of all runs of every algorithm on every crowd."""
     errors: dict[TableCell, list[float]] = {}
     for case, result in zip(cases, results, strict=True):
         place = TableCell(str(case["set"]), str(case["algorithm"]))
@@ -140,8 +140,8 @@ class CrowdCell(NamedTuple):
     runs: int
 
 
-Errors = Mapping[str, float]
-"""Errors by algorithm, without those that do not fit the crowd."""
+ErrorByAlgorithm = Mapping[str, float]
+"""ErrorByAlgorithm by algorithm, without those that do not fit the crowd."""
 
 
 def crowds(
@@ -176,7 +176,7 @@ def all_cases(data: Path, algorithms: Sequence[str], shuffles: int) -> list[Case
 
 
 def summary(data: Path, cases: Sequence[Case], results: Sequence[Result]) -> list[CrowdCell]:
-    """The mean error of every algorithm on every crowd."""
+    """Return the mean error of every algorithm on every crowd."""
     cells = []
     for place, runs in errors_by_place(cases, results).items():
         labels = real_crowd(str(data), place.set).labels
@@ -187,7 +187,7 @@ def summary(data: Path, cases: Sequence[Case], results: Sequence[Result]) -> lis
 
 
 def as_text(algorithms: Sequence[str], cells: Sequence[CrowdCell]) -> str:
-    """A row for each crowd, and the means over the crowds that all algorithms fit."""
+    """Return a row for each crowd, and the means over the crowds that all algorithms fit."""
     by_crowd = crowd_by_crowd(cells)
     rows = [
         (name, *map(str, own[0][1:5]), *error_texts(algorithms, errors_of(own)))
@@ -206,7 +206,7 @@ def as_text(algorithms: Sequence[str], cells: Sequence[CrowdCell]) -> str:
 
 
 def notes(algorithms: Sequence[str], cells: Sequence[CrowdCell], shared: Sequence[str]) -> str:
-    """The legend of the marks, and the crowds of the means."""
+    """Return the legend of the marks, and the crowds of the means."""
     lines = [f"{BEST} the lowest of its row"]
     needing_signs = [name for name in algorithms if not ALGORITHMS[name].any_classes]
     if len({cell.crowd for cell in cells}) > len(shared):
@@ -223,20 +223,20 @@ def notes(algorithms: Sequence[str], cells: Sequence[CrowdCell], shared: Sequenc
 
 
 def crowd_by_crowd(cells: Sequence[CrowdCell]) -> dict[str, list[CrowdCell]]:
-    """The cells of each crowd."""
+    """Return the cells of each crowd."""
     by_crowd: dict[str, list[CrowdCell]] = {}
     for cell in cells:
         by_crowd.setdefault(cell.crowd, []).append(cell)
     return by_crowd
 
 
-def errors_of(cells: Sequence[CrowdCell]) -> Errors:
-    """The errors on one crowd."""
+def errors_of(cells: Sequence[CrowdCell]) -> ErrorByAlgorithm:
+    """Return the errors on one crowd."""
     return {cell.algorithm: cell.error for cell in cells}
 
 
-def error_texts(algorithms: Sequence[str], errors: Errors) -> list[str]:
-    """A row of the table: the lowest marked, a dash for an algorithm that does not fit.
+def error_texts(algorithms: Sequence[str], errors: ErrorByAlgorithm) -> list[str]:
+    """Return a row of the table: the lowest marked, a dash for an algorithm that does not fit.
 
     >>> error_texts(["em", "kos", "te"], {"em": 0.25, "te": 0.125})
     ['0.2500 ', '– ', '0.1250*']
@@ -278,13 +278,13 @@ def draw(algorithms: Sequence[str], cells: Sequence[CrowdCell], figure: "Figure"
 
 
 def lowest(cells: Sequence[CrowdCell]) -> list[CrowdCell]:
-    """The cells with the lowest error."""
+    """Return the cells with the lowest error."""
     least = min(cell.error for cell in cells)
     return [cell for cell in cells if cell.error == least]
 
 
 def size(cell: CrowdCell) -> str:
-    """The name and size of a crowd, in three short lines."""
+    """Return the name and size of a crowd, in three short lines."""
     return (
         f"{cell.crowd}\n{cell.tasks} tasks, {cell.workers} workers\n"
         f"{cell.labels} labels, {cell.classes} classes"

@@ -89,7 +89,7 @@ class Journal:
 
 
 def key(seed: int, case: Case) -> str:
-    """The key of a seed and a case, independent of the order of fields.
+    """Return the key of a seed and a case, independent of the order of fields.
 
     >>> key(1, {"run": 2, "algorithm": "em"}) == key(1, {"algorithm": "em", "run": 2})
     True
@@ -103,7 +103,7 @@ Work = Callable[[Case, np.random.Generator], Result]
 def run(
     work: Work, cases: Sequence[Case], *, seed: int, jobs: int, journal: Path, title: str
 ) -> list[Result]:
-    """The result of every case, in the order of the cases; those in the journal are not run again.
+    """Run cases that are not in the journal; return all results, in the order of the cases.
 
     `work` must be importable by name (a function of a module, or a `functools.partial` of one):
     with more than one job it runs in separate processes.
@@ -118,7 +118,7 @@ def run(
 
 
 def generator(seed: int, case: Case) -> np.random.Generator:
-    """The random generator of a case: always the same for the same seed and case."""
+    """Return the random generator of a case: always the same for the same seed and case."""
     digest = sha256(key(seed, case).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest, "big"))
 

@@ -37,7 +37,7 @@ class Scan:
         self._is_answered = np.zeros(len(score), np.bool_)
 
     def choose(self, answers: Collection[int]) -> int | None:
-        """The first task not in `answers`; None if there is none."""
+        """Return the first task not in `answers`; None if there is none."""
         is_answered = self._is_answered
         for task in answers:
             is_answered[task] = True
@@ -57,7 +57,7 @@ def least_certain(
     tie: NDArray[np.float64],
     is_answered: NDArray[np.bool_],
 ) -> int:
-    """The task with the smallest |score|, or -1."""
+    """Return the task with the smallest |score|, or -1."""
     first, least = -1, np.inf
     for task in range(len(score)):
         key = abs(score[task])
@@ -120,7 +120,7 @@ def draw_crowd(
 
 
 def arrivals(workers: int, labels_per_worker: int, arrival: str, rng: np.random.Generator) -> Ints:
-    """The worker who gives each label."""
+    """Return the worker who gives each label."""
     if arrival == "blocks":
         return np.repeat(np.arange(workers), labels_per_worker)
     return np.concatenate([rng.permutation(workers) for _ in range(labels_per_worker)])
@@ -136,7 +136,7 @@ class Sampling(Protocol):
     """The part of a policy that a simulation uses."""
 
     def choose(self, answers: AnswerSet) -> int | None:
-        """The task for a worker who has answered these."""
+        """Return the task for a worker who has answered these."""
         ...
 
     def update(self, task: int, labels: int, lead: float) -> None:
@@ -188,7 +188,7 @@ class SimulatedRun:
 
 
 def uniform_run(crowd: SimulatedCrowd, rng: np.random.Generator) -> SimulatedRun:
-    """A simulation that chooses tasks uniformly, and only collects labels."""
+    """Return a simulation that chooses tasks uniformly, and only collects labels."""
     policy = Uniform(range(crowd.tasks), int(rng.integers(2**32)))
     return SimulatedRun(crowd, policy, lambda task, worker, label: 0.0)
 
@@ -196,7 +196,7 @@ def uniform_run(crowd: SimulatedCrowd, rng: np.random.Generator) -> SimulatedRun
 def uncertainty_run(
     name: str, crowd: SimulatedCrowd, rng: np.random.Generator
 ) -> tuple[SimulatedRun, Online]:
-    """The tasks are chosen by what the algorithm of this name makes of the labels so far."""
+    """Choose tasks by what the algorithm of this name makes of the labels so far."""
     size = CrowdSize(crowd.tasks, crowd.workers, crowd.labels_per_worker)
     algorithm = ALGORITHMS[name].load_online()(size, PRIOR, rng)
     seed = int(rng.integers(2**32))

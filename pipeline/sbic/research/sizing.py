@@ -80,7 +80,7 @@ def simulate(rate: float, instances: int, costs: Costs, seed: int = 0) -> Load:
 
 
 def smallest(rate: float, costs: Costs) -> Load | None:
-    """The fewest instances that keep up with a rate, or None if no number does."""
+    """Return the fewest instances that keep up with a rate, or None if no number does."""
     tried = 1
     while tried <= MOST_INSTANCES:
         load = simulate(rate, tried, costs)
@@ -103,7 +103,7 @@ class Size:
 
 
 def size(rate: float, labels: float, costs: Costs) -> Size:
-    """The resources that a rate needs in a project that keeps this number of labels."""
+    """Return the resources that a rate needs in a project that keeps this number of labels."""
     load = smallest(rate, costs)
     instances = load.instances if load else MOST_INSTANCES
     told = costs.told * rate * costs.estimate * (instances > 1)

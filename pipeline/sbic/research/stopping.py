@@ -72,7 +72,7 @@ def stopping(
 
 
 def measure(data: str, case: Case, rng: np.random.Generator) -> Result:
-    """The labels used and the errors, on one random order."""
+    """Return the labels used and the errors, on one random order."""
     labels, truth = crowd_of_signs(data, str(case["set"]))
     shuffled = labels.in_order(rng.permutation(len(labels)))
     asked, estimate = stopped(shuffled, Prior(), float(case["confidence"]))
@@ -107,7 +107,7 @@ def stopped(labels: Labels, prior: Prior, confidence: float) -> tuple[Ints, Esti
 
 
 def evenly(labels: Labels, count: int) -> Ints:
-    """The indices of `count` labels: the first of every task, then the second of every task, ...
+    """Return the indices of `count` labels: the first of every task, then the second, ...
 
     >>> three = Labels.of([("t1", "ann", 1), ("t1", "bob", 1), ("t2", "ann", 1)])
     >>> evenly(three, 2).tolist()
@@ -122,7 +122,7 @@ def evenly(labels: Labels, count: int) -> Ints:
 
 
 def summary(cases: Sequence[Case], results: Sequence[Result], total: int) -> list[Saving]:
-    """The means at every confidence."""
+    """Return the means at every confidence."""
     by_confidence: dict[float, list[Result]] = {}
     for case, result in zip(cases, results, strict=True):
         by_confidence.setdefault(float(case["confidence"]), []).append(result)
@@ -141,7 +141,7 @@ def _saving(confidence: float, results: Sequence[Mapping[str, float]], total: in
 
 
 def as_text(name: str, savings: Sequence[Saving]) -> str:
-    """The table, and the error with all labels."""
+    """Return the table, and the error with all labels."""
     rows = [
         (
             f"{saving.confidence:g}",
@@ -168,7 +168,7 @@ def as_text(name: str, savings: Sequence[Saving]) -> str:
 
 
 def draw(name: str, savings: Sequence[Saving], figure: "Figure") -> None:
-    """The error by the number of labels used."""
+    """Draw the error by the number of labels used."""
     axes = figure.subplots()
     ordered = sorted(savings, key=lambda saving: saving.labels)
     last = ordered[-1]

@@ -75,7 +75,7 @@ def all_cases(data: Path, sets: Sequence[str], shuffles: int) -> list[Case]:
 
 
 def summary(cases: Sequence[Case], results: Sequence[Result]) -> list[Cell]:
-    """The mean error of every algorithm on every set."""
+    """Return the mean error of every algorithm on every set."""
     return [
         Cell(
             *place, fmean(runs), standard_error(runs), len(runs), PAPER[place.set][place.algorithm]
@@ -99,7 +99,7 @@ def as_text(cells: Sequence[Cell]) -> str:
 
 
 def draw(cells: Sequence[Cell], figure: "Figure") -> None:
-    """A bar for each of our errors, a mark for the paper's."""
+    """Draw a bar for each of our errors, a mark for the paper's."""
     sets = list(dict.fromkeys(cell.set for cell in cells))
     axes = figure.subplots()
     width = 0.8 / len(IN_PAPER)

@@ -77,7 +77,7 @@ class StrongestPairs:
             later[best] = -1
 
     def strongest(self, without: int = -1) -> tuple[int, int]:
-        """The pair with the largest |C_ij|, the first among equals."""
+        """Return the pair with the largest |C_ij|, the first among equals."""
         rank = (self._partner[0] == without).astype(np.int64)
         every = np.arange(len(rank))
         strength = np.where(every == without, -1.0, self._strength[rank, every])
@@ -140,7 +140,7 @@ def by_triangle(agreement: Agreement, i: int, j: int) -> Floats:
 
 
 def signs(agreement: Agreement, evidence: Floats) -> Floats:
-    """The sign of θ of every worker, from that of k*, the worker with the most evidence."""
+    """Return the sign of θ of every worker, from that of k*, the worker with the most evidence."""
     surest = int(np.argmax(np.abs(evidence)))
     sign: Floats = np.sign(agreement.row(surest))
     sign[surest] = 1

@@ -75,10 +75,10 @@ class LabelsListener(Protocol):
     """Is notified of the labels that are taken."""
 
     async def take_over(self, partitions: set[int]) -> None:
-        """Called when the answers of these partitions are recovered, before any label is taken."""
+        """Take over partitions whose answers are recovered, before any label is taken."""
 
     def labels_taken(self, rows: Rows) -> None:
-        """Called when these labels were taken."""
+        """Note that these labels were taken."""
 
 
 class WorkerAgent:

@@ -7,7 +7,7 @@ from math import nan
 from time import monotonic, time
 from typing import Any, Protocol
 
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord
 from aiokafka.errors import KafkaError
 from faust.types import StreamT
 from mode import Service
@@ -26,13 +26,7 @@ from sbic.kafka.connect import client_options, why_unreachable
 from sbic.kafka.errors import ClusterError, Denied
 from sbic.kafka.protocol import TopicIds
 from sbic.project.added import AddedPartitions, check_partitions_on
-from sbic.project.opening import (
-    ReplacedTopics,
-    compare_topics,
-    log_consumer,
-    read_on,
-    read_project,
-)
+from sbic.project.opening import ProjectLog, ReplacedTopics, compare_topics, read_project
 from sbic.project.revision import Revision
 from sbic.project.settings import PROJECT_SETTINGS, Settings
 from sbic.project.topics import Topics
@@ -42,10 +36,7 @@ from sbic.runtime.faust.consumer import Batch, credentials_of
 from sbic.runtime.faust.producer import BatchProducer, Fence
 from sbic.runtime.faust.recovery import BatchTable, PartitionedState
 from sbic.runtime.faust.stop import NOT_ALLOWED, KafkaErrors
-from sbic.runtime.followers import (
-    AssignmentsFollower,
-    EstimatesFollower,
-)
+from sbic.runtime.followers import AssignmentsFollower, EstimatesFollower
 from sbic.runtime.logs import DeadLetterLog, ReadinessLog
 from sbic.runtime.metrics import Lag, Metrics, TaskSurvey, add_gauges
 from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
@@ -175,14 +166,14 @@ class Components:
 
 
 def stop_rules_of(settings: Settings) -> StopRules:
-    """The rules that close tasks."""
+    """Return the rules that close tasks."""
     return StopRules(
         settings.stop_confidence, settings.stop_labels, settings.budget, settings.stop_error
     )
 
 
 def rules_of(settings: Settings) -> Rules:
-    """The rules by which tasks are assigned."""
+    """Return the rules by which tasks are assigned."""
     return Rules(
         settings.policy,
         settings.seed,
@@ -223,37 +214,36 @@ class ProjectWatch(Service):
         self.revision = revision
         self.follow = follow
         self.changed = asyncio.Event()
-        self._place = TopicPartition(Topics(settings).project.name, 0)
-        self._last: Revision | None = None  # that this consumer has read
         self._replaced: ReplacedTopics | AddedPartitions | None = None
 
     async def on_start(self) -> None:
         """Read the project topic once more, before this instance joins the group."""
-        self._consumer = log_consumer(self.settings)
+        self._log = ProjectLog(self.settings)
         self._topic_ids = TopicIds(self.settings)
-        await self._consumer.start()
+        await self._log.start()
         await self._topic_ids.start()
         await self._look()
 
     async def on_stop(self) -> None:
-        await self._consumer.stop()
+        await self._log.stop()
         await self._topic_ids.stop()
 
     @property
     def why_end(self) -> str | None:
         """Why an instance cannot restart; None if it can."""
-        if self._last is not None and self._last.state == "deleting":
+        last = self._log.last
+        if last is not None and last.state == "deleting":
             return f"the project {self.settings.prefix} is deleted"
         return None if self._replaced is None else str(self._replaced)
 
     async def _look(self) -> None:
-        self._last = await read_on(self._consumer, self._place, self._last)
-        if self._last is None or self._last.number <= self.revision.number:
+        last = await self._log.read()
+        if last is None or last.number <= self.revision.number:
             return
-        if not self.revision.is_followed_by(self._last):
+        if not self.revision.is_followed_by(last):
             self.changed.set()
             return
-        self.revision = self._last
+        self.revision = last
         self.follow(self.revision.apply_to(self.settings))
 
     @Service.task
@@ -277,7 +267,7 @@ class ProjectWatch(Service):
                 found = await self._topic_ids.find(names)
                 compare_topics(self.settings.prefix, self.revision, found)
                 misses = 0
-                await check_partitions_on(self._topic_ids)
+                await check_partitions_on(self._topic_ids, self._log.consumer)
             except AddedPartitions as added:
                 self._replaced = added
                 self.changed.set()

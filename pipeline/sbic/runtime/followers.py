@@ -2,9 +2,11 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import groupby
 from math import inf
+from operator import attrgetter
 from time import monotonic, time
 from typing import Any, TypeVar
 
@@ -15,10 +17,10 @@ from mode import Service
 from sbic.instance.instance import Instance
 from sbic.instance.leases import Leases
 from sbic.kafka.connect import connected, new_consumer
-from sbic.kafka.reader import reading
+from sbic.kafka.reader import Reader, reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
-from sbic.runtime.faust.recovery import NOTHING_TO_READ, RecoveryProgress, at_this_rate
+from sbic.runtime.faust.recovery import NOTHING_TO_READ, at_this_rate
 from sbic.runtime.publisher import Rejects
 from sbic.wire.assignments import parse_assignment
 from sbic.wire.seal import NOT_SEALED, Seal
@@ -60,7 +62,10 @@ async def retry(ask: Callable[[], Awaitable[T]], on: type[Exception]) -> T:
 # records.
 
 
-POLL_MS = 200
+def by_partition(records: list[ConsumerRecord]) -> Iterator[tuple[int, list[ConsumerRecord]]]:
+    """Split records that were fetched together."""
+    for partition, some in groupby(records, key=attrgetter("partition")):
+        yield partition, list(some)
 
 
 async def unread_votes(
@@ -73,11 +78,10 @@ async def unread_votes(
     async with connected(consumer, settings):
         places = [TopicPartition(topic, partition) for partition in sorted(partitions)]
         consumer.assign(places)
-        ends = await consumer.end_offsets(places)
-        for place, end in ends.items():
-            while await consumer.position(place) < end:
-                for tp, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
-                    yield tp.partition, records
+        reader = Reader(consumer, places, await consumer.end_offsets(places))
+        async for records in reader.to_the_end():
+            for part in by_partition(records):
+                yield part
 
 
 # Reads the roster of the workers whose requests an instance answers.
@@ -103,15 +107,20 @@ RECORDS_AT_ONCE = 2000  # so that agents run while a long topic is read
 
 
 class Follower(Service):
-    """Follows all partitions of a topic; starting takes until it has caught up.
+    """Follows all partitions of a topic, on a connection of its own.
 
-    A subclass learns from the records. `advanced` is set after each read.
+    With `from_start`, starting takes until it has caught up; otherwise it begins at the current
+    end. A subclass learns from the records, and may do more `after_reading`. `advanced` is set
+    after each read with records.
     """
 
-    def __init__(self, settings: Settings, topic: Topic, reader: str, **kwargs: Any) -> None:
+    from_start = True
+    at_once = RECORDS_AT_ONCE
+
+    def __init__(self, settings: Settings, topic: Topic, name: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.settings = settings
-        self.client_id = f"{settings.prefix}-{reader}"
+        self.client_id = f"{settings.prefix}-{name}"
         self.partitions = [TopicPartition(topic.name, p) for p in range(settings.partitions)]
         self.positions = [0] * settings.partitions
         self.caught_up = False
@@ -122,47 +131,54 @@ class Follower(Service):
     async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Take the next records of a partition."""
 
+    def after_reading(self) -> None:
+        """Do what is due after each read, and every second without any record."""
+
     async def on_start(self) -> None:
-        """Read everything up to the current end of the topic."""
-        self.consumer = new_consumer(self.settings, client_id=self.client_id)
-        await self.consumer.start()
-        self.consumer.assign(self.partitions)
-        begins = await self.consumer.beginning_offsets(self.partitions)
-        ends = await self.consumer.end_offsets(self.partitions)
-        begun = monotonic()
-        for tp in self.partitions:
-            while await self.consumer.position(tp) < ends[tp]:
-                await self._read()
-                self.progress = self._progress(begins, ends, monotonic() - begun)
+        """Read everything up to the current end of the topic, or seek to it."""
+        reset = "earliest" if self.from_start else "latest"
+        consumer = new_consumer(self.settings, client_id=self.client_id, auto_offset_reset=reset)
+        await consumer.start()
+        consumer.assign(self.partitions)
+        ends = await consumer.end_offsets(self.partitions)
+        self.reader = Reader(consumer, self.partitions, ends, self.at_once)
+        if self.from_start:
+            await self._catch_up()
+        for tp, end in ends.items():
+            if not self.from_start:
+                consumer.seek(tp, end)
             # the last offsets may have no records, for example after compaction
-            self.positions[tp.partition] = max(self.positions[tp.partition], ends[tp])
+            self.positions[tp.partition] = max(self.positions[tp.partition], end)
         self.caught_up = True
 
-    def _progress(
-        self, begins: dict[TopicPartition, int], ends: dict[TopicPartition, int], seconds: float
-    ) -> RecoveryProgress:
-        read = sum(
-            min(max(position, begins[tp]), ends[tp]) - begins[tp]
-            for tp, position in zip(self.partitions, self.positions, strict=True)
-        )
-        return at_this_rate(read, sum(ends.values()) - sum(begins.values()), seconds)
+    async def _catch_up(self) -> None:
+        begins = await self.reader.consumer.beginning_offsets(self.partitions)
+        total = sum(self.reader.ends.values()) - sum(begins.values())
+        begun = monotonic()
+        async for records in self.reader.to_the_end():
+            await self._take(records)
+            read = sum(
+                min(max(position, begins[tp]), self.reader.ends[tp]) - begins[tp]
+                for tp, position in zip(self.partitions, self.positions, strict=True)
+            )
+            self.progress = at_this_rate(read, total, monotonic() - begun)
 
     async def on_stop(self) -> None:
-        await self.consumer.stop()
+        await self.reader.consumer.stop()
 
     @Service.task
     async def _follow(self) -> None:
         while not self.should_stop:
-            await self._read()
+            await self._take(await self.reader.next(seconds=1))
+            self.after_reading()
 
-    async def _read(self) -> None:
-        fetched = await self.consumer.getmany(timeout_ms=1000, max_records=RECORDS_AT_ONCE)
-        for tp, records in fetched.items():
-            await self.learn(tp.partition, records)
-            self.positions[tp.partition] = records[-1].offset + 1
-        if fetched:
+    async def _take(self, records: list[ConsumerRecord]) -> None:
+        for partition, some in by_partition(records):
+            await self.learn(partition, some)
+            self.positions[partition] = some[-1].offset + 1
+            await asyncio.sleep(0)  # fetched records come without waiting: let other tasks run
+        if records:
             self.advanced.set()
-        await asyncio.sleep(0)  # fetched records come without waiting: let other tasks run
 
 
 # Reads the whole assignments topic into the leases: every instance knows who has which task.
@@ -200,7 +216,7 @@ class AssignmentsFollower(Follower):
         """Wait until everything up to the current ends of these partitions is read."""
         places = [self.partitions[partition] for partition in partitions]
         ends: dict[TopicPartition, int] = await retry(
-            lambda: self.consumer.end_offsets(places), on=KafkaError
+            lambda: self.reader.consumer.end_offsets(places), on=KafkaError
         )
         while any(self.positions[tp.partition] < end for tp, end in ends.items()):
             self.advanced.clear()
@@ -215,12 +231,15 @@ ASK_SECONDS = 2.0  # before asking: after a rebalance all owners publish everyth
 ANSWER_SECONDS = 1.5  # at least, between two answers, whichever instances ask
 
 
-class EstimatesFollower(Service):
+class EstimatesFollower(Follower):
     """Reads the estimates of the partitions of other instances, beginning at its start.
 
     Earlier estimates need not be read: all owners publish everything after a rebalance, and this
     instance joins the group only after it has started to read.
     """
+
+    from_start = False
+    at_once = ESTIMATES_AT_ONCE
 
     def __init__(
         self,
@@ -229,51 +248,23 @@ class EstimatesFollower(Service):
         rejects: Rejects,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.settings = settings
+        super().__init__(settings, Topics(settings).estimates, "estimates", **kwargs)
         self.instance = instance
         self.exchange = instance.exchange
         self.rejects = rejects
-        topic = Topics(settings).estimates.name
-        self.partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
-        self.positions = [0] * settings.partitions
-        self.is_reading = False
-        self.received = asyncio.Event()
         self.answered_at = -inf
 
-    async def on_start(self) -> None:
-        """Seek to the current end of the topic."""
-        client_id = f"{self.settings.prefix}-estimates"
-        self.consumer = new_consumer(self.settings, client_id=client_id, auto_offset_reset="latest")
-        await self.consumer.start()
-        self.consumer.assign(self.partitions)
-        await self.consumer.seek_to_end(*self.partitions)
-        for tp in self.partitions:
-            self.positions[tp.partition] = await self.consumer.position(tp)
-        self.is_reading = True
-
-    async def on_stop(self) -> None:
-        await self.consumer.stop()
-
-    @Service.task
-    async def _follow(self) -> None:
-        while not self.should_stop:
-            fetched = await self.consumer.getmany(timeout_ms=1000, max_records=ESTIMATES_AT_ONCE)
-            for tp, records in fetched.items():
-                self.receive(tp.partition, records)
-                self.positions[tp.partition] = records[-1].offset + 1
-                await asyncio.sleep(0)  # let other tasks run
-            self._answer()
-            if fetched:
-                self.received.set()
-                self.instance.check_budget()
-
-    def receive(self, partition: int, records: list[ConsumerRecord]) -> None:
+    async def learn(self, partition: int, records: list[ConsumerRecord]) -> None:
         """Apply estimates; those of an own partition that nobody has sealed are dead letters."""
         for record in records:
             bad = self.instance.hear(partition, record)
             if bad is not None:
                 self.rejects.add(record, bad)
+
+    def after_reading(self) -> None:
+        """Answer who has asked, and close tasks if others have spent the budget."""
+        self._answer()
+        self.instance.check_budget()
 
     def _answer(self) -> None:
         """Publish everything if another instance has asked for it, but not too often."""
@@ -285,19 +276,19 @@ class EstimatesFollower(Service):
         """Wait until the estimates of all other partitions are known; ask for missing ones."""
         ask_at = monotonic() + ASK_SECONDS
         while self.exchange.missing:
-            self.received.clear()
+            self.advanced.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
-                    await self.received.wait()
+                    await self.advanced.wait()
             if self.exchange.missing and monotonic() > ask_at:
                 self.instance.publish_estimates(self.exchange.request())
                 ask_at = monotonic() + ASK_SECONDS
 
     def lag(self) -> int:
         """Return how many records of other instances are not read yet."""
-        if not self.is_reading:
+        if not self.caught_up:
             return 0
-        ends = (self.consumer.highwater(tp) or 0 for tp in self.partitions)
+        ends = (self.reader.consumer.highwater(tp) or 0 for tp in self.partitions)
         lags = (max(0, end - here) for end, here in zip(ends, self.positions, strict=True))
         own = self.exchange.crowd.has_tasks_of
         return sum(lag for partition, lag in enumerate(lags) if not own[partition])

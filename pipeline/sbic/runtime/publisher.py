@@ -11,7 +11,7 @@ from sbic.instance.instance import Publication as Records
 from sbic.instance.publication import Group, Outbox, Redirected, Redirector
 from sbic.instance.taken import Forwarded, Rejected
 from sbic.project.topics import Topics
-from sbic.runtime.faust.groups import GroupPublisher, Steps, Writer
+from sbic.runtime.faust.groups import GroupPublisher, OnPublished, Steps
 from sbic.runtime.faust.producer import BatchProducer, Offsets
 from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
@@ -81,7 +81,7 @@ class Publisher:
         redirector: MeteredRedirector,
         mark_stale: Callable[[], None],
         spans: SpanExporter,
-        writers: Sequence[Writer] = (),
+        writers: Sequence[OnPublished] = (),
     ) -> None:
         self.instance = instance
         self.metrics = metrics

@@ -6,13 +6,15 @@ from errno import EADDRINUSE
 from typing import Any
 
 from aiohttp import web
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from mode import Service
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from sbic.kafka.admin import LabelsKept, extents, labels_kept, wrong_labels_config
+from sbic.kafka.admin import LabelsKept, labels_kept, wrong_labels_config
+from sbic.kafka.connect import AdminClient, new_consumer
 from sbic.kafka.errors import ClusterError
-from sbic.kafka.groups import committed_offsets
+from sbic.kafka.groups import committed_by
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.runtime.faust.app import BatchedApp
@@ -190,11 +192,20 @@ class LabelsWatch(Service):
         super().__init__(**kwargs)
         self.settings = settings
         self.topic = Topics(settings).labels
+        self.partitions = [TopicPartition(self.topic.name, p) for p in range(settings.partitions)]
         self.kept = LabelsKept(self.topic.name)
 
     async def on_start(self) -> None:
         """Look once before labels are taken."""
+        self._admin = AdminClient(self.settings)
+        self._asking = new_consumer(self.settings)
+        await self._admin.start()
+        await self._asking.start()
         await self._look()
+
+    async def on_stop(self) -> None:
+        await self._asking.stop()
+        await self._admin.stop()
 
     @Service.task
     async def _watch(self) -> None:
@@ -205,16 +216,13 @@ class LabelsWatch(Service):
 
     async def _look(self) -> None:
         try:
-            wrong = await wrong_labels_config(self.settings)
-            found = await extents(self.settings, [self.topic.name])
-            committed = await committed_offsets(
-                self.settings, self.settings.prefix, self.topic.name
-            )
+            async with self._admin.answering() as client:
+                wrong = await wrong_labels_config(client, self.topic)
+                committed = await committed_by(client, self.settings.prefix)
+            starts = await self._asking.beginning_offsets(self.partitions)
         except (ClusterError, KafkaError):
             return  # not available: `BrokerWatch` logs it
-        starts = {tp: extent.begin for tp, extent in found.items()}
-        known = {tp: committed[tp.partition] for tp in starts if tp.partition in committed}
-        before, kept = self.kept, labels_kept(self.topic, wrong, starts, known)
+        before, kept = self.kept, labels_kept(self.topic, wrong, starts, committed)
         self.kept = kept._replace(uncounted=max(kept.uncounted, before.uncounted))
         is_new = (
             self.kept.wrong != before.wrong,

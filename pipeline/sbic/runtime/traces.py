@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from time import time_ns
-from typing import Protocol
 
 from sbic import __version__
 from sbic.instance.publication import Span
@@ -10,24 +9,14 @@ from sbic.project.settings import Settings
 from sbic.runtime.faust.stop import CannotStart
 
 
-class SpanExporter(Protocol):
-    """Exports spans."""
+class SpanExporter:
+    """Exports no spans; traces are carried on all the same."""
 
     def export(self, spans: Sequence[Span]) -> None:
         """Export spans that end now, without waiting."""
 
     def flush(self) -> None:
         """Send all spans before the process ends."""
-
-
-class NoExport:
-    """Exports no spans; traces are carried on all the same."""
-
-    def export(self, spans: Sequence[Span]) -> None:
-        """Do nothing."""
-
-    def flush(self) -> None:
-        """Do nothing."""
 
 
 # Exports spans by OpenTelemetry, if the extra `otel` is installed and `SBIC_OTEL` is true.
@@ -42,7 +31,7 @@ FLUSH_MS = 1000
 def exporter_of(settings: Settings) -> SpanExporter:
     """Return the exporter that the settings ask for."""
     if not settings.otel:
-        return NoExport()
+        return SpanExporter()
     try:
         return OtelExport(settings)
     except ImportError:
@@ -51,7 +40,7 @@ def exporter_of(settings: Settings) -> SpanExporter:
         ) from None
 
 
-class OtelExport:
+class OtelExport(SpanExporter):
     """Passes spans to OpenTelemetry's SDK, which sends them from a separate thread."""
 
     def __init__(self, settings: Settings) -> None:

@@ -23,6 +23,7 @@ from orjson import loads
 from sbic.classes import SKIP, Classes
 from sbic.engine.engine import Engine
 from sbic.engine.labels import Ids
+from sbic.engine.state import StandingLabels
 from sbic.kafka.reader import keep_last, parsed, readable, reading
 from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
@@ -81,7 +82,7 @@ async def letters_in(settings: Settings) -> AsyncIterator[list[Letter]]:
 
 
 def letter_of(record: ConsumerRecord) -> Letter | None:
-    """The letter in a record, or None if it is not an sbic record."""
+    """Return the letter in a record, or None if it is not an sbic record."""
     headers = read_headers(record.headers)
     if headers is None:
         return None
@@ -155,6 +156,8 @@ class Standing:
         self.workers = Ids[str]()
         self._homes: list[int] = []  # the partition of each worker
         self._given: list[array[int]] = []  # the tasks of each worker's answers, in order
+        self.skips = array("q")
+        """How many skips of each worker have been read."""
         self._parse = label_parser(classes)
         self._engine = Engine("settled", classes=len(classes), class_prior="uniform")
 
@@ -163,7 +166,9 @@ class Standing:
         rows = []
         for record, (task, worker, answer) in parsed(records, self._parse):
             is_here = self._home(worker) == record.partition or self.anywhere
-            if answer != SKIP and is_here:
+            if answer == SKIP and is_here:
+                self.skips[self.workers.number(worker)] += 1
+            elif is_here:
                 i, j = self.tasks.number(task), self.workers.number(worker)
                 rows.append((i, j, answer))
                 self._given[j].append(i)
@@ -176,13 +181,14 @@ class Standing:
         if number == len(self._homes):
             self._homes.append(partition_of(worker.encode(), self.partitions))
             self._given.append(array("q"))
+            self.skips.append(0)
         return self._homes[number]
 
     def __len__(self) -> int:
         return self._engine.labels_here
 
     def answers_to(self, task: str) -> list[Answer]:
-        """The labels of a task that stand, in their order."""
+        """Return the labels of a task that stand, in their order."""
         number = self.tasks.known(task)
         if number is None:
             return []
@@ -193,7 +199,7 @@ class Standing:
         ]
 
     def given_by(self, worker: str, most: int) -> list[tuple[str, int | str]]:
-        """The tasks and labels of a worker that stand, of the last `most` tasks, newest first."""
+        """Return the standing labels of a worker, of the last `most` tasks, newest first."""
         number = self.workers.known(worker)
         if number is None:
             return []
@@ -205,18 +211,22 @@ class Standing:
             if j == number
         ]
 
-    def __iter__(self) -> Iterator[tuple[str, str, int | str]]:
-        """All labels that stand as task, worker and label, tasks in the order of their first."""
+    def columns(self) -> Iterator[StandingLabels]:
+        """All labels that stand in numbers, some tasks at a time, in the order of their first."""
         for first in range(0, len(self.tasks), TASKS_AT_ONCE):
             tasks = np.arange(first, min(first + TASKS_AT_ONCE, len(self.tasks)))
-            columns = (column.tolist() for column in self._engine.labels_of(tasks))
-            for i, j, answer in zip(*columns, strict=True):
+            yield self._engine.labels_of(tasks)
+
+    def __iter__(self) -> Iterator[tuple[str, str, int | str]]:
+        """All labels that stand as task, worker and label."""
+        for some in self.columns():
+            for i, j, answer in zip(*(column.tolist() for column in some), strict=True):
                 label = self.classes.labels[answer]
                 yield self.tasks.names[i], self.workers.names[j], label
 
 
 async def standing_labels(settings: Settings) -> Standing:
-    """The labels that stand of all that the topic has now."""
+    """Return the labels that stand of all that the topic has now."""
     async with reading(settings, Topics(settings).labels.name, from_start=True) as reader:
         partitions = min(len(reader.partitions), settings.partitions)
         # instances stop when labels come to partitions that somebody has added: none is forwarded
@@ -239,16 +249,14 @@ def compile_engine() -> None:
 # The current state of a compacted topic, the last record of every key, as a table.
 
 
-Row = list[object]
-Record = Mapping[str, Any]
-Records = Sequence[Record]
+Records = Sequence[Mapping[str, Any]]
 
 
 class ExportTable(NamedTuple):
     """The columns, and a row for each record."""
 
     columns: tuple[str, ...]
-    rows: list[Row]
+    rows: list[list[object]]
 
 
 class Export(NamedTuple):
@@ -295,7 +303,7 @@ def workers_table(_classes: Classes, workers: Records) -> ExportTable:
 
 
 def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> ExportTable:
-    """The fields as columns; of a field with a value for each class, a column `word:CLASS` each."""
+    """Make columns of fields; of one with a value for each class, a column `word:CLASS` each."""
     names: list[str] = []
     paths: list[tuple[str, str | None]] = []  # the field, and the class in it
     for each in fields:
@@ -306,7 +314,7 @@ def _table(records: Records, fields: Sequence[str], by_class: Sequence[str]) -> 
         classes = dict.fromkeys(name for record in records for name in record.get(each, ()))
         names += [f"{WORDS.get(each, each)}:{name}" for name in classes]
         paths += [(each, name) for name in classes]
-    rows: list[Row] = [
+    rows: list[list[object]] = [
         [
             record.get(each) if name is None else record.get(each, {}).get(name)
             for each, name in paths
@@ -339,11 +347,17 @@ EXPORTS = {
 }
 
 
-async def current_records(settings: Settings, export: Export) -> list[Record]:
-    """The last record of every key in the topic now, sorted by key."""
-    topic, parse = export.topic(Topics(settings)).name, export.parser(settings.crowd_classes)
+async def current_records(settings: Settings, export: Export) -> list[Mapping[str, Any]]:
+    """Return the last record of every key in the topic now, sorted by key."""
+    parse = export.parser(settings.crowd_classes)
+    last = await last_values(settings, export.topic(Topics(settings)))
+    return [loads(last[key]) for key in sorted(last) if readable(parse, last[key]) is not None]
+
+
+async def last_values(settings: Settings, topic: Topic) -> dict[bytes, bytes]:
+    """Return the last value of every key in a compacted topic now."""
     last: dict[bytes, bytes] = {}
-    async with reading(settings, topic, from_start=True) as reader:
+    async with reading(settings, topic.name, from_start=True) as reader:
         async for records in reader.to_the_end("Reading"):
             keep_last(last, records)
-    return [loads(last[key]) for key in sorted(last) if readable(parse, last[key]) is not None]
+    return last

@@ -15,8 +15,7 @@ from sbic.kafka.protocol import TopicIds, describe_topics
 from sbic.kafka.reader import Reader, committed_consumer, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
 from sbic.project.added import check_partitions_on
-from sbic.project.opening import log_consumer, read_on
-from sbic.project.revision import Revision
+from sbic.project.opening import ProjectLog
 from sbic.project.settings import SHOWN_SETTINGS, Settings
 from sbic.project.topics import Topic, Topics
 from sbic.status.report import (
@@ -69,11 +68,11 @@ class FlowReader:
         }
 
     async def group(self) -> ConsumerGroup:
-        """The group now; read it before the topics, so that the lag is not underestimated."""
+        """Get the group now; read it before the topics, so that the lag is not underestimated."""
         return await describe_group(self.admin)
 
     async def activity(self, group: ConsumerGroup) -> Activity:
-        """The activity now, of a group that was just read."""
+        """Return the activity now, of a group that was just read."""
         at = int(1000 * time())
         labels = self.inputs["labels"]
         starts = await self.asking.beginning_offsets(labels)
@@ -96,7 +95,8 @@ class FlowReader:
     async def check_labels(self) -> None:
         """Compare the retention of labels with the project's, if this client may."""
         with suppress(ClusterError):
-            self.wrong = await wrong_labels_config(self.settings)
+            async with self.admin.answering() as client:
+                self.wrong = await wrong_labels_config(client, self.topics.labels)
 
     async def _flow(self, at: int, starts: Mapping[TopicPartition, int]) -> Flow:
         """Labels in the topic, and those of the last minute by their timestamps."""
@@ -131,12 +131,12 @@ class FlowReader:
         }
 
     def _partitions(self, assigned: Iterable[TopicPartition]) -> frozenset[int]:
-        """The partitions of the labels topic among those assigned to a member."""
+        """Return the partitions of the labels topic among those assigned to a member."""
         labels = self.topics.labels.name
         return frozenset(tp.partition for tp in assigned if tp.topic == labels)
 
     async def _lags(self, group: ConsumerGroup) -> dict[TopicPartition, int]:
-        """The lag of the group on each partition."""
+        """Return the lag of the group on each partition."""
         partitions = [tp for some in self.inputs.values() for tp in some]
         ends = await self.asking.end_offsets(partitions)
         starts = await self.asking.beginning_offsets(partitions)
@@ -150,7 +150,7 @@ class FlowReader:
         return settledness(owners, reports.rests, reports.moved_at, lag)
 
     async def _reports(self) -> Reports:
-        """The last reports of each partition, and when the last other record was published."""
+        """Get the last reports of each partition, and when the last other record was published."""
         rests: dict[int, RestReport] = {}
         findings: dict[int, Findings] = {}
         moved_at, classes = 0, len(self.settings.crowd_classes)
@@ -173,13 +173,13 @@ Take = Callable[[Iterable[ConsumerRecord]], None]
 
 
 def shown_settings(settings: Settings) -> dict[str, object]:
-    """The settings that define the numbers, and the rules that close tasks."""
+    """Return the settings that define the numbers, and the rules that close tasks."""
     shown = {name: getattr(settings, name) for name in SHOWN_SETTINGS}
     return shown | {"algorithm": settings.chosen_algorithm}
 
 
 def empty_summary(settings: Settings) -> Summary:
-    """The summary of a project before anything is read."""
+    """Return the summary of a project before anything is read."""
     return Summary(settings.prefix, shown_settings(settings))
 
 
@@ -191,13 +191,12 @@ class StatusReader:
         settings: Settings,
         readers: dict[str, Reader],
         asking: AIOKafkaConsumer,
-        log: AIOKafkaConsumer,
+        log: ProjectLog,
         flow: FlowReader,
         topic_ids: TopicIds,
     ) -> None:
         self.settings = settings
         self.topic_ids = topic_ids
-        self.revision: Revision | None = None
         self.topics = Topics(settings)
         self.log = log
         self.readers = readers
@@ -208,12 +207,11 @@ class StatusReader:
 
     async def update(self) -> Summary:
         """Read what is new, and return the summary; raises `AddedPartitions`."""
-        await check_partitions_on(self.topic_ids)
+        await check_partitions_on(self.topic_ids, self.asking)
         topics = self.topics
-        place = TopicPartition(topics.project.name, 0)
-        self.revision = await read_on(self.log, place, self.revision)
-        if self.revision is not None:
-            settings = self.revision.apply_to(self.settings)
+        revision = await self.log.read()
+        if revision is not None:
+            settings = revision.apply_to(self.settings)
             self.summary.follow(shown_settings(settings))
             self.parse = posterior_parser(settings.crowd_classes)
         group = await self.flow.group()
@@ -245,7 +243,7 @@ class StatusReader:
 
 @asynccontextmanager
 async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
-    """A connected reader of the status."""
+    """Connect a reader of the status."""
     topics = Topics(settings)
     inputs = (topics.labels, topics.votes, topics.tasks, topics.roster, topics.requests)
     await describe_topics(settings, [Need(topic.name, Operation.DESCRIBE) for topic in inputs])
@@ -256,14 +254,14 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
             readers[topic.name] = await stack.enter_async_context(reader)
         asking = await stack.enter_async_context(connected(committed_consumer(settings), settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
-        log = await stack.enter_async_context(connected(log_consumer(settings), settings))
+        log = await stack.enter_async_context(connected(ProjectLog(settings), settings))
         topic_ids = await stack.enter_async_context(connected(TopicIds(settings), settings))
         yield StatusReader(settings, readers, asking, log, flow, topic_ids)
 
 
 @asynccontextmanager
 async def reading_flow(settings: Settings, asking: AIOKafkaConsumer) -> AsyncIterator[FlowReader]:
-    """A connected reader of the activity."""
+    """Connect a reader of the activity."""
     topics = Topics(settings)
     async with (
         reading(settings, topics.posteriors.name, from_start=False) as posteriors,

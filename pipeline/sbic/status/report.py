@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from aiokafka import ConsumerRecord
 
 from sbic.classes import SIGNS, Classes
-from sbic.engine.outside import prediction_powered
+from sbic.infer.judging import shares_of
+from sbic.infer.report import Share
 from sbic.status.contents import Letter, letter_of
 from sbic.status.tallies import Honesty, TaskTally, WorkerTally
 from sbic.wire.dead_letters import Origin
@@ -116,19 +117,12 @@ def settledness(
 def findings_of(
     owners: Iterable[frozenset[int]], findings: Mapping[int, Findings]
 ) -> Findings | None:
-    """What all instances find; None unless each has reported since it began."""
+    """Return what all instances find; None unless each has reported since it began."""
     found = [findings.get(min(partitions)) for partitions in owners if partitions]
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return None
     return reduce(Findings.plus, known)
-
-
-class Share(NamedTuple):
-    """The share of a class among all tasks; its 90 % interval, once there is gold."""
-
-    share: float
-    interval: tuple[float, float] | None
 
 
 DISPUTED = 10
@@ -257,14 +251,7 @@ class Summary:
         names = self.classes.names
         if found.shares.every.shape[1] != len(names):
             return None  # of an instance before the project changed its classes
-        if found.shares.golds < 2:
-            means = (found.shares.every[0] / found.shares.tasks).tolist()
-            return {name: Share(mean, None) for name, mean in zip(names, means, strict=True)}
-        each = zip(names, *prediction_powered(found.shares).tolist(), strict=True)
-        return {
-            name: Share(share, (max(0.0, share - half), min(1.0, share + half)))
-            for name, share, half in each
-        }
+        return shares_of(names, found.shares)
 
     def _prevalence(self) -> dict[str, Any] | None:
         found = self.prevalence
@@ -285,7 +272,7 @@ class Summary:
         }
 
     def as_object(self) -> dict[str, Any]:
-        """The summary as a JSON object, described by schemas/status.schema.json.
+        """Return the summary as a JSON object, described by schemas/status.schema.json.
 
         >>> Summary("sbic", {}).as_object()["tasks"]["known"]
         0

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sbic.engine.labels import Ids
 from sbic.engine.outside import Moments, prediction_powered
+from sbic.infer.judging import contradicts_expected
 from sbic.wire.posteriors import CLOSE_REASONS, Posterior, doubt_of
 
 OPEN, GONE = 0, -1
@@ -58,12 +59,7 @@ class Honesty(NamedTuple):
         >>> Honesty(30, 12, 3.0, None, None).is_contradicted
         True
         """
-        share = self.expected / self.gold if self.gold else 0.0
-        far = abs(self.wrong - self.expected)
-        return bool(far > 1 + CHANCE * (self.gold * share * (1 - share)) ** 0.5)
-
-
-CHANCE = 2.6  # standard deviations: one project in a hundred is told so by chance
+        return contradicts_expected(self.gold, self.wrong, self.expected)
 
 
 class TaskTally:
@@ -128,7 +124,7 @@ class TaskTally:
         return i
 
     def remove(self, task: str) -> int | None:
-        """The task is gone; its number, if it was known."""
+        """Forget a task that is gone; return its number, if it was known."""
         i = self.ids.known(task)
         if i is not None:
             self._count(i, -1)
@@ -193,7 +189,7 @@ class TaskTally:
         )
 
     def most_disputed(self, most: int) -> list[Disputed]:
-        """The least certain of the tasks with two labels or more; of equals, those with more."""
+        """Return the least certain tasks with two labels or more; of equals, those with more."""
         if not self._doubts:
             return []
         doubts, labels, golds = self.doubts(), self.label_counts(), self.golds()
@@ -205,7 +201,7 @@ class TaskTally:
         return [self._disputed(i) for i in places[order].tolist()]
 
     def prediction(self, i: int) -> int | None:
-        """The class that is predicted for a task, if one is."""
+        """Return the class that is predicted for a task, if one is."""
         return None if self._predicted[i] < 0 else self._predicted[i]
 
     def doubt(self, i: int) -> float:
@@ -310,11 +306,11 @@ class WorkerTally:
         return self._first(self.highs(), most)
 
     def low(self, j: int) -> float:
-        """The lower end of a worker's interval."""
+        """Return the lower end of a worker's interval."""
         return self._lows[j]
 
     def high(self, j: int) -> float:
-        """The upper end of a worker's interval."""
+        """Return the upper end of a worker's interval."""
         return self._highs[j]
 
     def labels_of(self, j: int) -> int:
@@ -322,11 +318,11 @@ class WorkerTally:
         return self._labels[j]
 
     def lows(self) -> NDArray[np.float64]:
-        """The lower end of each worker's interval, by the number of the worker."""
+        """Return the lower end of each worker's interval, by the number of the worker."""
         return np.array(self._lows)
 
     def highs(self) -> NDArray[np.float64]:
-        """The upper end of each worker's interval."""
+        """Return the upper end of each worker's interval."""
         return np.array(self._highs)
 
     def label_counts(self) -> NDArray[np.int64]:
@@ -334,7 +330,7 @@ class WorkerTally:
         return np.array(self._labels)
 
     def accuracy(self, worker: str) -> float | None:
-        """The accuracy of a worker; None if the worker is unknown."""
+        """Return the accuracy of a worker; None if the worker is unknown."""
         j = self.ids.known(worker)
         return None if j is None else self._accuracies[j]
 

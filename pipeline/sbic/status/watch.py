@@ -149,7 +149,7 @@ def status_of(posterior: Posterior) -> str:
 
 
 def bar(probability: float, width: int = BAR_WIDTH) -> str:
-    """A bar as long as the probability, to an eighth of a character.
+    """Return a bar as long as the probability, to an eighth of a character.
 
     >>> bar(0.5, 4), bar(1.0, 4), bar(0.28125, 4)
     ('██  ', '████', '█▏  ')

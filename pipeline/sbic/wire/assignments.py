@@ -18,12 +18,12 @@ from sbic.wire.columns import is_id
 MAX_COUNT = 100
 MAX_BYTES = 1 << 16  # of a value: a valid request still fits when it is forwarded
 
-Request = tuple[str, int]
+ParsedRequest = tuple[str, int]
 """Worker and number of tasks; a plain tuple, as for labels."""
 
 
-def parse_request(value: bytes | None) -> Request:
-    """The request in a record's value, or `BadRecord`.
+def parse_request(value: bytes | None) -> ParsedRequest:
+    """Return the request in a record's value, or `BadRecord`.
 
     >>> parse_request(b'{"worker": "w1"}')
     ('w1', 1)
@@ -49,7 +49,7 @@ def parse_request(value: bytes | None) -> Request:
 
 
 @parser
-def _parse_carefully(value: bytes | None) -> Request:
+def _parse_carefully(value: bytes | None) -> ParsedRequest:
     """Parse what the fast path did not accept, or raise `BadRecord` with the problem."""
     record = read_object(value, MAX_BYTES)
     worker = read_id(record, "worker")
@@ -63,7 +63,7 @@ def _parse_carefully(value: bytes | None) -> Request:
 
 
 def encode_request(worker: str, count: int = 1) -> bytes:
-    """The value of a request's record.
+    """Return the value of a request's record.
 
     >>> encode_request("w1")
     b'{"worker":"w1","count":1}'
@@ -111,7 +111,7 @@ class AssignmentId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "AssignmentId":
-        """The id in a record, or ValueError.
+        """Return the id in a record, or ValueError.
 
         >>> AssignmentId.parse("label-3-42-0")
         AssignmentId(partition=3, offset=42, number=0, source='label')
@@ -137,7 +137,7 @@ class AssignmentRecord(NamedTuple):
 def encode_lease(
     worker: str, task: str, name: AssignmentId, policy: str, issued_at: int, expires_at: int
 ) -> bytes:
-    """The value of a lease: the worker gets the task; times in milliseconds.
+    """Return the value of a lease: the worker gets the task; times in milliseconds.
 
     >>> encode_lease("w1", "t1", AssignmentId(3, 42, 0), "uniform", 1, 2)
     b'{"worker":"w1","task":"t1","id":"3-42-0","policy":"uniform","issued_at":1,"expires_at":2}'
@@ -155,7 +155,7 @@ def encode_lease(
 
 
 def encode_refusal(worker: str, reason: Refusal, name: AssignmentId, issued_at: int) -> bytes:
-    """The value of a refusal: the reason why the worker gets no task.
+    """Return the value of a refusal: the reason why the worker gets no task.
 
     >>> encode_refusal("w1", Refusal.NO_OPEN_TASK, AssignmentId(3, 42, 0), 1)
     b'{"worker":"w1","task":null,"reason":"no-open-task","id":"3-42-0","issued_at":1}'
@@ -166,7 +166,7 @@ def encode_refusal(worker: str, reason: Refusal, name: AssignmentId, issued_at: 
 
 
 def encode_end(worker: str, task: str, name: AssignmentId, ended: Ended) -> bytes:
-    """The value of the end of a lease.
+    """Return the value of the end of a lease.
 
     >>> encode_end("w1", "t1", AssignmentId(3, 42, 0), "answered")
     b'{"worker":"w1","task":"t1","id":"3-42-0","ended":"answered"}'
@@ -175,7 +175,7 @@ def encode_end(worker: str, task: str, name: AssignmentId, ended: Ended) -> byte
 
 
 def parse_assignment(value: bytes | None) -> AssignmentRecord:
-    """The assignment in a record's value, or `BadRecord`.
+    """Return the assignment in a record's value, or `BadRecord`.
 
     >>> parse_assignment(encode_lease("w1", "t1", AssignmentId(3, 42, 0), "uniform", 1, 2))[:2]
     ('w1', 't1')

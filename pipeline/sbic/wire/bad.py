@@ -71,7 +71,7 @@ Value = bytes | dict[str, Any] | None
 
 
 def read_object(value: Value, max_bytes: int | None = None) -> dict[str, Any]:
-    """The JSON object in a record's value; one that was parsed already is returned as it is.
+    """Return the JSON object in a record's value; one that was parsed already is returned as it is.
 
     >>> read_object(b"[1]")
     Traceback (most recent call last):
@@ -94,7 +94,7 @@ def read_object(value: Value, max_bytes: int | None = None) -> dict[str, Any]:
 
 
 def read_shallow(value: bytes | None) -> dict[str, Any]:
-    """The same, of a record that tools write again: orjson reads deeper values than it writes.
+    """Do the same for records that tools write again: orjson reads deeper ones than it writes.
 
     >>> read_shallow(b'{"note": %s}' % (b"[" * 300 + b"]" * 300))
     Traceback (most recent call last):
@@ -110,7 +110,7 @@ def read_shallow(value: bytes | None) -> dict[str, Any]:
 
 
 def read_field(record: dict[str, Any], name: str) -> Any:
-    """The value of a required field."""
+    """Return the value of a required field."""
     try:
         return record[name]
     except KeyError:
@@ -118,7 +118,7 @@ def read_field(record: dict[str, Any], name: str) -> Any:
 
 
 def read_id(record: dict[str, Any], name: str) -> str:
-    """The id in a field: a non-empty string of at most 256 bytes in UTF-8.
+    """Return the id in a field: a non-empty string of at most 256 bytes in UTF-8.
 
     >>> read_id({"task": ""}, "task")
     Traceback (most recent call last):
@@ -137,7 +137,7 @@ def read_id(record: dict[str, Any], name: str) -> str:
 
 
 def id_of_key(key: bytes | None) -> str:
-    """The id that a tombstone is about: its key.
+    """Return the id that a tombstone is about: its key.
 
     >>> id_of_key(b"t1")
     't1'
@@ -153,7 +153,7 @@ def id_of_key(key: bytes | None) -> str:
 
 
 def read_number(record: dict[str, Any], name: str, kind: type[int] | type[float]) -> Any:
-    """The number in a field, of the kind (whole or floating-point) that sbic writes there."""
+    """Read the number in a field, of the kind (whole or floating) that sbic writes there."""
     value = read_field(record, name)
     if type(value) is not kind:
         raise BadRecord(Reason.BAD_FIELD, f"'{name}' must be {KINDS[kind]}, not {_kind(value)}")

@@ -51,7 +51,7 @@ class Answers(NamedTuple):
 
 
 def encode_answers(answers: Answers) -> bytes:
-    """The value of a record.
+    """Return the value of a record.
 
     >>> answers = Answers([Piece(7, 42)], [VotesFor(3, b"abc"), VotesFor(1, b"d")], [])
     >>> parse_answers(encode_answers(answers)) == answers
@@ -69,7 +69,7 @@ def encode_answers(answers: Answers) -> bytes:
 
 @parser
 def parse_answers(value: bytes | None) -> Answers:
-    """The answers in a record's value, or `BadRecord`."""
+    """Return the answers in a record's value, or `BadRecord`."""
     record = Columns(value)
     votes, at = [], 0
     for home, size in record.fields["parts"]:
@@ -115,7 +115,7 @@ class Facts(NamedTuple):
 
 
 def encode_facts(facts: Facts) -> bytes:
-    """The value of a record.
+    """Return the value of a record.
 
     >>> fact = Fact("t1", None, 1, "request", False, 7, 1700000000000)
     >>> facts = Facts(2, [fact], Names.of(["t2", "t3"]))
@@ -134,7 +134,7 @@ def encode_facts(facts: Facts) -> bytes:
 
 @parser
 def read_facts(record: Columns) -> Facts:
-    """The facts in a record, or `BadRecord`."""
+    """Return the facts in a record, or `BadRecord`."""
     rows = [Fact(*row) for row in record.fields["rows"]]
     count, size = record.number("recent"), record.number("bytes")
     lengths, text = record.column("<u2", count), record.column("u1", size)

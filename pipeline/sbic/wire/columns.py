@@ -22,7 +22,7 @@ COLUMNS = b"columns %d" % FORMAT  # sealed with the record: others are not of th
 
 
 def encode_columns(kind: str, fields: dict[str, Any], columns: Sequence[NDArray[Any]]) -> bytes:
-    """A record of this kind.
+    """Return a record of this kind.
 
     >>> encode_columns("counts", {"worker": ["w1"]}, [np.array([7], "<i2")])
     b'{"sbic":"counts","format":5,"worker":["w1"]}\\n\\x07\\x00'
@@ -57,18 +57,18 @@ class Columns:
         self._at = 0
 
     def names(self, field: str) -> list[str]:
-        """The names in a field."""
+        """Return the names in a field."""
         return cast(list[str], self.fields[field])
 
     def number(self, field: str) -> int:
-        """The whole number in a field, 0 or more."""
+        """Return the whole number in a field, 0 or more."""
         number = self.fields.get(field)
         if type(number) is not int or not 0 <= number < MOST:
             raise NOT_OURS
         return number
 
     def column(self, kind: str, *shape: int) -> NDArray[Any]:
-        """The next column, of this type and shape; writable, or kernels would be compiled twice."""
+        """Read a column of this type and shape; writable, or kernels would be compiled twice."""
         size = prod(shape) * np.dtype(kind).itemsize
         part = bytearray(self.rest[self._at : self._at + size])
         if len(part) != size:
@@ -108,7 +108,7 @@ class Names:
 
     @classmethod
     def of(cls, names: "Names | Sequence[str]") -> "Names":
-        """These names."""
+        """Return these names."""
         if isinstance(names, Names):
             return names
         joined = "".join(names)
@@ -120,7 +120,7 @@ class Names:
 
     @classmethod
     def joined(cls, parts: Sequence["Names"]) -> "Names":
-        """The names of several parts.
+        """Return the names of several parts.
 
         >>> list(Names.joined([Names.of(["t1"]), Names.of([]), Names.of(["t2", "t3"])]))
         ['t1', 't2', 't3']
@@ -159,13 +159,13 @@ class Names:
         return lengths
 
     def part(self, first: int, end: int) -> "Names":
-        """The names from one position up to another."""
+        """Return the names from one position up to another."""
         start = int(self.ends[first - 1]) if first else 0
         ends = self.ends[first:end]
         return Names(self.text[start : ends[-1] if len(ends) else start], ends - start)
 
     def take(self, places: Ints) -> "Names":
-        """The names at these positions."""
+        """Return the names at these positions."""
         return gather_names(self.text, self.ends, places)
 
 
@@ -198,7 +198,7 @@ def _copy(text: Bytes, ends: Ints, places: Ints, into: Bytes) -> None:
 
 
 def read_names(text: bytes, lengths: NDArray[np.uint16]) -> Names:
-    """The names in a text with their lengths in bytes."""
+    """Return the names in a text with their lengths in bytes."""
     return Names(np.frombuffer(text, np.uint8), np.cumsum(lengths, dtype=np.int64))
 
 

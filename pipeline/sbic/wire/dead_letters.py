@@ -36,18 +36,18 @@ class Origin(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Origin":
-        """The origin as `str` writes it, or `ValueError`."""
+        """Return the origin as `str` writes it, or `ValueError`."""
         topic, partition, offset = text.rsplit("/", 2)
         return cls(topic, int(partition), int(offset))
 
 
 def origin_header(headers: Iterable[Header]) -> bytes | None:
-    """The value of the header with the origin, if there is one."""
+    """Return the value of the header with the origin, if there is one."""
     return next((value for name, value in headers if name == ORIGIN_HEADER), None)
 
 
 def read_origin(text: bytes, topic: str, partitions: int) -> Origin | None:
-    """The origin of a record of this topic, as `str` writes it; None if it is invalid.
+    """Return the origin of a record of this topic, as `str` writes it; None if it is invalid.
 
     >>> read_origin(b"sbic.labels/3/42", "sbic.labels", partitions=8)
     Origin(topic='sbic.labels', partition=3, offset=42)
@@ -66,7 +66,7 @@ def _is_number(digits: bytes) -> bool:
 
 
 def forwarded_headers(headers: Sequence[Header], origin: Header) -> list[Header]:
-    """The first headers, as many as fit, and the header with the origin.
+    """Return the first headers, as many as fit, and the header with the origin.
 
     >>> origin = "sbic.origin", b"labels/3/42"
     >>> forwarded_headers([("trace", b"7"), ("note", bytes(99_999))], origin)
@@ -83,7 +83,7 @@ def forwarded_headers(headers: Sequence[Header], origin: Header) -> list[Header]
 
 
 def content_mark(origin: Origin, value: bytes | None) -> int:
-    """A hash of origin and content: the same when the record is forwarded again.
+    """Return a hash of origin and content: the same when the record is forwarded again.
 
     >>> place = Origin("labels", 3, 42)
     >>> content_mark(place, b"one") == content_mark(place, b"one") != content_mark(place, b"other")
@@ -121,7 +121,7 @@ class DeadLetter(NamedTuple):
 def dead_letter(
     origin: Origin, key: bytes | None, value: bytes | None, bad: BadRecord
 ) -> DeadLetter:
-    """The dead letter of a record with this origin that cannot be used.
+    """Return the dead letter of a record with this origin that cannot be used.
 
     >>> from sbic.wire.bad import Reason
     >>> bad = BadRecord(Reason.BAD_ID, "'task' is empty")
@@ -157,7 +157,7 @@ class LetterHeaders(NamedTuple):
 
 
 def read_headers(headers: Iterable[Header]) -> LetterHeaders | None:
-    """The headers of a dead letter or mark; None for any other record.
+    """Return the headers of a dead letter or mark; None for any other record.
 
     >>> from sbic.wire.bad import BadRecord, Reason
     >>> bad = BadRecord(Reason.BAD_ID, "'task' is empty")
@@ -182,7 +182,7 @@ def read_headers(headers: Iterable[Header]) -> LetterHeaders | None:
 
 
 def replayed_mark(origin: Origin) -> list[tuple[str, bytes]]:
-    """The headers of the record that marks a dead letter as replayed."""
+    """Return the headers of the record that marks a dead letter as replayed."""
     return [*_origin_headers(origin), (REPLAYED, b"true")]
 
 

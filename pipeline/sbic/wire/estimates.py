@@ -111,7 +111,7 @@ class Findings(NamedTuple):
     candidates: Floats
 
     def plus(self, other: "Findings") -> "Findings":
-        """What two instances find; the dependence is the same for all."""
+        """Return what two instances find; the dependence is the same for all."""
         return Findings(
             self.dependence,
             self.gold + other.gold,
@@ -126,7 +126,7 @@ Estimates = Beliefs | Counts | PairCounts | Shares | Sums | Whole | Rest | Ask |
 
 
 def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
-    """The value of a record with the owner's epoch.
+    """Return the value of a record with the owner's epoch.
 
     >>> workers = Numbered(5, ["w1"], np.array([5], np.int32))
     >>> value = encode_estimates(3, Counts(workers, np.array([[2.0, 1.5, 1.0, 1.0]])))
@@ -173,7 +173,7 @@ def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
 
 @parser
 def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
-    """The epoch and the estimates in a record's value, or `BadRecord`."""
+    """Return the epoch and the estimates in a record's value, or `BadRecord`."""
     record = Columns(value)
     epoch = record.number("epoch")
     estimates: Estimates
@@ -215,7 +215,7 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
 
 
 def parse_report(value: bytes | None, classes: int) -> Rest | Findings | None:
-    """What an instance reports in a record of estimates; None if the record is no report.
+    """Return what an instance reports in a record of estimates; None if the record is no report.
 
     >>> parse_report(encode_estimates(3, Rest(True, 0)), classes=2)
     Rest(is_at_rest=True, due=0)

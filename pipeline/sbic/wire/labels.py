@@ -34,7 +34,7 @@ anything else costs as much as parsing."""
 
 
 def label_parser(classes: Classes) -> Callable[[Value], CodedLabel]:
-    """A parser for the labels of a project with these classes.
+    """Return a parser for the labels of a project with these classes.
 
     >>> parse = label_parser(Classes.parse("cat,dog,bird"))
     >>> parse(b'{"task": "t1", "worker": "w1", "label": "bird"}')
@@ -87,7 +87,7 @@ def _read_fields(value: Value) -> tuple[str, str, Any]:
 
 
 def encode_label(task: str, worker: str, label: LabelForm) -> bytes:
-    """The value of a label's record; `label` is in its wire form.
+    """Return the value of a label's record; `label` is in its wire form.
 
     >>> encode_label("t1", "w1", 1), encode_label("t1", "w1", "cat")
     (b'{"task":"t1","worker":"w1","label":1}', b'{"task":"t1","worker":"w1","label":"cat"}')

@@ -46,7 +46,7 @@ def _murmur2(text: Any, start: int, end: int) -> int:
 
 
 def murmur2(key: bytes) -> int:
-    """The 32-bit hash, unsigned, of `org.apache.kafka.common.utils.Utils.murmur2`.
+    """Return the 32-bit hash, unsigned, of `org.apache.kafka.common.utils.Utils.murmur2`.
 
     >>> murmur2(b"foobar") == -790332482 & MASK
     True
@@ -56,7 +56,7 @@ def murmur2(key: bytes) -> int:
 
 @lru_cache(REMEMBERED_KEYS)
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition that Kafka clients choose by default for a record with this key.
+    """Return the partition that Kafka clients choose by default for a record with this key.
 
     >>> partition_of(b"w1", 8)
     7
@@ -65,7 +65,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def homes_of(names: Names, partitions: int) -> NDArray[np.int32]:
-    """The partition of each name, compiled.
+    """Return the partition of each name, compiled.
 
     >>> homes_of(Names.of(["w1", "foobar", "w2"]), 8).tolist()
     [7, 6, 2]

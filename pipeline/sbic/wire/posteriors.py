@@ -20,7 +20,8 @@ from sbic.wire.bad import (
     read_number,
     read_shallow,
 )
-from sbic.wire.rendering import Rendering, Shares, rendering_of, texts_of
+from sbic.wire.columns import Bytes
+from sbic.wire.rendering import Probabilities, Rendering, rendering_of, texts_of
 
 TASKS = "tasks"  # key of the tasks topic in `sources`
 
@@ -48,13 +49,13 @@ class Posterior(NamedTuple):
     """
 
     task: str
-    beliefs: Shares
+    beliefs: Probabilities
     prediction: int | None
     labels: int
     sources: dict[str, int]
     updated_at: int = 0
     reason: CloseReason | None = None
-    evidence: Shares | None = None
+    evidence: Probabilities | None = None
     effective_votes: float = 0.0
     log_odds: float | None = None
 
@@ -64,7 +65,7 @@ class Posterior(NamedTuple):
         return doubt_of(self.beliefs)
 
 
-def doubt_of(shares: Shares) -> float:
+def doubt_of(shares: Probabilities) -> float:
     """How probable it is that the most probable class is wrong.
 
     >>> doubt_of([1.0, 1e-30]), doubt_of([0.5, 0.25, 0.25])
@@ -77,7 +78,7 @@ PosteriorParser = Callable[[bytes | None], Posterior]
 
 
 def posterior_parser(classes: Classes) -> PosteriorParser:
-    """A parser for the posteriors of a project with these classes.
+    """Return a parser for the posteriors of a project with these classes.
 
     >>> parse = posterior_parser(Classes.parse("-1,1"))
     >>> parse(b'{"task": "t1", "log_odds": -2.5, "probability": 0.08, "prediction": -1, '
@@ -148,7 +149,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
 
 
 def on_one_line(value: bytes) -> bytes:
-    """A record's value in JSON, which others may have written on several lines.
+    """Return a record's value in JSON, which others may have written on several lines.
 
     >>> on_one_line(b'{"task":\\n"t1"}')
     b'{"task":"t1"}'
@@ -188,7 +189,7 @@ class PosteriorColumns(NamedTuple):
 
 
 def encode_posteriors(classes: Classes, columns: PosteriorColumns) -> list[bytes]:
-    """The value of each task's record.
+    """Return the value of each task's record.
 
     >>> from sbic.classes import SIGNS
     >>> numbers = [np.array([[0.4, 0.6]]), np.array([[0.0, 0.5]]), np.array([2]), np.array([7])]
@@ -219,7 +220,7 @@ def encode_posteriors(classes: Classes, columns: PosteriorColumns) -> list[bytes
 
 
 def _unusual(columns: PosteriorColumns) -> list[int]:
-    """The rows of tasks with optional fields."""
+    """Return the rows of tasks with optional fields."""
     is_unusual = columns.reopened | (columns.golds >= 0)
     is_unusual |= np.array([reason is not None for reason in columns.reasons], np.bool_)
     is_unusual |= np.array([prior is not None for prior in columns.priors], np.bool_)
@@ -249,7 +250,7 @@ def _with_more(rendering: Rendering, columns: PosteriorColumns, row: int, head: 
 
 
 def _sources(columns: PosteriorColumns, row: int) -> dict[str, int]:
-    """The offset of the last label counted from each labels partition that has any."""
+    """Return the offset of the last label counted from each labels partition that has any."""
     offsets = enumerate(columns.sources[row].tolist())
     sources = {str(partition): offset - 1 for partition, offset in offsets if offset}
     if columns.described[row] >= 0:
@@ -263,7 +264,6 @@ def _sources(columns: PosteriorColumns, row: int) -> dict[str, int]:
 # computing them.
 
 
-Bytes = NDArray[np.uint8]
 DIGITS = 20  # of a number at most
 SOURCE_BYTES = 2 * DIGITS + 4
 TAIL_BYTES = 3 * DIGITS + 100
@@ -281,7 +281,7 @@ UPDATED = _bytes(b'},"updated_at":')
 
 
 def tails(labels: Ints, updated_at: Ints, sources: Ints, described: Ints) -> list[bytes]:
-    """The part of each record after the belief.
+    """Return the part of each record after the belief.
 
     >>> tails(np.array([2]), np.array([7]), np.array([[0, 43]]), np.array([5]))
     [b',"labels":2,"status":"open","sources":{"1":42,"tasks":5},"updated_at":7}']

@@ -20,7 +20,7 @@ from sbic.wire.bad import BadRecord, Reason, read_field, read_number
 
 CERTAIN = 1000.0  # log-odds whose probability is exactly 1 in a double
 
-Shares = list[float]
+Probabilities = list[float]
 """A number for each class, in their order; they add up to 1."""
 
 
@@ -30,7 +30,7 @@ class Belief(NamedTuple):
     `log_odds` are those of 1, with the classes -1 and 1.
     """
 
-    shares: Shares
+    shares: Probabilities
     prediction: int | None
     log_odds: float | None = None
 
@@ -53,35 +53,35 @@ class Rendering(ABC):
 
     @abstractmethod
     def prediction(self, prediction: int | None) -> LabelForm:
-        """The prediction of a posterior; None where no class is predicted."""
+        """Return the prediction of a posterior; None where no class is predicted."""
 
     @abstractmethod
     def beliefs(self, beliefs: Floats, scores: Floats, labels: Ints, golds: Ints) -> list[bytes]:
-        """The fields of the beliefs of tasks, a row for each; the scores are those without gold."""
+        """Return the fields of beliefs, a row for each task; the scores are those without gold."""
 
     @abstractmethod
     def read_belief(self, record: dict[str, Any]) -> Belief:
-        """The belief in a posterior, or `BadRecord`."""
+        """Return the belief in a posterior, or `BadRecord`."""
 
     @abstractmethod
     def evidence(self, scores: Floats) -> object:
-        """What is believed of a gold task without gold."""
+        """Return what is believed of a gold task without gold."""
 
     @abstractmethod
-    def read_evidence(self, value: Any) -> Shares | None:
-        """The same as shares; None if it is no such value."""
+    def read_evidence(self, value: Any) -> Probabilities | None:
+        """Return the same as shares; None if it is no such value."""
 
     @abstractmethod
-    def shares(self, shares: Shares) -> object:
-        """A number for each class, such as the prior of a task."""
+    def shares(self, shares: Probabilities) -> object:
+        """Return a number for each class, such as the prior of a task."""
 
     @abstractmethod
-    def read_shares(self, value: Any) -> Shares | None:
-        """The shares in a field; None if it has no such value."""
+    def read_shares(self, value: Any) -> Probabilities | None:
+        """Return the shares in a field; None if it has no such value."""
 
     @abstractmethod
-    def read_prior(self, value: Any) -> Shares:
-        """The prior that a user has given to a task, or `BadRecord`; no share of it is 0."""
+    def read_prior(self, value: Any) -> Probabilities:
+        """Return the prior that a user has given to a task, or `BadRecord`; no share of it is 0."""
 
 
 class _Signs(Rendering):
@@ -122,19 +122,19 @@ class _Signs(Rendering):
     def evidence(self, scores: Floats) -> object:
         return float(scores[1] - scores[0])
 
-    def read_evidence(self, value: Any) -> Shares | None:
+    def read_evidence(self, value: Any) -> Probabilities | None:
         if type(value) is not float:
             return None
         least = 1 / (1 + exp(min(abs(value), 700.0)))
         return [least, 1 - least] if value > 0 else [1 - least, least]
 
-    def shares(self, shares: Shares) -> object:
+    def shares(self, shares: Probabilities) -> object:
         return shares[1]
 
-    def read_shares(self, value: Any) -> Shares | None:
+    def read_shares(self, value: Any) -> Probabilities | None:
         return [1 - value, value] if type(value) is float and 0 <= value <= 1 else None
 
-    def read_prior(self, value: Any) -> Shares:
+    def read_prior(self, value: Any) -> Probabilities:
         if not _is_inside(value):
             problem = f"'prior' must be a number between 0 and 1, or null, not {shown(value)}"
             raise BadRecord(Reason.BAD_PRIOR, problem)
@@ -196,13 +196,13 @@ class _ClassNames(Rendering):
         odds = np.exp(scores - scores.max())
         return self.shares((odds / odds.sum()).tolist())
 
-    def read_evidence(self, value: Any) -> Shares | None:
+    def read_evidence(self, value: Any) -> Probabilities | None:
         return self.read_shares(value)
 
-    def shares(self, shares: Shares) -> object:
+    def shares(self, shares: Probabilities) -> object:
         return dict(zip(self.names, shares, strict=True))
 
-    def read_shares(self, value: Any) -> Shares | None:
+    def read_shares(self, value: Any) -> Probabilities | None:
         if type(value) is not dict or len(value) != len(self.names):
             return None
         try:
@@ -216,7 +216,7 @@ class _ClassNames(Rendering):
         )
         return shares if is_good else None
 
-    def read_prior(self, value: Any) -> Shares:
+    def read_prior(self, value: Any) -> Probabilities:
         if type(value) is not dict:
             needs = "an object with a probability of each class, or null"
             raise BadRecord(Reason.BAD_PRIOR, f"'prior' must be {needs}, not {shown(value)}")
@@ -239,7 +239,7 @@ class _ClassNames(Rendering):
 
 @lru_cache(maxsize=16)
 def rendering_of(classes: Classes) -> Rendering:
-    """The form of a project with these classes.
+    """Return the form of a project with these classes.
 
     >>> rendering_of(Classes.parse("-1,1")).shares([0.75, 0.25])
     0.25

@@ -67,7 +67,7 @@ class Seal:
     def header(
         self, topic: str, partition: int, value: bytes | None, context: bytes = b""
     ) -> Header:
-        """The header for a record; `context` says more about it, for example its format."""
+        """Return the header for a record; `context` says more about it, for example its format."""
         return SEAL_HEADER, _hash(self.key, topic, partition, value, context)
 
     def is_on(self, record: Sealed, context: bytes = b"") -> bool:
@@ -77,7 +77,7 @@ class Seal:
         return found is not None and compare_digest(found, _hash(self.key, *place, context))
 
     def sort(self, records: Sequence[S], context: bytes = b"") -> tuple[list[S], list[S]]:
-        """The records that are sealed, and those that are not."""
+        """Return the records that are sealed, and those that are not."""
         genuine: list[S] = []
         forged: list[S] = []
         for record in records:
@@ -87,7 +87,7 @@ class Seal:
     def origin_header(
         self, topic: str, partition: int, value: bytes | None, origin: Origin
     ) -> Header:
-        """The header of a record that is forwarded to this partition: its origin, sealed.
+        """Return the header of a record that is forwarded to this partition: its origin, sealed.
 
         >>> place = "sbic.labels", 3, b"a value"
         >>> Seal(bytes(KEY_BYTES)).origin_header(*place, Origin("sbic.labels", 0, 42))[1][:17]
@@ -97,7 +97,7 @@ class Seal:
         return ORIGIN_HEADER, b"%s/%s" % (text, _hex(self.key, topic, partition, value, text))
 
     def origin(self, record: Sealed, partitions: int) -> Origin | None:
-        """The origin of a record that an instance has forwarded, also with a former key.
+        """Return the origin of a record that an instance has forwarded, also with a former key.
 
         Labels are kept when the key changes.
         """
@@ -111,7 +111,7 @@ class Seal:
 
 
 def read_key(value: bytes | None) -> bytes | None:
-    """The key in a record of the seal topic; None if it is none, whoever wrote it.
+    """Return the key in a record of the seal topic; None if it is none, whoever wrote it.
 
     >>> read_key(b"00" * KEY_BYTES) == bytes(KEY_BYTES), read_key(b"00"), read_key(b"")
     (True, None, None)
@@ -125,7 +125,7 @@ def read_key(value: bytes | None) -> bytes | None:
 
 
 def key_id(key: bytes) -> str:
-    """The name of a key, which says nothing about it.
+    """Return the name of a key, which says nothing about it.
 
     >>> key_id(bytes(32))
     '2cf77e5f68bddfd5'

@@ -45,7 +45,7 @@ TaskParser = Callable[[bytes | None, Value], ParsedDescription]
 
 
 def task_parser(classes: Classes) -> TaskParser:
-    """A parser for the keys and values of the tasks of a project with these classes.
+    """Return a parser for the keys and values of the tasks of a project with these classes.
 
     >>> from sbic.classes import SIGNS
     >>> task_parser(SIGNS)(b"t1", b'{"task": "t1", "prior": 0.25, "gold": -1}')
@@ -101,7 +101,7 @@ def _is_status(value: object) -> bool:
 
 
 def encode_task(description: Description) -> bytes:
-    """The value of a task's record.
+    """Return the value of a task's record.
 
     >>> encode_task({"task": "t1", "prior": 0.3})
     b'{"task":"t1","prior":0.3}'

@@ -22,7 +22,7 @@ class TracedTask(NamedTuple):
 
 
 def traceparent_of(headers: Headers) -> bytes | None:
-    """The trace in headers; None if it is absent or malformed.
+    """Return the trace in headers; None if it is absent or malformed.
 
     >>> traceparent_of([("traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")])
     b'00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-01'
@@ -41,7 +41,7 @@ def vote_headers(traced: Sequence[TracedTask]) -> list[tuple[str, bytes | None]]
 
 
 def traced_tasks(headers: Headers) -> Iterator[TracedTask]:
-    """The tasks and traces in the headers of a record of votes.
+    """Yield the tasks and traces in the headers of a record of votes.
 
     >>> one = TracedTask("t 1", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")
     >>> list(traced_tasks(vote_headers([one]))) == [one]

@@ -45,7 +45,7 @@ class Votes(NamedTuple):
 
 
 def encode_votes(votes: Votes) -> bytes:
-    """The value of a record; `VotesReader` reads it."""
+    """Return the value of a record; `VotesReader` reads it."""
     tasks, workers = votes.tasks, votes.workers
     return encode_columns(
         "votes",
@@ -103,7 +103,7 @@ class ManyVotes(NamedTuple):
         return np.repeat(column, self.lengths)
 
     def only(self, records: Bools) -> "ManyVotes":
-        """Some of the records."""
+        """Return some of the records."""
         if records.all():
             return self
         rows = self.by_vote(records)
@@ -122,7 +122,7 @@ class ManyVotes(NamedTuple):
         )
 
     def having(self, which: Bools) -> tuple["ManyVotes", Bools]:
-        """The records that have some of these votes, and which of their votes these are."""
+        """Return the records that have some of these votes, and which of their votes these are."""
         records = np.zeros(len(self.lengths), np.bool_)
         records[self.by_vote(np.arange(len(records)))[which]] = True
         return self.only(records), which[self.by_vote(records)]
@@ -172,7 +172,7 @@ class VotesReader:
         worker_bytes.append(rest[numbers + 2 * rows : numbers + 4 * rows])
 
     def read(self) -> ManyVotes:
-        """The votes of all records added."""
+        """Return the votes of all records added."""
         joined = (bytearray().join(column) for column in self.columns)
         kinds = ("<i2", "<i8", "<i8", "<f8", "<f8", "<u2", "<u2")
         answers, offsets, timestamps, votes, counts, task_bytes, worker_bytes = map(
@@ -193,7 +193,7 @@ class VotesReader:
 
 
 def parse_votes(value: bytes | None, classes: int) -> Votes:
-    """The votes in one record's value, or `BadRecord`.
+    """Return the votes in one record's value, or `BadRecord`.
 
     >>> from sbic.wire.votes import encode_votes
     >>> one = np.array([1], "<i2"), np.array([42]), np.array([1700000000000]), np.array([0.5])

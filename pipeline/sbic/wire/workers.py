@@ -85,7 +85,7 @@ class Worker(TypedDict):
 
 
 def encode_worker(worker: Worker) -> bytes:
-    """The value of a worker's record.
+    """Return the value of a worker's record.
 
     >>> counts = {"labels": 1, "correct": 1.0, "gold": 1, "gold_right": 1, "last_seen": 0}
     >>> encode_worker({"worker": "w1", "accuracy": 0.75, "interval": [0.29, 0.99], **counts})[:39]
@@ -136,7 +136,7 @@ NOTHING_SAID = RosterEntry()
 
 @parser
 def parse_roster(key: bytes | None, value: Value) -> tuple[str, RosterEntry]:
-    """The worker and the entry in a record.
+    """Return the worker and the entry in a record.
 
     >>> parse_roster(b"ann", b'{"worker": "ann", "blocked": true}')
     ('ann', RosterEntry(blocked=True, name=None))
@@ -165,7 +165,7 @@ def _read_name(value: Any) -> str | None:
 
 
 def encode_roster(worker: str, entry: RosterEntry) -> bytes:
-    """The value of a worker's record; what is None is left out.
+    """Return the value of a worker's record; what is None is left out.
 
     >>> encode_roster("ann", RosterEntry(blocked=False))
     b'{"worker":"ann","blocked":false}'
@@ -229,6 +229,6 @@ class Roster:
         return found is not None and found.apply(offset, worker, entry)
 
     def of(self, partition: int, worker: str) -> RosterEntry:
-        """What is said of a worker of this partition."""
+        """Return what is said of a worker of this partition."""
         found = self.partitions.get(partition)
         return NOTHING_SAID if found is None else found.entries.get(worker, NOTHING_SAID)

@@ -12,6 +12,7 @@ import { HistoryChart } from "./history_chart.js";
 import { Listing } from "./listing.js";
 import { showMachinery } from "./machinery.js";
 import { Projects } from "./projects.js";
+import { Report } from "./report.js";
 import { Rules } from "./rules.js";
 import { taskRow } from "./tasks.js";
 import { askToken } from "./token.js";
@@ -28,6 +29,7 @@ class Page {
   #projects = new Projects(() => this.#restart());
   #freshness = new Freshness();
   #details = new Details();
+  #report = new Report((worker) => this.#details.openWorker(worker));
   #rules = new Rules();
   #history = new HistoryChart();
   #histogram = new Histogram();
@@ -46,7 +48,7 @@ class Page {
   /** Show the chosen project instead of the previous one. */
   #restart() {
     this.#api = new Api(() => this.#projects.prefix);
-    for (const part of [this.#tasks, this.#workers, this.#details]) part.use(this.#api);
+    for (const part of [this.#tasks, this.#workers, this.#report, this.#details]) part.use(this.#api);
     this.#follow();
   }
 
@@ -107,6 +109,7 @@ class Page {
   }
 
   async #refresh(api) {
+    this.#report.refresh(); // which may take seconds: nothing waits for it
     const [history, confidence] = await Promise.all([
       api.get("history"),
       api.get("confidence"),

@@ -31,7 +31,7 @@ class HealthRoutes:
         ]
 
     async def healthz(self, _request: web.Request) -> web.Response:
-        """The process answers."""
+        """Return the process answers."""
         return json(b'{"status":"ok"}')
 
     async def readyz(self, _request: web.Request) -> web.Response:
@@ -42,7 +42,7 @@ class HealthRoutes:
         return json(dumps({"status": "ready"}))
 
     async def serve_metrics(self, _request: web.Request) -> web.Response:
-        """The metrics, in the format of Prometheus."""
+        """Return the metrics, in the format of Prometheus."""
         headers = {"Content-Type": CONTENT_TYPE_LATEST}
         return web.Response(body=generate_latest(self.metrics.registry), headers=headers)
 
@@ -67,7 +67,7 @@ class EventRoutes:
         return [Route("GET", "/events", self.events)]
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """A stream that ends when the client disconnects, or the gateway stops."""
+        """Return a stream that ends when the client disconnects, or the gateway stops."""
         project = self.projects.of(request)
         _ = project.readable
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -101,7 +101,7 @@ class Stream:
         self._ticks = 0
 
     def next(self, project: Project) -> bytes:
-        """The events since the last tick; a comment if there were none for a while."""
+        """Return the events since the last tick; a comment if there were none for a while."""
         events = b"".join(self._events(project))
         self._ticks = 0 if events else self._ticks + 1
         if self._ticks == HEARTBEAT_TICKS:
@@ -144,7 +144,7 @@ class PageRoutes:
     """The page itself needs no token: it asks for one before it shows any data."""
 
     def routes(self) -> Sequence[Route]:
-        """A route for each file, so that no path of a request is looked up on disk."""
+        """Return a route for each file, so that no path of a request is looked up on disk."""
         return [
             Route("GET", address(file), served(file), is_open=True)
             for file in sorted(FOLDER.iterdir())
@@ -152,7 +152,7 @@ class PageRoutes:
 
 
 def address(file: Path) -> str:
-    """The path of a file of the page.
+    """Return the path of a file of the page.
 
     >>> address(Path("page/index.html")), address(Path("page/page.css"))
     ('/', '/page.css')
@@ -161,7 +161,7 @@ def address(file: Path) -> str:
 
 
 def served(file: Path) -> Handler:
-    """The handler that serves a file of the page."""
+    """Return the handler that serves a file of the page."""
     body, kind = file.read_bytes(), TYPES[file.suffix]
 
     async def serve(_request: web.Request) -> web.Response:

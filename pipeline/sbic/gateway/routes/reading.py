@@ -19,11 +19,11 @@ class RankedView(Protocol):
     orders: dict[str, LiveRanking]
 
     def values(self, numbers: Iterable[int]) -> list[bytes]:
-        """The records of these numbers, as published."""
+        """Return the records of these numbers, as published."""
 
 
 async def page_of(name: str, view: RankedView, request: web.Request, default: str) -> web.Response:
-    """The requested page, as an array of this name."""
+    """Return the requested page, as an array of this name."""
     order = order_of(request, view.orders, default)
     page = await view.orders[order].page(cursor_of(request), limit_of(request))
     following = dumps(page.next and str(page.next))
@@ -49,34 +49,56 @@ class StatusRoutes:
         ]
 
     async def status(self, request: web.Request) -> web.Response:
-        """The summary, as `sbic status --json` prints it."""
+        """Return the summary, as `sbic status --json` prints it."""
         return json(self.projects.of(request).readable.view.status)
 
     async def history(self, request: web.Request) -> web.Response:
-        """The history since the gateway was started."""
+        """Return the history since the gateway was started."""
         points = self.projects.of(request).readable.view.history.points
         return json(dumps({"points": [point._asdict() for point in points]}))
 
     async def confidence(self, request: web.Request) -> web.Response:
-        """The histogram of confidence, and the latency from a label to its posterior."""
+        """Return the histogram of confidence, and the latency from a label to its posterior."""
         view = self.projects.of(request).readable.view
         latency = view.tasks.latency.as_object()
         return json(dumps({"bins": view.tasks.tally.bins, "latency": latency}))
 
     async def all_projects(self, _request: web.Request) -> web.Response:
-        """The projects that this gateway serves."""
+        """Return the projects that this gateway serves."""
         listed = [described(project) for project in self.projects.by_prefix.values()]
         return json(dumps({"projects": listed, "default": self.projects.default}))
 
 
 def described(project: Project) -> dict[str, object]:
-    """A project with its classes and its algorithm, if they are known."""
+    """Return a project with its classes and its algorithm, if they are known."""
     now = project.current
     return {
         "prefix": project.prefix,
         "classes": None if now is None else now.settings.crowd_classes.labels,
         "algorithm": None if now is None else now.settings.chosen_algorithm,
     }
+
+
+# `/report`: whom to trust, who copies, what is wrong.
+
+
+class ReportRoutes:
+    """The report on the judges, made in a thread."""
+
+    def __init__(self, projects: Projects) -> None:
+        self.projects = projects
+
+    def routes(self) -> Sequence[Route]:
+        return [Route("GET", "/report", self.report)]
+
+    async def report(self, request: web.Request) -> web.Response:
+        """Return the report, as `sbic report --json` prints it."""
+        session = self.projects.of(request).readable
+        wanted = request.query.get("gold_only", "false")
+        if wanted not in ("true", "false"):
+            raise HttpProblem(400, "gold_only must be true or false")
+        report = session.gold_report if wanted == "true" else session.report
+        return json(await report.latest())
 
 
 # `/tasks`: one task, or a page of tasks.
@@ -95,12 +117,12 @@ class TaskRoutes:
         ]
 
     async def page(self, request: web.Request) -> web.Response:
-        """A page of tasks in an order."""
+        """Return a page of tasks in an order."""
         tasks = self.projects.of(request).readable.view.tasks
         return await page_of("tasks", tasks, request, default="disputed")
 
     async def one(self, request: web.Request) -> web.Response:
-        """A task with its labels."""
+        """Return a task with its labels."""
         view = self.projects.of(request).readable.view
         task = request.match_info["task"]
         posterior = view.tasks.get(task)
@@ -128,12 +150,12 @@ class WorkerRoutes:
         ]
 
     async def page(self, request: web.Request) -> web.Response:
-        """A page of workers in an order."""
+        """Return a page of workers in an order."""
         workers = self.projects.of(request).readable.view.workers
         return await page_of("workers", workers, request, default="best")
 
     async def one(self, request: web.Request) -> web.Response:
-        """A worker with their last labels."""
+        """Return a worker with their last labels."""
         view = self.projects.of(request).readable.view
         worker = request.match_info["worker"]
         found = view.workers.get(worker)

@@ -42,7 +42,7 @@ def rules_response(settings: Mapping[str, Any]) -> web.Response:
 
 
 def changed_rules(body: bytes) -> dict[str, str]:
-    """The rules in a body, as texts; raises `HttpProblem`.
+    """Return the rules in a body, as texts; raise `HttpProblem`.
 
     >>> changed_rules(b'{"stop_labels": 5, "budget": null}')
     {'stop_labels': '5', 'budget': 'none'}
@@ -136,7 +136,7 @@ class WritingRoutes:
 
 
 def place_json(place: At) -> bytes:
-    """A place as JSON.
+    """Return a place as JSON.
 
     >>> place_json(At(3, 17)), place_json(At(3, None))
     (b'{"partition":3,"offset":17}', b'{"partition":3,"offset":null}')
@@ -174,7 +174,7 @@ class NextRoutes:
         return [Route("POST", "/next", self.next)]
 
     async def next(self, request: web.Request) -> web.Response:
-        """The assignments of a worker, or the reason why there are none."""
+        """Return the assignments of a worker, or the reason why there are none."""
         session = self.projects.of(request).readable
         (asked,) = parsed([await read_body(request, JSON)], parse_request)
         start = command_line(session.settings, "run")
@@ -278,7 +278,7 @@ def _choices(request: web.Request, session: ProjectSession) -> Choices:
 
 
 def _records(known: Annotations, event: Event) -> tuple[list[Record], list[int]]:
-    """The records to send, which `known` then contains, and the ids of unknown annotations."""
+    """Get the records to send, which `known` then contains, and the ids of unknown annotations."""
     records: list[Record] = []
     unknown: list[int] = []
     for annotation in event.updated:

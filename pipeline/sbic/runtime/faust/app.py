@@ -36,7 +36,7 @@ class FirstPartitions(PartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, member_metadata: MemberMetadataMapping
     ) -> MemberAssignmentMapping:
-        """The partitions of each member."""
+        """Return the partitions of each member."""
         known = _Known(cluster, self.app.conf.topic_partitions)
         return super().assign(cast(ClusterMetadata, known), member_metadata)
 
@@ -48,7 +48,7 @@ class _Known(NamedTuple):
     partitions: int
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """The partitions of a topic; none if it does not exist."""
+        """Return the partitions of a topic; none if it does not exist."""
         found = self.cluster.partitions_for_topic(topic) or ()
         return {partition for partition in found if partition < self.partitions}
 
@@ -179,11 +179,11 @@ class BatchedWorker(faust.Worker):
 
     @abstractmethod
     def signalled(self) -> None:
-        """Called on SIGTERM and SIGINT, before the app stops."""
+        """Do what SIGTERM and SIGINT need, before the app stops."""
 
     @abstractmethod
     def stopping(self) -> None:
-        """Called once, when the app begins to stop."""
+        """Do what is needed once, when the app begins to stop."""
 
     @abstractmethod
     def stopped(self, error: Exception | None) -> NoReturn:

@@ -19,7 +19,7 @@ from sbic.runtime.faust.stop import abort
 TURN_SECONDS = 0.005
 NOTHING = Outbox()
 
-Writer = Callable[[Outbox, Offsets], None]
+OnPublished = Callable[[Outbox, Offsets], None]
 """Called with records that were published, and with the last offset in each partition."""
 
 
@@ -79,7 +79,7 @@ class GroupPublisher(Service, Generic[G]):
         new_group: Callable[[], G],
         pack: Callable[[G], Steps],
         drop: Callable[[Outbox], None] = _ignore,
-        writers: Sequence[Writer] = (),
+        writers: Sequence[OnPublished] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

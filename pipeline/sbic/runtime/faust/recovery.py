@@ -76,7 +76,7 @@ class PartitionedState(Protocol):
         """Apply records of the changelog, in order."""
 
     async def ready(self, partitions: set[int], generation: int) -> None:
-        """Called when these partitions are recovered, before agents get their records.
+        """Complete the recovery of these partitions, before agents get their records.
 
         `generation` is that of the group; it grows with every rebalance.
         """
