@@ -41,6 +41,8 @@ FAST = {
     "stop_error": "0.05",
     "stop_labels": "10",
     "budget": "5000",
+    "budget_cost": "12.5",
+    "tier_labels": "3",
     "block_below": "0.4",
     "block_after": "20",
     "web_host": "0.0.0.0",
@@ -103,6 +105,12 @@ BAD = [
     ("stop_labels", "0"),
     ("budget", "many"),
     ("budget", str(1 << 64)),
+    ("budget_cost", "0"),
+    ("budget_cost", "-1"),
+    ("budget_cost", "nan"),
+    ("budget_cost", "inf"),
+    ("tier_labels", "0"),
+    ("tier_labels", "1.5"),
     ("block_below", "0"),
     ("block_after", "-1"),
     ("web_host", "http://here"),
@@ -120,6 +128,13 @@ BAD = [
 @settings_options(*ALL)
 def show(settings: Settings) -> None:
     click.echo(repr(settings))
+
+
+def test_escalation_needs_a_confidence_with_which_it_ends() -> None:
+    with pytest.raises(BadSetting, match="SBIC_STOP_CONFIDENCE must be set with SBIC_POLICY"):
+        Settings(policy="escalate")
+    assert Settings(policy="escalate", stop_confidence=0.9).policy == "escalate"
+    assert Settings(policy="escalate", stop_error=0.1).policy == "escalate"
 
 
 def test_there_is_a_good_value_for_each() -> None:

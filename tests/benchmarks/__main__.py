@@ -161,3 +161,4 @@ if __name__ == "__main__":
         gateway.assignments(kafka)
     assignments.cost_by_open_tasks()
     assignments.cost_by_answers()
+    assignments.cost_by_policy()

@@ -292,3 +292,40 @@ def test_gold_of_a_class_that_no_label_has_needs_the_classes(sbic: Sbic, tmp_pat
     assert "a class that no label has: name all classes with --classes" in notes
     status, _, notes = sbic("infer", str(labels), "--algorithm", "majority", "--gold", str(gold))
     assert status == 2
+
+
+def votes_in(notes: str) -> float:
+    found = re.search(r"independent votes of a task: ([\d.]+)", notes)
+    assert found is not None, notes
+    return float(found[1])
+
+
+def test_workers_of_one_group_share_votes_as_far_as_they_agree(sbic: Sbic, tmp_path: Path) -> None:
+    labels, roster = str(tmp_path / "labels.csv"), tmp_path / "roster.csv"
+    rng, lines = Random(3), ["task,worker,label"]
+    for i in range(300):
+        says = {name: "yes" if rng.random() < 0.75 else "no" for name in ("a", "b", "c", "d")}
+        for name in ("copy1", "copy2"):  # of d, but for some answers
+            says[name] = says["d"] if rng.random() < 0.9 else rng.choice(["yes", "no"])
+        lines += [f"t{i},{name},{label}" for name, label in says.items()]
+    Path(labels).write_text("\n".join(lines))
+    roster.write_text("worker,group\nd,family\ncopy1,family\ncopy2,family\na,other\nb,other\n")
+    status, _, alone = sbic("infer", labels, "--summary")
+    assert status == 0, alone
+    status, _, together = sbic("infer", labels, "--summary", "--roster", str(roster))
+    assert status == 0, together
+    assert 3.7 < votes_in(together) < 4.7, "four independent workers, and what copies add"
+    assert votes_in(alone) < 3, "all look dependent"
+    for content, problem in (
+        ("worker,group\neve,family\n", "has none of the workers"),
+        ("worker,price\na,-1\n", "line 2: 'price' must be"),
+        ("group\nfamily\n", "worker"),
+    ):
+        roster.write_text(content)
+        status, out, notes = sbic("infer", labels, "--roster", str(roster))
+        assert (status, out) == (2, "")
+        assert problem in notes
+    status, _, notes = sbic(
+        *("infer", labels, "--roster", str(roster), "--algorithm", "majority"),
+    )
+    assert status == 2

@@ -98,11 +98,13 @@ async def test_a_running_project_comes_to_the_figures_of_the_file(
         live = await printed(folder, judges)
     file = await printed(folder, None)
     Draft202012Validator(schema("report")).validate(live)
-    assert served.json == live
+    assert rounded(served.json) == rounded(live)
     assert alone.json["gold_only"] is True
     assert alone.json["wrong"] is None
     assert live["next"]["tasks"] == file["next"]["tasks"]
-    assert [said(line) for line in live["findings"]] == [said(line) for line in file["findings"]]
+    # only in the stream is anything known of time: whether a judge drifts
+    timeless = [line for line in live["findings"] if "answers otherwise than before" not in line]
+    assert [said(line) for line in timeless] == [said(line) for line in file["findings"]]
     judged = [{each["worker"]: each for each in found["judges"]} for found in (live, file)]
     for name, judge in judged[0].items():
         other = judged[1][name]
@@ -122,6 +124,15 @@ async def printed(folder: Path, project: Settings | None) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def rounded(found: Any) -> Any:
+    """The same with numbers rounded: sums depend on the order in which topics are read."""
+    if isinstance(found, dict):
+        return {name: rounded(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [rounded(value) for value in found]
+    return round(found, 9) if isinstance(found, float) else found
 
 
 def said(sentence: str) -> str:

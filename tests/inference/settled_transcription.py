@@ -59,6 +59,7 @@ class Transcription:
         self.told: dict[tuple[int, int], tuple[float, float]] = {}
         self.apart: dict[int, tuple[float, float]] = {}
         self.copy: dict[tuple[int, int], float] = {}
+        self.group: dict[int, int] = {}  # of workers who are said to err together
         self.dependence, self.scale, self.bias = 0.0, 1.0, [0.0 for _ in self.classes]
 
     def labels_of(self, i: int) -> dict[int, int]:
@@ -184,10 +185,14 @@ class Transcription:
                 both.update(pairs)
                 same.update((j, k) for j, k in pairs if labels[j] == labels[k])
         self.copy = {
-            pair: min((same[pair] / n - 0.95) / 0.05, 1.0)
+            pair: min((same[pair] / n - least) / (1 - least), 1.0)
             for pair, n in both.items()
-            if n >= self.common and same[pair] > 0.95 * n
+            if (least := self.alike(*pair)) and n >= self.common and same[pair] > least * n
         }
+
+    def alike(self, j: int, k: int) -> float:
+        """On which share of contested tasks copies agree at least."""
+        return 0.7 if j in self.group and self.group[j] == self.group.get(k) else 0.95
 
     def share(self, i: int, j: int) -> float:
         """c."""

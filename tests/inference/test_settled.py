@@ -12,11 +12,11 @@ from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.formulas import look
 from sbic.engine.labels import AnyEstimate, Floats, Labels, Prior
 from sbic.engine.outside import Moments, prediction_powered
-from sbic.engine.state import G, M, S
+from sbic.engine.state import NONE, G, M, S
 from sbic.infer.settled import Settled, settled, settled_live
 from tests.examples import examples
 from tests.inference.crowds import crowd_of_classes, real_crowd
-from tests.inference.operations import AT_LAST, COMMON, REST, Operation, happen, operations
+from tests.inference.operations import AT_LAST, COMMON, REST, WORKERS, Operation, happen, operations
 from tests.inference.settled_transcription import Transcription, calibrated
 
 RNG = np.random.default_rng()
@@ -125,10 +125,28 @@ def test_the_test_vectors_of_judges_who_err_together(classes: int, golds: int, c
         assert found == pytest.approx(JURIES[classes, golds, copies], rel=1e-6, abs=1e-6)
 
 
-@given(st.integers(2, 6), operations(40), st.sampled_from(["learned", "uniform", "given"]))
+GROUPS = st.lists(st.sampled_from([None, None, 0, 1]), min_size=WORKERS, max_size=WORKERS)
+
+
+def say_groups(engine: Engine, by_hand: Transcription, groups: list[int | None]) -> None:
+    engine.set_groups(np.arange(WORKERS), [NONE if group is None else group for group in groups])
+    by_hand.group = {j: group for j, group in enumerate(groups) if group is not None}
+
+
+@given(
+    st.integers(2, 6),
+    operations(40),
+    st.sampled_from(["learned", "uniform", "given"]),
+    GROUPS,
+    GROUPS,
+)
 @examples(100)
 def test_the_engine_equals_the_equations_whatever_happens(
-    classes: int, drawn: list[Operation], kind: str
+    classes: int,
+    drawn: list[Operation],
+    kind: str,
+    groups: list[int | None],
+    at_last: list[int | None],
 ) -> None:
     given_prior = np.arange(1, classes + 1) / np.arange(1, classes + 1).sum()
     fixed = {"learned": None, "uniform": [1 / classes] * classes, "given": given_prior.tolist()}
@@ -137,7 +155,10 @@ def test_the_engine_equals_the_equations_whatever_happens(
         "settled", classes=classes, prior=Prior(3, 1.5), class_prior=class_prior, common=COMMON
     )
     by_hand = Transcription(classes, 3, 1.5, fixed[kind], common=COMMON)
+    say_groups(engine, by_hand, groups)
     for operation in [*drawn, AT_LAST]:
+        if operation is AT_LAST:
+            say_groups(engine, by_hand, at_last)
         happen(operation, engine, by_hand)
         compare(engine, by_hand)
         is_to_rest = operation[0] == "settle" and any(by_hand.labels.values())

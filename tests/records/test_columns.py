@@ -34,6 +34,9 @@ from sbic.wire.estimates import (
     Estimates,
     Findings,
     Numbered,
+    Said,
+    Skips,
+    Spent,
     Whole,
     encode_estimates,
     parse_estimates,
@@ -136,7 +139,34 @@ def beliefs(draw: st.DrawFn) -> Beliefs:
         np.array(column(st.booleans()), np.bool_),
         np.array(column(FLOATS), np.float64),
         matrix(column(st.lists(FLOATS, min_size=CLASSES, max_size=CLASSES)), CLASSES),
+        tiers := np.array(column(st.integers(0, 9)), np.int8),
+        np.array(column(st.integers(0, 1 << 30)), np.int32) * tiers.any(),
     )
+
+
+@st.composite
+def said(draw: st.DrawFn) -> Said:
+    names = draw(st.lists(IDS, max_size=4))
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(values, min_size=len(names), max_size=len(names)))
+
+    return Said(
+        names,
+        np.array(column(st.integers(0, 9)), np.int8),
+        np.array(column(st.booleans()), np.bool_),
+        np.array(column(INT64), np.int64),
+        ["", "family"],
+        np.array(column(st.integers(0, 1)), np.int32),
+        np.array(column(st.booleans()), np.bool_),
+        draw(st.booleans()),
+    )
+
+
+PLACES = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=5)
+SKIPS = PLACES.map(
+    lambda pairs: Skips(["w", "v"], ["a", "b", "c"], np.array(pairs, np.int32).reshape(-1, 2))
+)
 
 
 @st.composite
@@ -169,7 +199,16 @@ def findings(draw: st.DrawFn) -> Findings:
     return Findings(draw(COUNTS), draw(counted), draw(counted), draw(COUNTS), shares, candidates)
 
 
-ESTIMATES: st.SearchStrategy[Estimates] = beliefs() | counts() | SUMS | SUMS.map(Whole) | findings()
+ESTIMATES: st.SearchStrategy[Estimates] = (
+    beliefs()
+    | counts()
+    | SUMS
+    | SUMS.map(Whole)
+    | findings()
+    | said()
+    | SKIPS
+    | st.builds(Spent, INT64)
+)
 
 
 @given(VOTES)

@@ -109,6 +109,34 @@ async def all_closed(settings: Settings) -> bool:
     return bool(said) and all(one["status"] == "closed" for one in said.values())
 
 
+async def test_tiers_work_one_after_the_other_and_the_error_falls_with_the_money(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    project = new_project(broker)
+    options = "--tasks", "60", "--at-once", "8", "--labels-per-task", "20", "--seed", "2"
+    tiers = "--tiers", "5:0.01:0.65", "--tiers", "2:1:0.97"
+    refused = sbic(project, "simulate", *options, *tiers)
+    assert refused.returncode == 2
+    assert "project set policy=escalate stop_confidence=0.9" in refused.stderr
+    ended = sbic(
+        project, "simulate", *options, *tiers, "--policy", "escalate", "--out", str(tmp_path)
+    )
+    assert ended.returncode == 0, ended.stderr
+    with (tmp_path / "simulate.csv").open() as file:
+        rows = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    assert rows[0]["spent"] < 0.2, "cheap workers first"
+    assert rows[-1]["error"] < rows[0]["error"]
+    there = project_of(project, "escalate", Plan())
+    given = [loads(record.value) for record in await records_of(there, Topics(there).labels.name)]
+    cheap = [label for label in given if int(label["worker"][-5:]) < 5]
+    cost = 0.01 * len(cheap) + (len(given) - len(cheap))
+    assert rows[-1]["spent"] == pytest.approx(cost / 60)
+    assert 0 < len(given) - len(cheap) <= 120
+    said = {r.key: r.value for r in await records_of(there, Topics(there).roster.name)}
+    assert list(said.values()) == [None] * 7, "nothing is left on the roster"
+    assert await all_closed(there)
+
+
 async def test_open_tasks_of_others_are_left_alone(project: Settings) -> None:
     with instance(project.broker, project.prefix, SBIC_PARTITIONS=str(PARTITIONS)) as one:
         one.wait_ready()

@@ -14,7 +14,7 @@ from sbic.wire.partitions import partition_of
 from sbic.wire.tasks import Description
 from tests.stages.simulated.log import Log, SimulatedRecord
 from tests.stages.simulated.one_instance import OneInstance
-from tests.stages.simulated.project import PRIOR
+from tests.stages.simulated.project import PRIOR, SimulatedProject
 
 
 class AssigningInstance:
@@ -28,6 +28,7 @@ class AssigningInstance:
         *,
         partitions: int = 3,
         now: int = 0,
+        project: SimulatedProject | None = None,
     ) -> None:
         self.log = log or Log(partitions)
         self.now = now
@@ -36,7 +37,8 @@ class AssigningInstance:
             given = parse_assignment(value)
             home = partition_of(given.worker.encode(), self.log.partitions)
             self.leases.learn(given, home, now)
-        self.instance = OneInstance(self.log, recovers=False)
+        self.project = project or SimulatedProject()
+        self.instance = OneInstance(self.log, self.project, recovers=False)
         self.stage = AssignmentStage(self.instance.workers, self.leases, rules, PRIOR)
         self.requests: list[list[SimulatedRecord]] = [[] for _ in range(self.log.partitions)]
         self.assignments = list(assignments)  # the topic
@@ -45,7 +47,9 @@ class AssigningInstance:
 
     def successor(self, rules: Rules) -> "AssigningInstance":
         """What takes over after a crash, from the topics alone."""
-        assigning = AssigningInstance(rules, self.log, self.assignments, now=self.now)
+        assigning = AssigningInstance(
+            rules, self.log, self.assignments, now=self.now, project=self.project
+        )
         assigning.requests = self.requests
         assigning.instance.count(from_the_start=True)
         return assigning

@@ -1,7 +1,7 @@
 """Checks of what a simulated cluster has published against its inputs."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -42,10 +42,13 @@ class ExpectedResults:
         self.standing: dict[tuple[str, str], StandingAnswer] = {}
         self.sources: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.descriptions: dict[str, ParsedDescription] = {}
+        self.skips: set[tuple[str, str]] = set()
         for partition, records in enumerate(log["labels"]):
             for record in records:
                 task, worker, answer = parse(record.value)
                 known = self.standing.get((task, worker))
+                if answer == SKIP:
+                    self.skips.add((task, worker))
                 if answer == SKIP or (answer == RETRACT and known is None):
                     continue
                 self.sources[task][str(partition)] = record.offset
@@ -76,11 +79,50 @@ def check_facts(posteriors: dict[str, dict[str, Any]], expected: ExpectedResults
         assert posterior["status"] == (description.get("status") or "open")
 
 
-def check_roster(members: Sequence[SimulatedMember], log: Log) -> None:
-    """Check that owners know the last entry of each worker, and that their records have it."""
+def roster_of(log: Log) -> dict[str, RosterEntry]:
+    """The last entry of each worker."""
     said: dict[str, RosterEntry] = {}
     for records in log["roster"]:
         said |= [parse_roster(record.key, record.value) for record in records]
+    return said
+
+
+def check_tiers(
+    members: Sequence[SimulatedMember], log: Log, expected: ExpectedResults, most: int | None
+) -> None:
+    """Check the tier of each task on each instance, what is spent, and which tasks are closed."""
+    said = roster_of(log)
+    tier = {worker: said.get(worker, NOTHING_SAID).tier for worker in WORKERS}
+    can = {worker: tier[worker] for worker in WORKERS if tier[worker] and not said[worker].blocked}
+    tiers = dict.fromkeys(log.posteriors(), 0)
+    for task in tiers:
+        answered = {worker for name, worker in expected.standing if name == task}
+        silent = answered | {worker for name, worker in expected.skips if name == task}
+        for number in sorted({*can.values(), 1}, key=lambda number: -(number or 0)):
+            left = {worker for worker in can if can[worker] == number} - silent
+            is_open_crowd = number == 1 and 1 not in can.values()
+            given = sum((tier[worker] or 1) == number for worker in answered)
+            if (left or is_open_crowd) and (most is None or given < most):
+                tiers[task] = number or 0
+    last = max([*can.values(), 1], key=lambda number: number or 0)
+    price = {worker: said.get(worker, NOTHING_SAID).price or 0 for worker in WORKERS}
+    spent = sum(price[worker] for _, worker in expected.standing)
+    for task, posterior in log.posteriors().items():
+        description = expected.descriptions.get(task, {})
+        is_ruled = "status" not in description and description.get("gold") is None
+        if is_ruled:
+            assert (posterior.get("reason") == "escalated") is (tiers[task] == 0), task
+        for member in (member for member in members if member.partitions):
+            number = member.crowd.tasks.known(task)
+            if number is not None:
+                found = int(member.crowd.task.tier[number])
+                assert found == tiers[task] or (not is_ruled and found == last), (task, tiers)
+            assert member.crowd.spent == round(spent * 1_000_000)
+
+
+def check_roster(members: Sequence[SimulatedMember], log: Log) -> None:
+    """Check that owners know the last entry of each worker, and that their records have it."""
+    said = roster_of(log)
     for worker in WORKERS:
         home = partition_of(worker.encode(), log.partitions)
         [owner] = [member for member in members if home in member.partitions]
@@ -88,7 +130,7 @@ def check_roster(members: Sequence[SimulatedMember], log: Log) -> None:
     published = {record.key: record.value for records in log["workers"] for record in records}
     for value in published.values():
         found = loads(value or b"")
-        entry = RosterEntry(found.get("blocked"), found.get("name"))
+        entry = RosterEntry(*map(found.get, RosterEntry._fields))
         assert entry == said.get(found["worker"], NOTHING_SAID)
 
 
@@ -125,7 +167,13 @@ def check_agreement(members: Sequence[SimulatedMember], log: Log) -> None:
 class Offline:
     """The offline computation on all labels, at its fixed point."""
 
-    def __init__(self, expected: ExpectedResults, classes: int, common: int) -> None:
+    def __init__(
+        self,
+        expected: ExpectedResults,
+        classes: int,
+        common: int,
+        roster: Mapping[str, RosterEntry] = {},  # not changed
+    ) -> None:
         self.engine = Engine("settled", classes=classes, prior=GOOD_CROWD, common=common)
         self.tasks = sorted(expected.sources)
         self.numbers = np.arange(len(self.tasks))
@@ -134,6 +182,9 @@ class Offline:
             for (task, worker), label in expected.standing.items()
         ]
         self.engine.make_room(len(self.tasks), len(WORKERS))
+        groups = [roster.get(worker, NOTHING_SAID).group for worker in WORKERS]
+        numbers = [-1 if group is None else "fg".index(group) for group in groups]
+        self.engine.set_groups(range(len(WORKERS)), numbers)
         if rows:
             self.engine.take(*zip(*rows, strict=True))
         for task, description in expected.descriptions.items():
@@ -167,7 +218,7 @@ def check_rest(log: Log, expected: ExpectedResults, classes: Classes, common: in
             told[task] = [1 - posterior["probability"], posterior["probability"]]
         else:
             told[task] = [posterior["probabilities"][name] for name in classes.names]
-    offline = Offline(expected, len(classes), common)
+    offline = Offline(expected, len(classes), common, roster_of(log))
     if is_like(told, offline.beliefs(), expected):
         return
     assert any(

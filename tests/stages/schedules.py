@@ -62,7 +62,14 @@ ROSTER = st.tuples(
     st.just("say"),
     st.sampled_from(WORKERS),
     st.none()
-    | st.builds(RosterEntry, st.sampled_from([True, False, None]), st.sampled_from(["A", None])),
+    | st.builds(
+        RosterEntry,
+        blocked=st.sampled_from([True, False, None]),
+        name=st.sampled_from(["A", None]),
+        group=st.sampled_from(["f", "g", None, None]),
+        tier=st.sampled_from([1, 2, None]),
+        price=st.sampled_from([0.25, 3.0, None]),
+    ),
 )
 STEPS = st.tuples(
     st.sampled_from(

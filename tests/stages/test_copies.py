@@ -7,6 +7,7 @@ import pytest
 from orjson import loads
 
 from sbic.wire.columns import Columns
+from sbic.wire.workers import RosterEntry
 from tests.stages.published import ExpectedResults, Offline, check_rest
 from tests.stages.schedules import FOUR, GOOD_CROWD, PARTITIONS, WORKERS, Schedule
 from tests.stages.simulated.member import SimulatedMember
@@ -75,6 +76,41 @@ def test_copies_share_a_vote_whatever_happens_on_the_way(seed: int, instances: i
         pairs = {(names[j], names[k]) for j, k in zip(found.first, found.second, strict=True)}
         assert pairs == copies
     check_records(schedule, expected)
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3])
+def test_a_group_shares_votes_as_far_as_it_agrees_whatever_happens_on_the_way(
+    instances: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DIFFERS, "eve", 0.3)  # they agree on .85 to .95: too little for a copy
+    rng = random.Random(instances)
+    project = SimulatedProject("settled", FOUR, prior=GOOD_CROWD, common=12)
+    schedule, happens = Schedule(project, instances), events(rng)
+    for worker, group in (("eve", "f"), ("ann", "f"), ("gus", "g"), ("ida", "g"), ("gus", None)):
+        place = rng.randrange(len(happens)) if group else len(happens)
+        happens.insert(place, ("say", worker, RosterEntry(group=group)))
+    schedule.run(happens)
+    schedule.end()
+    check_rest(schedule.log, ExpectedResults(schedule.log, project), FOUR, project.common)
+
+    def shared() -> list[float]:
+        return [
+            float(found.shared[place])
+            for member in schedule.cluster.members
+            if member.partitions
+            for found in [member.crowd.engine.tally.copies]
+            for names in [member.crowd.workers.names]
+            for place in range(len(found.first))
+            if (names[found.first[place]], names[found.second[place]]) == ("ann", "eve")
+        ]
+
+    owners = sum(bool(member.partitions) for member in schedule.cluster.members)
+    assert len(shared()) == owners
+    assert 0 < min(shared()) == max(shared()) < 1
+    schedule.say("eve", None)
+    schedule.end()
+    check_rest(schedule.log, ExpectedResults(schedule.log, project), FOUR, project.common)
+    assert shared() == []
 
 
 def check_records(schedule: Schedule, expected: ExpectedResults) -> None:

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbic.classes import RETRACT, SIGNS, SKIP, Classes
+from sbic.engine import AlgorithmName
 from sbic.engine.copies import COMMON
 from sbic.infer.fast_sbic import FastSBIC
+from sbic.instance.tasks import StopRules
 from sbic.wire.labels import label_parser
 from tests.examples import examples
 from tests.stages.published import (
@@ -24,6 +26,7 @@ from tests.stages.published import (
     check_facts,
     check_rest,
     check_roster,
+    check_tiers,
     check_votes,
 )
 from tests.stages.schedules import (
@@ -58,6 +61,47 @@ def check(project: SimulatedProject, instances: int, events: Sequence[tuple[Any,
 
 
 REPEATS = st.sampled_from(["first", "last"])
+
+
+@pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
+@examples(75)
+@given(
+    schedules(SIGNS),
+    st.integers(1, 3),
+    REPEATS,
+    st.booleans(),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([2, COMMON]),
+)
+def test_the_tier_of_a_task_follows_from_labels_skips_and_roster(
+    algorithm: AlgorithmName,
+    events: list[tuple[Any, ...]],
+    instances: int,
+    repeats: Repeats,
+    is_fenced: bool,
+    tier_labels: int | None,
+    common: int,
+) -> None:
+    project = SimulatedProject(
+        algorithm,
+        repeats=repeats,
+        prior=GOOD_CROWD,
+        rules=StopRules(escalates=True, tier_labels=tier_labels),
+        is_fenced=is_fenced,
+        common=common,
+    )
+    schedule = Schedule(project, instances)
+    schedule.run(events)
+    schedule.end()
+    for _ in range(2):  # the roster may have changed after the last survey
+        for member in schedule.cluster.members:
+            member.survey()
+        schedule.cluster.settle()
+    expected = ExpectedResults(schedule.log, project)
+    check_roster(schedule.cluster.members, schedule.log)
+    check_tiers(schedule.cluster.members, schedule.log, expected, tier_labels)
+    if algorithm == "settled":
+        check_rest(schedule.log, expected, project.classes, common)
 
 
 @examples(200)

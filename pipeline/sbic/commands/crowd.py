@@ -4,7 +4,8 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from random import Random
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +23,9 @@ from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import Row
 from sbic.wire.posteriors import Posterior
+from sbic.wire.workers import RosterEntry, encode_roster, parse_roster
 
+CERTAIN = 1e9  # weight of the accuracy of a tier
 FAVOUR = 0.8  # how often a worker with a habit follows it; otherwise they give any class
 
 
@@ -43,6 +46,31 @@ class Habits:
     skips: float = 0.0
     repeats: float = 0.0
     habitual: float = 0.0
+
+
+class Tier(NamedTuple):
+    """Workers who are asked together, what each of their labels costs, and how often it is right.
+
+    >>> Tier.parse("40:0.01:0.65")
+    Tier(workers=40, price=0.01, accuracy=0.65)
+    """
+
+    workers: int
+    price: float
+    accuracy: float
+
+    @classmethod
+    def parse(cls, text: str) -> "Tier":
+        """Parse the tier in a text; ValueError with what is wrong."""
+        try:
+            workers, price, accuracy = text.split(":")
+            found = cls(int(workers), float(price), float(accuracy))
+        except ValueError:
+            raise ValueError("must be WORKERS:PRICE:ACCURACY, such as 40:0.01:0.65") from None
+        if found.workers < 1 or not 0 < found.accuracy < 1:
+            raise ValueError("must have one worker or more, and an accuracy between 0 and 1")
+        parse_roster(None, {"worker": "w", "price": found.price})
+        return found
 
 
 class Response(NamedTuple):
@@ -159,6 +187,8 @@ class RoundRobin:
 # Simulated workers in a closed loop: request a task, think, answer, and let the next one in.
 
 
+ASK_AGAIN = "other-tier"
+ASK_AGAIN_SECONDS = 0.05
 ALL_DONE = frozenset({"no-open-task", "budget-spent"})  # other reasons concern one worker only
 
 
@@ -167,6 +197,7 @@ class Plan:
     """The size of a crowd and of its work; `at_once` workers work at the same time.
 
     `class_prior` has the frequency of each class, in order; without it, all are equally frequent.
+    With `tiers` all workers are of these, in order.
     """
 
     tasks: int = 1000
@@ -177,6 +208,7 @@ class Plan:
     seed: int = 0
     classes: Classes = SIGNS
     class_prior: tuple[float, ...] | None = None
+    tiers: tuple[Tier, ...] = ()
 
     @property
     def labels(self) -> int:
@@ -200,8 +232,30 @@ class Plan:
         for number in range(self.workers):
             worker = f"{name}-worker-{number:05}"
             rng = Random(f"{self.seed}/workers/{number}")
-            workers[worker] = SimulatedWorker(worker, self.habits, visits, rng, self.classes)
+            habits = self.habits
+            if self.tiers:
+                right = CERTAIN * self.tiers[self.tier_of(number) - 1].accuracy
+                habits = replace(habits, accuracy=Prior(right, CERTAIN - right))
+            workers[worker] = SimulatedWorker(worker, habits, visits, rng, self.classes)
         return workers
+
+    def tier_of(self, number: int) -> int:
+        """Return the tier of a worker, from 1 on.
+
+        >>> plan = Plan(tiers=(Tier(2, 0.1, 0.7), Tier(1, 1, 0.9)))
+        >>> [plan.tier_of(number) for number in range(3)]
+        [1, 1, 2]
+        """
+        ends = accumulate(tier.workers for tier in self.tiers)
+        return 1 + sum(end <= number for end in ends)
+
+    def draw_roster(self, workers: Iterable[str]) -> dict[str, RosterEntry]:
+        """Return what the roster says of these workers, all of the plan."""
+        entries = {}
+        for number, worker in enumerate(workers if self.tiers else ()):
+            tier = self.tier_of(number)
+            entries[worker] = RosterEntry(tier=tier, price=self.tiers[tier - 1].price)
+        return entries
 
 
 class NoAnswer(Exception):
@@ -225,6 +279,14 @@ class CrowdClient:
         """Register tasks, or update their fields."""
         rows = [Row(task.encode(), dumps({"task": task, **fields})) for task in tasks]
         await self._in_time(self._writer.send(self._topics.tasks.name, rows))
+
+    async def enlist(self, said: Mapping[str, RosterEntry | None]) -> None:
+        """Say something of workers, or with None withdraw it."""
+        rows = [
+            Row(worker.encode(), None if entry is None else encode_roster(worker, entry))
+            for worker, entry in said.items()
+        ]
+        await self._in_time(self._writer.send(self._topics.roster.name, rows))
 
     async def ask(self, worker: str) -> dict[str, Any]:
         """Request a task and wait for the assignment; raises `NoAnswer`."""
@@ -251,10 +313,11 @@ class CrowdClient:
 
 
 @asynccontextmanager
-async def crowd_client(settings: Settings) -> AsyncIterator[CrowdClient]:
+async def crowd_client(settings: Settings, *, enlists: bool = False) -> AsyncIterator[CrowdClient]:
     topics = Topics(settings)
+    roster = [topics.roster] * enlists
     async with (
-        writing(settings, topics.labels, topics.tasks, topics.requests) as writer,
+        writing(settings, topics.labels, topics.tasks, topics.requests, *roster) as writer,
         asking(settings, writer) as asker,
     ):
         yield CrowdClient(topics, asker, writer)
@@ -277,6 +340,11 @@ class CrowdAtWork:
     ) -> None:
         self.came_to: Counter[str] = Counter()
         self.waits: list[float] = []
+        self.cost = 0.0
+        self._prices = {
+            worker: entry.price or 0 for worker, entry in plan.draw_roster(workers).items()
+        }
+        self._idle_since: float | None = None  # while all who ask are told to ask again later
         self.policy: str | None = None
         self._truth = truth
         self._workers = workers
@@ -309,6 +377,9 @@ class CrowdAtWork:
         assignment = await self._client.ask(worker.name)
         self.waits.append(monotonic() - start)
         task = assignment["task"]
+        if task is None and assignment["reason"] == ASK_AGAIN:
+            return await self._wait(worker)
+        self._idle_since = None
         if task is None:
             return self._leave(worker, assignment["reason"])
         self.policy = assignment["policy"]
@@ -319,6 +390,15 @@ class CrowdAtWork:
             return self._leave(worker, "drop-outs")
         await asyncio.sleep(response.seconds)
         return await self._answer(worker, task, response.labels)
+
+    async def _wait(self, worker: SimulatedWorker) -> bool:
+        """Let a worker come back later, unless nobody has got anything for long."""
+        self._idle_since = self._idle_since or monotonic()
+        if monotonic() - self._idle_since > PATIENCE_SECONDS:
+            return self._leave(worker, ASK_AGAIN)
+        self._order.done(worker.name)
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
+        return False
 
     def _leave(self, worker: SimulatedWorker, why: str) -> bool:
         self.came_to[why] += 1
@@ -335,6 +415,7 @@ class CrowdAtWork:
             self.came_to["skips"] += 1
             return False
         self.came_to["labels"] += 1
+        self.cost += self._prices.get(worker.name, 0.0)
         if again:
             self.came_to["repeats"] += 1
         self._given(

@@ -388,3 +388,34 @@ def honesty(
         return honesty(data, out, draws=draws or 10, seed=seed, jobs=jobs)
 
     present(make, out)
+
+
+@command.command(short_help="Cheap judges first, then people: the curve of cost against error.")
+@data_option("NAME.labels.csv and NAME.truth.csv")
+@click.option(
+    "--price",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="What a person's answer costs; a judge's costs 1.",
+)
+@run_options()
+def escalation(data: Path, price: float, out: Path, seed: int, jobs: int) -> None:
+    """Show what it saves to ask judges first, and a person where they leave doubt.
+
+    The judges of each crowd are tier 1, and the truth is a person of tier 2, with
+    SBIC_POLICY=escalate, several SBIC_TIER_LABELS and SBIC_STOP_CONFIDENCE. The result is the cost
+    and the error of each, beside those of all judges on all tasks.
+
+    \b
+    Examples:
+      sbic experiment escalation --data juries
+      sbic experiment escalation --data juries --price 50
+    """
+
+    def make() -> "Finding":
+        from sbic.research.escalation import escalation
+
+        return escalation(data, out, price=price, seed=seed, jobs=jobs)
+
+    present(make, out)

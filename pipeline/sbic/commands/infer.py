@@ -14,7 +14,8 @@ from sbic.commands.options import BadInput, reading_options, write_output
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import AnyEstimate, Ints, Labels, Prior, shuffled_error, standard_error
 from sbic.files.labels import Reading, read_labels, read_truth, same_but_for_case, truth_of
-from sbic.files.tables import BadFile, listed, quoted
+from sbic.files.roster import roster_table
+from sbic.files.tables import BadFile, listed, quoted, read_source
 from sbic.files.writing import check_writable, estimate_csv, workers_csv, write_atomically
 from sbic.foreign import shown
 from sbic.infer import fast_sbic, settled
@@ -32,6 +33,7 @@ class Run(NamedTuple):
     settles: bool
     seed: int
     gold: Ints | None = None
+    groups: Ints | None = None  # of each worker, or -1
 
 
 class Fit(NamedTuple):
@@ -50,6 +52,8 @@ def fitted(run: Run, labels: Labels, rng: np.random.Generator) -> Fit:
         if run.gold is not None:
             for i in np.flatnonzero(run.gold >= 0).tolist():
                 engine.set_gold(i, int(run.gold[i]))
+        if run.groups is not None:
+            engine.set_groups(np.arange(len(run.groups)), run.groups)
         notes: tuple[str, ...] = ()
         if run.settles:
             sweeps = engine.settle(settled.AT_REST).sweeps
@@ -85,6 +89,18 @@ def gold_of(labels: Labels, path: str, reading: Reading) -> Ints:
         problem = f"the truth of task {shown(labels.task_names[i])} is a class that no label has"
         raise BadFile(path, f"{problem}: name all classes with --classes")
     return truth
+
+
+def groups_of(labels: Labels, path: str) -> Ints:
+    """Return the number of the group of each worker by a file of the roster, or -1."""
+    numbers: dict[str, int] = {}
+    said = {said.worker: said.changes.get("group") for said in roster_table(read_source(path)).rows}
+    if not said.keys() & {*labels.worker_names}:
+        raise BadFile(path, "has none of the workers who gave labels")
+    groups = [said.get(name) for name in labels.worker_names]
+    return np.array(
+        [-1 if group is None else numbers.setdefault(group, len(numbers)) for group in groups]
+    )
 
 
 def summary_of(engine: Engine, labels: Labels, gold: Ints | None) -> Iterator[str]:
@@ -229,6 +245,13 @@ class ClassPriorType(click.ParamType):
     "calibrates the probabilities; columns task and truth.",
 )
 @click.option(
+    "--roster",
+    "roster_path",
+    metavar="ROSTER.csv",
+    help="For settled: which workers err together; columns worker and group. Those of a group "
+    "share votes as far as they agree.",
+)
+@click.option(
     "--summary",
     is_flag=True,
     help="For settled: also report the expected share of wrong predictions, how many independent "
@@ -262,6 +285,7 @@ def command(
     seed: int,
     truth_path: str | None,
     gold_path: str | None,
+    roster_path: str | None,
     summary: bool,
     shuffles: int | None,
     output: str | None,
@@ -303,16 +327,18 @@ def command(
       sbic infer pets.jsonl --classes cat,dog,bird --skip unsure
       sbic infer labels.csv --algorithm settled --workers workers.csv
       sbic infer verdicts.jsonl --algorithm settled --gold gold.csv --summary
+      sbic infer verdicts.jsonl --algorithm settled --roster roster.csv
     """
     prior = prior_of(alpha, beta, 0.5 if q is None else q)
     check_usage(labels_path, truth_path, shuffles, reading)
     try:
-        inputs = labels_path, truth_path, gold_path
+        inputs = labels_path, truth_path, gold_path, roster_path
         target, workers_target = target_of(output, inputs), target_of(workers_output, inputs)
         labels = read(labels_path, reading)
         name = algorithm or default_algorithm(labels.are_signs)
         gold = gold_of(labels, gold_path, reading) if gold_path else None
-        run = Run(name, prior, class_prior, not no_settle, seed, gold)
+        groups = groups_of(labels, roster_path) if roster_path else None
+        run = Run(name, prior, class_prior, not no_settle, seed, gold, groups)
         check_choices(run, labels, q, workers_output, needs_rest=summary)
         truth = known_truth(labels, truth_path, reading) if truth_path else None
         if truth and gold is not None:
@@ -396,9 +422,11 @@ def check_choices(
         raise click.UsageError(
             f"--class-prior and --no-settle are for --algorithm settled, not {run.algorithm}"
         )
-    if (run.gold is not None or needs_rest) and not (entry.settles and run.settles):
+    must_rest = run.gold is not None or run.groups is not None or needs_rest
+    if must_rest and not (entry.settles and run.settles):
         raise click.UsageError(
-            f"--gold and --summary are for --algorithm settled, at rest, not {run.algorithm}"
+            "--gold, --roster and --summary are for --algorithm settled, at rest, not "
+            f"{run.algorithm}"
         )
     if workers_output and not entry.streams:
         able = " or ".join(STREAMED)

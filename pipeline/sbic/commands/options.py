@@ -353,13 +353,15 @@ class ColumnsType(click.ParamType):
 
 
 def reading_options(
-    *fields: str, example: str, classes: bool = True, skip: bool = True
+    *fields: str, example: str, classes: bool = True, skip: bool = True, labels: bool = True
 ) -> Callable[[Function], Function]:
     """Give a command the options for reading a file, as its argument `reading`.
 
-    `classes` and `skip` are whether to include the options of these names.
+    `classes` and `skip` are whether to include the options of these names, `labels` whether to
+    include those of files that have labels.
     """
-    names = ["columns", "positive", "negative", "ignore_case", "encoding", "max_size"]
+    names = ["columns", "encoding", "max_size"]
+    names += ["positive", "negative", "ignore_case"] * labels
     names += ["classes"] * classes + ["skip"] * skip
     options = [
         click.option(
@@ -368,13 +370,16 @@ def reading_options(
             metavar="FIELD=COLUMN,...",
             help=f"Columns of {', '.join(fields)} with other names, such as {example}.",
         ),
-        click.option(
-            "--positive", metavar="LABEL", help="The label that stands for 1, such as yes."
-        ),
-        click.option(
-            "--negative", metavar="LABEL", help="The label that stands for -1, such as no."
-        ),
     ]
+    if labels:
+        options += [
+            click.option(
+                "--positive", metavar="LABEL", help="The label that stands for 1, such as yes."
+            ),
+            click.option(
+                "--negative", metavar="LABEL", help="The label that stands for -1, such as no."
+            ),
+        ]
     if classes:
         options.append(
             click.option(
@@ -396,12 +401,15 @@ def reading_options(
                 help="Labels that are skips, such as 0 or unsure. An empty label always is.",
             )
         )
+    if labels:
+        options.append(
+            click.option(
+                "--ignore-case",
+                is_flag=True,
+                help="Labels that differ only in case, such as Yes and yes, are one.",
+            )
+        )
     options += [
-        click.option(
-            "--ignore-case",
-            is_flag=True,
-            help="Labels that differ only in case, such as Yes and yes, are one.",
-        ),
         click.option(
             "--encoding",
             type=EncodingType(),

@@ -32,7 +32,7 @@ from sbic.foreign import printable
 from sbic.infer.advice import as_json_object, called, findings, next_steps
 from sbic.infer.evidence import UNKNOWN, JuryEvidence, settled_evidence
 from sbic.infer.judging import report_on
-from sbic.infer.report import CommonErrors, Report
+from sbic.infer.report import CommonErrors, JuryReport
 from sbic.progress import progress
 from sbic.project.revision import Given
 from sbic.status.judges import evidence_in
@@ -67,7 +67,7 @@ def evidence_of_file(path: str, truth_path: str | None, reading: Reading) -> Jur
 class ReportScreen:
     """Renders a report with rich."""
 
-    def __init__(self, report: Report, title: str) -> None:
+    def __init__(self, report: JuryReport, title: str) -> None:
         self.report = report
         self.title = title
 
@@ -361,7 +361,7 @@ def check_usage(
         raise click.UsageError("--junit needs --require: it has the outcomes of these")
 
 
-def show(report: Report, title: str, *, as_json: bool) -> None:
+def show(report: JuryReport, title: str, *, as_json: bool) -> None:
     """Print the report."""
     if as_json:
         click.echo(for_output(dumps(as_json_object(report, title)).decode()))
@@ -369,7 +369,7 @@ def show(report: Report, title: str, *, as_json: bool) -> None:
         Console(highlight=False).print(ReportScreen(report, heading(report, title)))
 
 
-def heading(report: Report, title: str) -> str:
+def heading(report: JuryReport, title: str) -> str:
     """Return what the report is on."""
     gold = f"{report.gold:,} of them gold" if report.gold else "none of them gold"
     return f"{title}: {report.labels:,} labels on {report.tasks:,} tasks, {gold}"

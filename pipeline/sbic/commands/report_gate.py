@@ -8,7 +8,7 @@ from xml.sax.saxutils import quoteattr
 import click
 
 from sbic.foreign import printable, shown
-from sbic.infer.report import Judge, Report
+from sbic.infer.report import Judge, JuryReport
 
 ENOUGH_GOLD = 30
 RULE = re.compile(
@@ -28,7 +28,7 @@ OF_JUDGE: dict[str, Callable[[Judge], float | None]] = {
     "low": lambda judge: judge.gold and judge.gold.interval[0],
     "skips": lambda judge: judge.skip_share,
 }
-OF_PROJECT: dict[str, Callable[[Report], float | None]] = {
+OF_PROJECT: dict[str, Callable[[JuryReport], float | None]] = {
     "ece": lambda report: report.calibration and report.calibration.ece,
     "wrong": lambda report: _share_wrong(report),
     "alpha": lambda report: report.jury.alpha,
@@ -39,7 +39,7 @@ WITHOUT_GOLD = ("skips", "alpha", "ordinal", "votes")
 FORM = "[JUDGE:] MEASURE >= NUMBER [with N gold]"
 
 
-def _share_wrong(report: Report) -> float | None:
+def _share_wrong(report: JuryReport) -> float | None:
     if report.wrong and report.wrong.share is not None:
         return report.wrong.share
     is_all_gold = report.wrong is not None and not report.wrong.tasks and report.gold > 0
@@ -100,7 +100,7 @@ class RuleOutcome(NamedTuple):
         return self.result == "holds"
 
 
-def checked(rule: Requirement, report: Report) -> RuleOutcome:
+def checked(rule: Requirement, report: JuryReport) -> RuleOutcome:
     """Whether a report meets a rule; a judge that it does not have is a usage error."""
     if rule.judge is None:
         value, gold = OF_PROJECT[rule.measure](report), report.gold
@@ -118,7 +118,7 @@ def checked(rule: Requirement, report: Report) -> RuleOutcome:
     return RuleOutcome(rule, "fails", f"fails: {rule.text}: it is {value:.4g}")
 
 
-def _judge(rule: Requirement, report: Report) -> Judge:
+def _judge(rule: Requirement, report: JuryReport) -> Judge:
     named = [judge for judge in report.judges if rule.judge in (judge.worker, judge.name)]
     if not named:
         known = ", ".join(shown(judge.worker) for judge in report.judges[:10])

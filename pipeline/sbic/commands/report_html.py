@@ -6,7 +6,7 @@ from html import escape
 from sbic.foreign import local_time, printable
 from sbic.infer.advice import called, findings, next_steps
 from sbic.infer.agreement import Bin
-from sbic.infer.report import Judge, Pair, Report
+from sbic.infer.report import Judge, JuryReport, Pair
 
 MOST_PAIRS = 15
 MOST_IN_PICTURE = 30
@@ -52,7 +52,7 @@ HEAD = (
 )
 
 
-def html(report: Report, title: str) -> str:
+def html(report: JuryReport, title: str) -> str:
     """Return the whole page."""
     gold = f"{report.gold:,} of them gold" if report.gold else "none of them gold"
     parts = [
@@ -120,7 +120,7 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _next(report: Report) -> Iterable[str]:
+def _next(report: JuryReport) -> Iterable[str]:
     steps = next_steps(report)
     if not steps:
         return
@@ -137,7 +137,7 @@ def _next(report: Report) -> Iterable[str]:
 # Judges.
 
 
-def _judges(report: Report) -> Iterable[str]:
+def _judges(report: JuryReport) -> Iterable[str]:
     if not report.judges:
         return
     known, listed = report.judges_known, len(report.judges)
@@ -195,7 +195,7 @@ def _interval(judge: Judge) -> str:
 # Pairs.
 
 
-def _pairs(report: Report) -> Iterable[str]:
+def _pairs(report: JuryReport) -> Iterable[str]:
     if not report.pairs:
         return
     names = {judge.worker: called(judge) for judge in report.judges}
@@ -222,7 +222,7 @@ def _pairs(report: Report) -> Iterable[str]:
     yield _section("Who agrees with whom", _picture(report), note, _table(titles, rows, 2))
 
 
-def _picture(report: Report) -> str:
+def _picture(report: JuryReport) -> str:
     """How far each two judges agree where judges differ, as a square of squares."""
     places = {judge.worker: place for place, judge in enumerate(report.judges)}
     count = len(places)
@@ -258,7 +258,7 @@ def _cells(pair: Pair, places: dict[str, int], step: float) -> str:
     )
 
 
-def _confusions(report: Report) -> Iterable[str]:
+def _confusions(report: JuryReport) -> Iterable[str]:
     tables = []
     for judge in report.judges:
         counts = judge.gold and judge.gold.confusion
@@ -289,7 +289,7 @@ def _confusions(report: Report) -> Iterable[str]:
 # Confidence and shares.
 
 
-def _confidence(report: Report) -> Iterable[str]:
+def _confidence(report: JuryReport) -> Iterable[str]:
     found = report.calibration
     if found is None:
         return
@@ -345,7 +345,7 @@ def _diagram(bins: list[Bin]) -> str:
     )
 
 
-def _shares(report: Report) -> Iterable[str]:
+def _shares(report: JuryReport) -> Iterable[str]:
     if not report.shares:
         return
     rows = []
@@ -368,7 +368,7 @@ def _shares(report: Report) -> Iterable[str]:
     )
 
 
-def _together(report: Report) -> Iterable[str]:
+def _together(report: JuryReport) -> Iterable[str]:
     jury, wrong = report.jury, report.wrong
     rows = [
         ["Krippendorff's alpha, nominal", _number(jury.alpha, 3)],

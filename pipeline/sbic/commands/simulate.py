@@ -21,6 +21,7 @@ from sbic.commands.crowd import (
     Habits,
     NoAnswer,
     Plan,
+    Tier,
     crowd_client,
 )
 from sbic.commands.options import (
@@ -45,9 +46,11 @@ from sbic.local.processes import instances_of, running, until_ready
 from sbic.progress import Advance, progress
 from sbic.project.opening import open_project
 from sbic.project.revision import Given
-from sbic.project.settings import BadSetting, Settings
+from sbic.project.settings import BadSetting, Settings, command_line
 from sbic.project.topics import Topics
+from sbic.wire.bad import BadRecord
 from sbic.wire.posteriors import posterior_parser
+from sbic.wire.workers import TIERS
 
 # Runs a simulated crowd on the running pipeline of a project.
 #
@@ -69,6 +72,7 @@ class SimulationResult:
     """The results of a run: `error` is the error at 1, 2, ... labels per task on average.
 
     `waits` are the seconds from each request to its assignment; `came_to` is as in `CrowdAtWork`.
+    `costs` is what was spent at each of the errors; the last of both is of the end.
     """
 
     policy: str | None
@@ -76,6 +80,7 @@ class SimulationResult:
     waits: list[float]
     came_to: Mapping[str, int]
     seconds: float
+    costs: list[float]
 
 
 class Simulation:
@@ -90,15 +95,18 @@ class Simulation:
         self._parse = posterior_parser(plan.classes)
         self._moved = asyncio.Event()
         self._open = set(self._truth)  # a task that a stop rule has closed keeps its reason
-        self._crowd = CrowdAtWork(
-            plan, self._truth, plan.draw_workers(name), client, lambda sent: advance()
-        )
+        workers = plan.draw_workers(name)
+        self._roster = plan.draw_roster(workers)
+        self._costs: list[float] = []
+        self._crowd = CrowdAtWork(plan, self._truth, workers, client, lambda sent: advance())
 
     async def follow(self) -> None:
         """Read the posteriors until cancelled."""
         async for records in self._posteriors.follow():
             for _, posterior in parsed(records, self._parse):
                 self._curve.learn(posterior)
+                new = len(self._curve.points) - len(self._costs)
+                self._costs += [self._crowd.cost] * new
                 if posterior.reason is not None:
                     self._open.discard(posterior.task)
             if records:
@@ -109,6 +117,7 @@ class Simulation:
         curve, crowd = self._curve, self._crowd
         is_away = False
         try:
+            await self._client.enlist(self._roster)
             await self._client.describe(self._truth)
             await self._until(lambda: curve.tasks == len(self._truth), "tasks were not registered")
             start = monotonic()
@@ -116,13 +125,18 @@ class Simulation:
             given = crowd.came_to["labels"]
             await self._until(lambda: curve.labels >= given, "labels were not counted")
             seconds = monotonic() - start
-            return SimulationResult(crowd.policy, curve.points, crowd.waits, crowd.came_to, seconds)
+            errors, costs = curve.points, self._costs
+            if self._roster:
+                errors, costs = [*errors, curve.error], [*costs, crowd.cost]
+            outcome = crowd.policy, errors, crowd.waits, crowd.came_to
+            return SimulationResult(*outcome, seconds, costs)
         except ClusterError:
             is_away = True
             raise
         finally:
             if not is_away:
                 await self._client.describe(self._open, status="closed")
+                await self._client.enlist(dict.fromkeys(self._roster))
 
     async def _until(self, condition: Callable[[], bool], problem: str) -> None:
         """Wait for a condition while posteriors keep arriving; raises `NoAnswer`."""
@@ -142,7 +156,7 @@ async def simulate(settings: Settings, plan: Plan, advance: Advance) -> Simulati
     """Run the plan on the pipeline of this project; `advance` is called for every label."""
     topic = Topics(settings).posteriors.name
     async with (
-        crowd_client(settings) as client,
+        crowd_client(settings, enlists=bool(plan.tiers)) as client,
         reading(settings, topic, from_start=True) as reader,
     ):
         await _check_that_nothing_is_open(settings, reader)
@@ -170,6 +184,9 @@ async def _check_that_nothing_is_open(settings: Settings, reader: Reader) -> Non
 # Runs the same crowd on several pipelines, one for each policy, on one broker.
 
 
+STOP_CONFIDENCE = 0.9  # of projects for `escalate` that have none
+
+
 def project_of(settings: Settings, policy: PolicyName, plan: Plan) -> Settings:
     """Return the project of a policy, with the distribution of the crowd's accuracies as its prior.
 
@@ -193,6 +210,8 @@ def project_of(settings: Settings, policy: PolicyName, plan: Plan) -> Settings:
         settings,
         prefix="-".join(parts),
         policy=policy,
+        stop_confidence=settings.stop_confidence
+        or (STOP_CONFIDENCE if policy == "escalate" else None),
         alpha=accuracy.alpha,
         beta=accuracy.beta,
     )
@@ -313,8 +332,8 @@ def crowd_options(function: Function) -> Function:
 @crowd_options
 @click.option(
     "--policy",
-    type=click.Choice(["uniform", "uncertainty", "compare"]),
-    help="Start an instance with this policy; compare: one for each, side by side.  "
+    type=click.Choice(["uniform", "uncertainty", "escalate", "compare"]),
+    help="Start an instance with this policy; compare: uniform and uncertainty, side by side.  "
     "[default: use the pipeline that is running]",
 )
 @click.option(
@@ -322,6 +341,13 @@ def crowd_options(function: Function) -> Function:
     type=click.Choice(STREAMED),
     help=f"Of the instances that --policy starts.  [default: {default_algorithm(True)} for -1 and "
     f"1, {default_algorithm(False)} for names]",
+)
+@click.option(
+    "--tiers",
+    multiple=True,
+    metavar="WORKERS:PRICE:ACCURACY",
+    help="A tier of workers instead of --workers and --accuracy, the first to be asked first; "
+    "repeated. For the policy escalate: the result is the error by what was spent.",
 )
 @click.option(
     "--class-prior",
@@ -350,8 +376,9 @@ def command(
     habits: float,
     repeats: float,
     seed: int,
-    policy: Literal["uniform", "uncertainty", "compare"] | None,
+    policy: Literal["uniform", "uncertainty", "escalate", "compare"] | None,
     algorithm: AlgorithmName | None,
+    tiers: tuple[str, ...],
     class_prior: str | None,
     out: Path,
 ) -> None:
@@ -372,16 +399,29 @@ def command(
       sbic simulate --policy compare
       sbic simulate --policy uncertainty --algorithm settled
       sbic simulate --policy compare --classes a,b,c --class-prior 0.7,0.2,0.1 --habits 0.3
+      sbic simulate --policy escalate --tiers 10:0.01:0.65 --tiers 3:1:0.95
       sbic simulate --workers 300 --at-once 300 --think 1 --drop-outs 0.25 --spammers 0.2
     """
     if algorithm is not None and policy is None:
         raise click.UsageError("--algorithm needs --policy: a running pipeline has its own")
+    parsed_tiers = tiers_of(tiers)
+    if policy == "escalate" and not tiers:
+        raise click.UsageError("--policy escalate needs --tiers: who is asked first?")
+    if parsed_tiers:
+        workers = sum(tier.workers for tier in parsed_tiers)
+        labels_per_task = min(labels_per_task, workers)
     if labels_per_task > workers:
         raise BadInput(
             f"--labels-per-task {labels_per_task} is more than --workers {workers}: "
             "a worker answers each task at most once"
         )
     settings = in_project(given) if policy is None else own_settings(given, algorithm)
+    if parsed_tiers and (policy or settings.policy) != "escalate":
+        raise BadInput(
+            f"--tiers are for the policy escalate, not {policy or settings.policy}: add --policy "
+            "escalate, or run: "
+            + command_line(settings, "project set policy=escalate stop_confidence=0.9")
+        )
     crowd = Habits(Prior(*accuracy), think, spammers, drop_outs, skips, repeats, habits)
     plan = Plan(
         tasks=tasks,
@@ -392,11 +432,24 @@ def command(
         seed=seed,
         classes=settings.crowd_classes,
         class_prior=frequencies(settings, class_prior),
+        tiers=parsed_tiers,
     )
     runs = carry_out(settings, policy, plan)
     for run in runs:
         tell(summary(run))
     present(plan, runs, out)
+
+
+def tiers_of(texts: Sequence[str]) -> tuple[Tier, ...]:
+    """Parse the tiers in the options; those that cannot be are a usage error."""
+    if len(texts) > TIERS[-1]:
+        raise click.UsageError(f"--tiers: there are at most {TIERS[-1]}, not {len(texts)}")
+    try:
+        return tuple(map(Tier.parse, texts))
+    except ValueError as error:
+        raise click.UsageError(f"--tiers {error}") from None
+    except BadRecord as bad:
+        raise click.UsageError(f"--tiers: {bad.message}") from None
 
 
 def own_settings(given: Given, algorithm: AlgorithmName | None) -> Settings:
@@ -427,7 +480,7 @@ def frequencies(settings: Settings, text: str | None) -> tuple[float, ...] | Non
 
 def carry_out(
     settings: Settings,
-    policy: Literal["uniform", "uncertainty", "compare"] | None,
+    policy: Literal["uniform", "uncertainty", "escalate", "compare"] | None,
     plan: Plan,
 ) -> "list[SimulationResult]":
     """Carry out the runs, with a progress bar."""
@@ -462,7 +515,13 @@ def summary(run: "SimulationResult") -> str:
 
 def present(plan: Plan, runs: "Sequence[SimulationResult]", out: Path) -> None:
     """Print the table, and save it with its plot."""
-    from sbic.research.outcome import MissingResearchExtra, error_by_labels, save_csv, save_png
+    from sbic.research.outcome import (
+        MissingResearchExtra,
+        error_by_cost,
+        error_by_labels,
+        save_csv,
+        save_png,
+    )
 
     accuracy = plan.habits.accuracy
     of_classes = "" if plan.classes.is_signs else f" of {len(plan.classes)} classes"
@@ -470,8 +529,19 @@ def present(plan: Plan, runs: "Sequence[SimulationResult]", out: Path) -> None:
         f"Share of wrong predictions: {plan.tasks:,} tasks{of_classes}, {plan.workers:,} workers "
         f"with accuracies from Beta({accuracy.alpha:g}, {accuracy.beta:g}), {plan.at_once} at once"
     )
+    if plan.tiers:
+        of_tiers = (
+            f"{tier.workers:,} right in {tier.accuracy:.0%} at {tier.price:g}"
+            for tier in plan.tiers
+        )
+        title = f"Share of wrong predictions: {plan.tasks:,} tasks{of_classes}, workers by tier: "
+        title += "; ".join(of_tiers)
     errors = {printable(str(run.policy)): run.error for run in runs}
-    outcome = error_by_labels("simulate", title, plan.tasks, errors)
+    if plan.tiers:
+        (one,) = runs
+        outcome = error_by_cost("simulate", title, plan.tasks, one.costs, one.error)
+    else:
+        outcome = error_by_labels("simulate", title, plan.tasks, errors)
     click.echo(outcome.text)
     try:
         out.mkdir(parents=True, exist_ok=True)

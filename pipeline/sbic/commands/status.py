@@ -76,6 +76,11 @@ class StatusScreen:
         yield "settled", f"{settled}: {activity.settled.why}"
         if s.budget is not None:
             yield "budget", f"{s.budget_left:,} of {s.budget:,} labels left{self._when_spent()}"
+        if s.budget_cost is not None:
+            spent = f"{s.workers.spent:,.6g} of {s.budget_cost:,.6g}"
+            yield "money", f"{spent} spent at the prices in the roster"
+        elif s.workers.spent:
+            yield "money", f"{s.workers.spent:,.6g} spent at the prices in the roster"
         reasons = s.letters.by_reason
         letters = listed(reasons)
         replayed = f"; {s.letters.replayed:,} replayed" if s.letters.replayed else ""

@@ -16,6 +16,9 @@ engines, both ≥ 50 and both > 20 (both - same) give Σ both > Σ (50 s / 2 + 1
 the inequality holds for one engine at least. All engines name at most `MOST_PAIRS` together, those
 first for which it holds by the most.
 
+Of workers who are said to err together, kin, less is asked: w = (same / both - 0.7) / 0.3.
+Every engine tells its counts of all pairs of kin, of which there may be half as many.
+
 Each engine also names, for each worker, the one of those with enough in common whose errors go
 together most: with P of now, `alike` is the expected number of common tasks on which both give the
 same wrong answer, `either` of those on which one of them is wrong. This is reported; no vote
@@ -46,7 +49,6 @@ from sbic.engine.state import (
     OLDER,
     PAIR_LABEL,
     PAIR_WORKER,
-    SHARE,
     WHO,
     WORKER_IS_HERE,
     Ints32,
@@ -54,8 +56,10 @@ from sbic.engine.state import (
 )
 from sbic.engine.update import tell_one
 
-ALIKE, COMMON = 0.95, 50  # copies agree on more than this share, of this many contested tasks
+ALIKE, COMMON = 0.95, 50  # copies agree on more than this share of so many contested tasks
+KIN_ALIKE = 0.7  # the same of kin: what the owner says needs less evidence, but not none
 MOST_PAIRS = 10_000
+MOST_KIN = 101  # workers in a group: of more there would be too many pairs
 DIFFERENT = 10  # common tasks that one on which a pair differs counts for, when pairs are named
 
 
@@ -99,8 +103,8 @@ NO_PAIRS = Pairs(
 )
 
 
-def summed(parts: list[Pairs]) -> Pairs:
-    """Return the counts of each pair that an engine names, summed over all.
+def summed(parts: list[Pairs], kin: Ints = NOTHING) -> Pairs:
+    """Return the counts of each pair that an engine names, or of `kin`, summed over all.
 
     >>> counts = np.array([[1, 2], [3, 3], [9, 4], [8, 4]])
     >>> one = Pairs(*counts, np.array([0.5, 0]), np.array([1.5, 2]), np.array([True, False]))
@@ -121,19 +125,53 @@ def summed(parts: list[Pairs]) -> Pairs:
         either[some] += part.either
         named[some] |= part.named
     total = Pairs(keys >> 32, keys & 0xFFFFFFFF, both, same, alike, either, named)
-    return total.only(named)  # of others only some engines tell still
+    return total.only(named | np.isin(total.keys, kin))  # of others only some engines tell still
 
 
-def shared_by(pairs: Pairs) -> Floats:
+def shared_by(pairs: Pairs, kin: Ints) -> Floats:
     """Get the vote that each pair shares if they have enough in common; 0 if they are no copies."""
     agreement = pairs.same / np.maximum(pairs.both, 1)
-    found: Floats = np.clip((agreement - ALIKE) / (1 - ALIKE), 0, 1)
+    alike = np.where(np.isin(pairs.keys, kin), KIN_ALIKE, ALIKE)
+    found: Floats = np.clip((agreement - alike) / (1 - alike), 0, 1)
     return found
 
 
-def copies_among(pairs: Pairs, common: int) -> Copies:
+def most_kin(groups: Ints) -> int:
+    """Return the largest size of groups that are acted on: up to it there are few enough pairs.
+
+    `groups` is how many groups have 0, 1, 2, ... members.
+
+    >>> most_kin(np.array([0, 5, 3])), most_kin(np.array([0, 0, 4_000, 2_000]))
+    (101, 2)
+    """
+    sizes = np.arange(MOST_KIN + 1)
+    number = np.zeros(MOST_KIN + 1, np.int64)
+    number[: len(groups)] = groups[: MOST_KIN + 1]
+    pairs = np.cumsum(number * sizes * (sizes - 1) // 2)
+    return int(np.searchsorted(pairs, MOST_PAIRS // 2, "right")) - 1
+
+
+def pairs_within(groups: Ints) -> Ints:
+    """Return the keys of all pairs of workers in the same group; -1 is none.
+
+    >>> [(key >> 32, key & 0xFFFFFFFF) for key in pairs_within(np.array([7, -1, 7, 3])).tolist()]
+    [(0, 2)]
+    """
+    sizes = np.bincount(groups[groups >= 0]) if len(groups) else NOTHING
+    workers = np.flatnonzero(groups >= 0)
+    workers = workers[sizes[groups[workers]] <= most_kin(np.bincount(sizes))]
+    workers = workers[np.argsort(groups[workers], kind="stable")]
+    _, starts = np.unique(groups[workers], return_index=True)
+    found = [NOTHING]
+    for members in np.split(workers, starts[1:]):
+        first, second = np.triu_indices(len(members), 1)
+        found.append((members[first] << 32) | members[second])
+    return np.unique(np.concatenate(found))
+
+
+def copies_among(pairs: Pairs, common: int, kin: Ints = NOTHING) -> Copies:
     """Return the pairs who share a vote."""
-    shared = np.where(pairs.both >= common, shared_by(pairs), 0.0)
+    shared = np.where(pairs.both >= common, shared_by(pairs, kin), 0.0)
     some = pairs.only(shared > 0)
     first = np.concatenate((some.first, some.second))
     second = np.concatenate((some.second, some.first))
@@ -167,13 +205,13 @@ class Closest(NamedTuple):
     shared: Floats
 
 
-def closest_among(pairs: Pairs, common: int) -> Closest:
+def closest_among(pairs: Pairs, common: int, kin: Ints = NOTHING) -> Closest:
     """Return the pairs who have enough in common."""
     some = pairs.only(pairs.both >= common)
     first = np.concatenate((some.first, some.second))
     second = np.concatenate((some.second, some.first))
     alike = np.tile(some.alike / np.maximum(some.either, 1.0), 2)
-    both, shared = np.tile(some.both, 2), np.tile(shared_by(some), 2)
+    both, shared = np.tile(some.both, 2), np.tile(shared_by(some, kin), 2)
     agreement = np.tile(some.same / np.maximum(some.both, 1), 2)
     order = np.lexsort((second, -alike, -shared, first))
     columns = agreement[order], alike[order], shared[order]
@@ -205,6 +243,7 @@ class Tally:
     def __init__(self, common: int = COMMON) -> None:
         self.common = common
         self.share = 1.0
+        self.kin = NOTHING  # keys of pairs, sorted
         self.own = NO_PAIRS  # as last counted
         self.others: list[Pairs] = []
         self.known = NO_PAIRS  # of all engines
@@ -227,6 +266,13 @@ class Tally:
         self.is_asked |= share != self.share or not np.isin(self._named(), self._asked).all()
         self.share = share
         self._add_up()
+
+    def relate(self, kin: Ints) -> None:
+        """Take the keys of all pairs who are said to err together, sorted."""
+        if not np.array_equal(kin, self.kin):
+            self.kin = kin
+            self.is_asked |= not np.isin(kin, self._asked).all()
+            self._add_up()
 
     def proceed(self, state: State, labels: int) -> bool:
         """Go on counting about this many labels; True when it is complete."""
@@ -260,11 +306,11 @@ class Tally:
 
     def _named(self) -> Ints:
         named = [part.keys[part.named] for part in self.others]
-        return np.unique(np.concatenate([NOTHING, *named]))
+        return np.unique(np.concatenate([self.kin, *named]))
 
     def _add_up(self) -> None:
-        before, self.known = self.known, summed([self.own, *self.others])
-        self.closest = closest_among(self.known, self.common)
+        before, self.known = self.known, summed([self.own, *self.others], self.kin)
+        self.closest = closest_among(self.known, self.common, self.kin)
         if not all(map(np.array_equal, before, self.known)):
             self.moved = np.unique(np.concatenate([self.moved, *before[:2], *self.known[:2]]))
 
@@ -458,6 +504,6 @@ def receive_shares(state: State, tasks: Ints, workers: Ints, shares: Floats) -> 
     for t in range(len(tasks)):
         label = find(state, tasks[t], workers[t])
         if label != NONE and not state.task[tasks[t], IS_HERE]:
-            state.told[label, SHARE] = shares[t]
+            state.share[label] = shares[t]
             if state.worker[workers[t], WORKER_IS_HERE]:
                 tell_one(state, label)

@@ -16,6 +16,7 @@ from sbic.engine.copies import (
     changed_workers,
     copies_among,
     list_shares,
+    pairs_within,
     receive_shares,
 )
 from sbic.engine.drift import DRIFTING, QUIET
@@ -84,6 +85,7 @@ from sbic.engine.state import (
     WorkerCounts,
     empty_state,
     with_room,
+    with_shares,
 )
 from sbic.engine.update import begin_all, refresh
 
@@ -124,6 +126,8 @@ class Storage:
         self._prior_rows: dict[int, int] = {}
         self._work = np.zeros((3 + classes, classes))
         self._taken_sums = np.zeros(ELSEWHERE)
+        self._groups = np.zeros(0, np.int64)  # by worker, or NONE
+        self._kin_is_stale = False
         self._is_stale = False  # whether the dependence and the calibration may be others
         self.tally = Tally(common)
         self.state.crowd[[ALPHA, BETA, TOLERANCE]] = prior.alpha, prior.beta, tolerance
@@ -362,6 +366,11 @@ class Queries(Storage):
         return Outside(float(crowd[DEPENDENCE]), float(crowd[SCALE]), bias)
 
     @property
+    def dependence(self) -> float:
+        """The dependence in force."""
+        return float(self.state.crowd[DEPENDENCE])
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether gold calibrates what is published."""
         now = self.outside
@@ -438,6 +447,11 @@ class Queries(Storage):
         """How many labels of this worker count."""
         return int(self.state.worker[worker, GIVEN])
 
+    def given_by(self, workers: ArrayLike) -> Ints:
+        """How many labels of each of these workers count."""
+        known = np.asarray(workers, np.int64)
+        return np.array(self.state.worker[known, GIVEN], np.int64)
+
     def workers(self, workers: ArrayLike) -> WorkerCounts:
         """Return the estimates of these workers."""
         known = np.asarray(workers, np.int64)
@@ -510,7 +524,8 @@ class Queries(Storage):
     @property
     def is_at_rest(self) -> bool:
         """Whether `Engine.refresh_due` would have nothing to do."""
-        return is_at_rest(self.state) and not (self._reviews or self._is_tallying)
+        is_pending = self._reviews or self._is_tallying or self._kin_is_stale
+        return is_at_rest(self.state) and not is_pending
 
     @property
     def _reviews(self) -> bool:
@@ -677,6 +692,7 @@ class Engine(Queries):
 
         What is published follows when nothing is due, or when much has changed meanwhile.
         """
+        self._follow_groups()
         is_due = settling.refresh_due(self.state, labels)
         if self._is_tallying and (not is_due or self._tally_is_due(RENEWED)):
             if self.tally.proceed(self.state, READ * labels):
@@ -747,6 +763,7 @@ class Engine(Queries):
 
     def find_copies(self) -> Copies:
         """Find pairs of workers who give nearly the same answers: from now on they share a vote."""
+        self._follow_groups()
         while len(self.state.worker) and not self.tally.proceed(self.state, LABELS_AT_ONCE):
             pass
         self._follow_copies(0.0)
@@ -754,7 +771,7 @@ class Engine(Queries):
 
     def _follow_copies(self, tolerance: float) -> None:
         workers_have_moved(self.state, self.tally.take_moved())  # their records tell of the pairs
-        found = copies_among(self.tally.known, self.tally.common)
+        found = copies_among(self.tally.known, self.tally.common, self.tally.kin)
         if len(changed_workers(self.tally.copies, found, tolerance)):
             self.set_copies(found)
 
@@ -768,6 +785,25 @@ class Engine(Queries):
         shared = np.ascontiguousarray(copies.shared, np.float64)
         self.state = self.state._replace(copy=copies.second.astype(np.int32), copied=shared)
         make_workers_due(self.state, changed)
+
+    def set_groups(self, workers: ArrayLike, groups: ArrayLike) -> None:
+        """Say who err together: workers of the same group, a number or -1, as far as they agree."""
+        j, group = (np.array(column, np.int64, ndmin=1) for column in (workers, groups))
+        most = int(j.max(initial=-1)) + 1
+        self.make_room(0, most)
+        if most > len(self._groups) and (group >= 0).any():
+            more = np.full(2 * most - len(self._groups), NONE)
+            self._groups = np.concatenate((self._groups, more))
+        is_known = j < len(self._groups)
+        if (self._groups[j[is_known]] != group[is_known]).any():
+            self._groups[j[is_known]] = group[is_known]
+            self._kin_is_stale = self.is_settled
+
+    def _follow_groups(self) -> None:
+        if self._kin_is_stale:
+            self._kin_is_stale = False
+            self.tally.relate(pairs_within(self._groups))
+            self._follow_copies(float(self.state.crowd[TOLERANCE]))
 
     def moved(self, most: int | None = None) -> Ints:
         """Remove and return the tasks that moved: by labels, or beyond the tolerance."""
@@ -879,4 +915,6 @@ class Engine(Queries):
         """Apply the `shares_of` an engine for labels of own workers."""
         i, j = np.asarray(tasks, np.int64), np.asarray(workers, np.int64)
         self._make_room(i, j)
+        if len(i):
+            self.state = with_shares(self.state)
         receive_shares(self.state, i, j, np.ascontiguousarray(shares, np.float64))

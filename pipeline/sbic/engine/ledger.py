@@ -26,7 +26,6 @@ from sbic.engine.state import (
     NONE,
     OLDER,
     PAIR_LABEL,
-    SHARE,
     TASK,
     WALK,
     WEIGHT,
@@ -135,7 +134,9 @@ def append(state: State, i: int, j: int, x: int) -> int:
     state.chunk[chunk, WHO + place] = j
     state.answer[chunk, ANSWER + place] = x
     if len(state.told):
-        state.told[label, ABOUT] = state.told[label, WEIGHT] = state.told[label, SHARE] = 0.0
+        state.told[label, ABOUT] = state.told[label, WEIGHT] = 0.0
+    if len(state.share):
+        state.share[label] = 0.0
     older = state.worker_link[j, NEWEST]
     state.label[label, NEWER] = NONE
     state.label[label, OLDER] = older
@@ -223,7 +224,8 @@ def _move(state: State, source: int, target: int) -> None:
     if len(state.told):
         state.told[target, ABOUT] = state.told[source, ABOUT]
         state.told[target, WEIGHT] = state.told[source, WEIGHT]
-        state.told[target, SHARE] = state.told[source, SHARE]
+    if len(state.share):
+        state.share[target] = state.share[source]
     newer, older = state.label[source, NEWER], state.label[source, OLDER]
     state.label[target, NEWER] = newer
     state.label[target, OLDER] = older

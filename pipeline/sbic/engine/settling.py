@@ -222,6 +222,8 @@ def recount_worker(state: State, j: int) -> None:
     worker[SAID:] = 0.0
     state.worker_link[j, ON_GOLD] = state.worker_link[j, RIGHT_ON_GOLD] = 0
     last = SAID + classes * (classes + 3)
+    if is_settled:
+        state.apart[j, D] = state.apart[j, E] = 0.0
     label = state.worker_link[j, NEWEST]
     while label != NONE:
         i, x = task_of(state, label), answer_of(state, label)
@@ -254,8 +256,8 @@ def add_worker(state: State, j: int, sign: int) -> None:
         crowd[SUM_YY] += sign * y * y
         crowd[SUM_YV] += sign * y * v
         crowd[SUM_VV] += sign * v * v
-        crowd[SUM_D] += sign * worker[last + D]
-        crowd[SUM_E] += sign * worker[last + E]
+        crowd[SUM_D] += sign * state.apart[j, D]
+        crowd[SUM_E] += sign * state.apart[j, E]
 
 
 # Acquiring and releasing tasks and workers, and estimates received from other engines.

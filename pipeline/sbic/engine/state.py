@@ -61,14 +61,15 @@ WORKER_IS_HERE = 3  # 1 if the counts are kept here, 0 if another engine sends t
 SAID = 4  # and following: F, the number of labels of each class
 # Under settled there follow, for K classes: C[k][x], the sum of the beliefs in k over the labels x,
 # for each x and in it for each k; R, its sum over x; Q, the sum of the squared beliefs in each k;
-# and four numbers, counted from the first of them:
+# and two numbers, counted from the first of them:
 Y, V = 0, 1  # what tasks tell of θ, and with which weight
-D, E = 2, 3  # how far C is from θ and f, and out of how much
-TOLD_NUMBERS = 4
+TOLD_NUMBERS = 2  # in all two lines of the cache for two classes: most of the time goes into them
+
+# Columns of `apart`: how far C is from θ and f, and out of how much.
+D, E = range(2)
 
 # Columns of `told`: what a label tells of its worker's θ, and with which weight.
 ABOUT, WEIGHT = range(2)
-SHARE = 2  # of the vote, if copies share it and another engine computes the task; 0: not told yet
 
 # Columns of `space`, the work space with a row for each label of a task: θ and f of its worker
 # without it; from LIKELY on, how likely the label is in each class.
@@ -166,11 +167,13 @@ class State(NamedTuple):
     label: Ints32
     vote: Floats  # of each label; Fast SBIC only
     told: Floats  # of each label; settled only
+    share: Floats  # of each label's vote, as `copies.receive_shares` set it; empty before that
     space: Floats
     task: Ints32
     belief: Floats
     priors: Floats
     worker: Floats
+    apart: Floats  # of each worker; settled only
     worker_link: Ints32
     copy: Ints32
     copied: Floats
@@ -196,12 +199,14 @@ def empty_state(classes: int, *, is_settled: bool) -> State:
         answer=chunk.view(np.int16),
         label=_zeros((0, 2), np.int32),
         vote=_zeros((0,), np.float64),
-        told=_zeros((0, 3), np.float64),
+        told=_zeros((0, 2), np.float64),
+        share=_zeros((0,), np.float64),
         space=_zeros((0, LIKELY + classes), np.float64),
         task=_zeros((0, TASK_COLUMNS), np.int32),
         belief=_zeros((0, _whole_lines(BELIEF + (2 + is_settled) * classes)), np.float64),
         priors=_zeros((0, classes), np.float64),
         worker=_zeros((0, _whole_lines(SAID + classes + rows)), np.float64),
+        apart=_zeros((0, 2), np.float64),
         worker_link=_zeros((0, LINK_COLUMNS), np.int32),
         copy=_zeros((0,), np.int32),
         copied=_zeros((0,), np.float64),
@@ -237,10 +242,12 @@ def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
         state = state._replace(
             worker=_longer(state.worker, room, known_workers),
             worker_link=_longer(state.worker_link, room, known_workers),
-            drift=_longer(state.drift, room, known_workers)
-            if state.whole[IS_SETTLED]
-            else state.drift,
         )
+        if state.whole[IS_SETTLED]:
+            state = state._replace(
+                apart=_longer(state.apart, room, known_workers),
+                drift=_longer(state.drift, room, known_workers),
+            )
         state.worker[known_workers:, WORKER_IS_HERE] = 1
         state.worker_link[known_workers:] = NONE, NOT_IN, NOT_IN, 0, 0, 0, 0
     used = int(state.whole[CHUNKS_USED])
@@ -255,11 +262,19 @@ def with_room(state: State, *, tasks: int, workers: int, labels: int) -> State:
             label=_longer(state.label, room, used_labels),
             vote=state.vote if is_settled else _longer(state.vote, room, used_labels),
             told=_longer(state.told, room, used_labels) if is_settled else state.told,
+            share=_longer(state.share, room, used_labels) if len(state.share) else state.share,
         )
     most = int(state.whole[MOST_LABELS]) + labels
     if state.whole[IS_SETTLED] and most > len(state.space):
         state = state._replace(space=_longer(state.space, 2 * most, 0))
     return state
+
+
+def with_shares(state: State) -> State:
+    """Reserve memory for the shares of votes, 0 until one is set; most crowds have no copies."""
+    if len(state.share):
+        return state
+    return state._replace(share=_zeros((len(state.told),), np.float64))
 
 
 def _whole_lines(numbers: int) -> int:

@@ -13,6 +13,7 @@ from sbic.engine.formulas import SCORE, add_up, vote_of
 from sbic.engine.labels import Floats, Ints
 from sbic.engine.ledger import answer_of, append, find, remove, worker_of
 from sbic.engine.state import (
+    ABOUT,
     CHUNK,
     FIRST,
     GIVEN,
@@ -168,6 +169,9 @@ def _look_ahead(state: State, tasks: Ints, workers: Ints, refreshes: bool) -> No
                 j = state.chunk[chunk, WHO + place]
                 for column in range(0, state.worker.shape[1], LINE // 8):
                     counts += state.worker[j, column]
+            if len(state.told):
+                for label in range(CHUNK * chunk, CHUNK * chunk + CHUNK, LINE // 16):
+                    counts += state.told[label, ABOUT]
             left -= CHUNK
             chunk = state.chunk[chunk, NEXT]
     state.whole[READ] = read + int(counts)  # otherwise the compiler would remove the reads

@@ -47,7 +47,6 @@ from sbic.engine.state import (
     RIGHT,
     RIGHT_ON_GOLD,
     SAID,
-    SHARE,
     SQUARES,
     SUM_D,
     SUM_E,
@@ -207,7 +206,8 @@ def _tell_all(state: State, i: int) -> None:
 @kernel
 def tell_one(state: State, label: int) -> None:
     """As `refresh` does, for one label of an own worker on a task that another engine computes."""
-    i, j, share = task_of(state, label), worker_of(state, label), state.told[label, SHARE]
+    i, j = task_of(state, label), worker_of(state, label)
+    share = state.share[label] if len(state.share) else 0.0  # 0: not told yet
     look(state)
     known = weigh(state, i, j, answer_of(state, label), 0)
     if state.worker_link[j, COPIES] and share > 0:
@@ -260,7 +260,6 @@ def compare(state: State, j: int) -> None:
     classes, worker, crowd = state.by_class.shape[1], state.worker[j], state.crowd
     rows, apart, pairs = SAID + classes, 0.0, 0.0
     totals = rows + classes * classes
-    last = totals + 2 * classes
     given = worker[GIVEN]
     if given > 0:
         theta = theta_of(state, j, given, worker[RIGHT], NONE)
@@ -278,10 +277,10 @@ def compare(state: State, j: int) -> None:
             wide, q = max(wide, 0.0), worker[totals + classes + k]
             apart += far - wide * q
             pairs += wide * max(q * q - q, 0.0)
-    crowd[SUM_D] += apart - worker[last + D]
-    crowd[SUM_E] += pairs - worker[last + E]
-    worker[last + D] = apart
-    worker[last + E] = pairs
+    crowd[SUM_D] += apart - state.apart[j, D]
+    crowd[SUM_E] += pairs - state.apart[j, E]
+    state.apart[j, D] = apart
+    state.apart[j, E] = pairs
 
 
 @kernel

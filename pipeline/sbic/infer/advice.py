@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sbic.foreign import local_time, printable
-from sbic.infer.report import Judge, Pair, Report, as_object
+from sbic.infer.report import Judge, JuryReport, Pair, as_object
 
 FEW = 10  # gold tasks of a judge below which nothing is said of them
 CHANCE = 0.05
@@ -12,7 +12,7 @@ MOST_NAMED = 3
 NAME_CHARACTERS = 40
 
 
-def findings(report: Report) -> list[str]:
+def findings(report: JuryReport) -> list[str]:
     """Return what was found, the most important first."""
     if not report.judges:
         return ["There are no labels yet."]
@@ -20,12 +20,12 @@ def findings(report: Report) -> list[str]:
     return [sentence for part in parts for sentence in part(report)]
 
 
-def next_steps(report: Report) -> list[str]:
+def next_steps(report: JuryReport) -> list[str]:
     """Return what to do next, if anything: what matters most first."""
     return list(_next_steps(report)) if report.judges else []
 
 
-def as_json_object(report: Report, of: str) -> dict[str, Any]:
+def as_json_object(report: JuryReport, of: str) -> dict[str, Any]:
     """Return a report on a project or a file as JSON, with its sentences first."""
     said = {"findings": findings(report), "next_steps": next_steps(report)}
     return {"of": of, **said, **as_object(report)}
@@ -74,7 +74,7 @@ def _count(number: float) -> str:
 # Judges one by one.
 
 
-def _judged(report: Report) -> list[Judge]:
+def _judged(report: JuryReport) -> list[Judge]:
     """Those of whom gold says something, the best first."""
     return [judge for judge in report.judges if judge.gold and judge.gold.tasks >= FEW]
 
@@ -84,11 +84,11 @@ def _is_shown(judge: Judge) -> bool:
     return bool(judge.gold and judge.gold.interval[0] > judge.gold.base_rate)
 
 
-def _no_better(report: Report) -> list[Judge]:
+def _no_better(report: JuryReport) -> list[Judge]:
     return [judge for judge in _judged(report) if not _is_shown(judge)]
 
 
-def _on_judges(report: Report) -> Iterator[str]:
+def _on_judges(report: JuryReport) -> Iterator[str]:
     judged = _judged(report)
     if not judged:
         yield from _without_gold(report)
@@ -117,7 +117,7 @@ def _on_judges(report: Report) -> Iterator[str]:
         yield f"{_named(each)} {are} not shown to be better than that most frequent answer."
 
 
-def _without_gold(report: Report) -> Iterator[str]:
+def _without_gold(report: JuryReport) -> Iterator[str]:
     few = f"only {report.gold} gold tasks have labels" if report.gold else "no truth is known"
     known = [judge for judge in report.judges if judge.posterior]
     if not known:
@@ -132,7 +132,7 @@ def _without_gold(report: Report) -> Iterator[str]:
     )
 
 
-def _on_jury(report: Report) -> Iterator[str]:
+def _on_jury(report: JuryReport) -> Iterator[str]:
     judged, jury = _judged(report), report.jury
     if judged and len(report.judges) > 1:
         best = judged[0].gold
@@ -150,12 +150,12 @@ def _on_jury(report: Report) -> Iterator[str]:
 # Pairs.
 
 
-def copies(report: Report) -> list[Pair]:
+def copies(report: JuryReport) -> list[Pair]:
     """Pairs that share a vote."""
     return [pair for pair in report.pairs if pair.shared > 0]
 
 
-def erring_together(report: Report) -> list[Pair]:
+def erring_together(report: JuryReport) -> list[Pair]:
     """Pairs whose errors on gold fall together more than chance explains, the most alike first."""
     tested = [pair for pair in report.pairs if pair.gold and pair.gold.chance is not None]
     found = [
@@ -166,12 +166,12 @@ def erring_together(report: Report) -> list[Pair]:
     return sorted(found, key=lambda pair: -pair.gold.share if pair.gold else 0.0)
 
 
-def _both(report: Report, pair: Pair) -> str:
+def _both(report: JuryReport, pair: Pair) -> str:
     names = {judge.worker: called(judge) for judge in report.judges}
     return " and ".join(names[worker] for worker in pair.workers)
 
 
-def _on_pairs(report: Report) -> Iterator[str]:
+def _on_pairs(report: JuryReport) -> Iterator[str]:
     same = copies(report)
     for pair in same[:MOST_NAMED]:
         yield (
@@ -196,7 +196,7 @@ def _on_pairs(report: Report) -> Iterator[str]:
 # All together.
 
 
-def _on_errors(report: Report) -> Iterator[str]:
+def _on_errors(report: JuryReport) -> Iterator[str]:
     wrong = report.wrong
     if wrong is None:
         return
@@ -224,7 +224,7 @@ def _on_errors(report: Report) -> Iterator[str]:
         )
 
 
-def _on_shares(report: Report) -> Iterator[str]:
+def _on_shares(report: JuryReport) -> Iterator[str]:
     most = sorted(report.shares.items(), key=lambda each: -each[1].share)[:MOST_NAMED]
     if not most:
         return
@@ -238,7 +238,7 @@ def _on_shares(report: Report) -> Iterator[str]:
     yield f"Share of {basis}: {', '.join(each)}{f' and {more} more classes' if more > 0 else ''}."
 
 
-def _on_change(report: Report) -> Iterator[str]:
+def _on_change(report: JuryReport) -> Iterator[str]:
     for judge in [judge for judge in report.judges if judge.drifting][:MOST_NAMED]:
         since = local_time(judge.drifting or 0)
         yield f"{called(judge)} answers otherwise than before since {since}."
@@ -247,7 +247,7 @@ def _on_change(report: Report) -> Iterator[str]:
         yield f"Gold contradicts what labels say of {_named(against)}."
 
 
-def _next_steps(report: Report) -> Iterator[str]:
+def _next_steps(report: JuryReport) -> Iterator[str]:
     more = report.next
     if more.gold and not more.halves:
         total = f", {report.gold + more.gold} in all" if report.gold else ""

@@ -35,10 +35,10 @@ from sbic.infer.report import (
     CommonErrors,
     Judge,
     Jury,
+    JuryReport,
     Next,
     OnGold,
     Pair,
-    Report,
     Share,
     Wrong,
 )
@@ -50,7 +50,7 @@ MOST_NEXT = 1000  # tasks named to be judged next
 NINETY = 0.9
 
 
-def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> Report:
+def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> JuryReport:
     """Make the report; with `gold_only` nothing rests on the truth of tasks that are not gold.
 
     >>> answers = np.array([0, 1, 0, 0, 1, 1])
@@ -62,12 +62,14 @@ def report_on(evidence: JuryEvidence, *, gold_only: bool = False) -> Report:
     ([('ann', 2), ('bob', 1)], 0.6666666666666666)
     """
     counts = np.bincount(evidence.judges, minlength=len(evidence.facts))
-    chosen = np.argsort(-counts, kind="stable")[:MOST_JUDGES]
-    chosen = chosen[counts[chosen] > 0]
+    names = [facts.worker for facts in evidence.facts]
+    every = sorted(np.flatnonzero(counts).tolist(), key=lambda j: (-counts[j], names[j]))
+    # in the order of names: of equals, the order must not depend on which label came first
+    chosen = np.array(sorted(every[:MOST_JUDGES], key=names.__getitem__), np.int64)
     given = np.bincount(evidence.tasks, minlength=len(evidence.golds))
     is_gold = (evidence.golds != UNKNOWN) & (given > 0)
     judges = _judges(evidence, chosen, counts, gold_only=gold_only)
-    return Report(
+    return JuryReport(
         evidence.classes,
         gold_only,
         len(evidence.answers),
@@ -114,7 +116,7 @@ def _judges(evidence: JuryEvidence, chosen: Ints, counts: Ints, *, gold_only: bo
                 facts.drifting,
             )
         )
-    return sorted(found, key=_rank, reverse=True)
+    return sorted(found, key=_rank, reverse=True)  # stable: of equals, by name
 
 
 def _rank(judge: Judge) -> tuple[float, float]:

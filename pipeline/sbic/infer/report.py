@@ -132,7 +132,7 @@ class Next(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class JuryReport:
     """What is known of a jury: those with the most labels of all `judges_known`, the best first."""
 
     classes: tuple[str, ...]
@@ -156,7 +156,7 @@ def as_object(found: Any) -> Any:
     >>> as_object(Share(0.5, (0.25, 0.75)))
     {'share': 0.5, 'interval': [0.25, 0.75]}
     """
-    if isinstance(found, Report):
+    if isinstance(found, JuryReport):
         return {name: as_object(value) for name, value in vars(found).items()}
     if isinstance(found, CommonErrors):
         return {**found._asdict(), "share": found.share}

@@ -5,13 +5,14 @@ all tasks are then recomputed until no probability moves, the beliefs depend on 
 not on their order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import AnyEstimate, ClassEstimate, Labels, Prior, estimate_from_logs
+from sbic.engine.state import NONE
 from sbic.infer.crowd import Class, NamedCrowd, Task, Worker
 
 AT_REST = 1e-9  # at rest, no probability moves by more than this in a sweep
@@ -47,6 +48,7 @@ class Settled(NamedCrowd[Task, Worker, Class]):
     ) -> None:
         self.prior = prior
         self.class_prior = class_prior
+        self._group_of: dict[Worker, Hashable | None] = {}
         super().__init__(classes)
 
     def _new_engine(self, classes: int) -> Engine:
@@ -81,6 +83,37 @@ class Settled(NamedCrowd[Task, Worker, Class]):
         """
         found = self._engine.prevalence()
         return None if found is None else self._by_class(map(tuple, found.T.tolist()))
+
+    def set_group(self, worker: Worker, group: Hashable | None) -> None:
+        """Say of which group of workers who err together a worker is; None: of none.
+
+        Those of one group who answer the same task share a vote, the more, the more they agree:
+        nothing where it is on less than 70 % of at least 50 tasks on which labels differ.
+
+        >>> crowd = Settled(classes=("cat", "dog"))
+        >>> for task in range(60):
+        ...     for worker, label in zip("abc", ("cat", "cat" if task % 10 else "dog", "dog")):
+        ...         now = crowd.observe(task, worker, label)
+        >>> crowd.set_group("a", "family"), crowd.set_group("b", "family")
+        (None, None)
+        >>> sweeps = crowd.settle()
+        >>> crowd.effective_votes(1) < 2.5
+        True
+        """
+        self._group_of[worker] = group
+        self._is_at_rest = False
+
+    def settle(self, tolerance: float = 1e-9) -> int:
+        """Reweigh all labels until no probability moves; return the number of sweeps.
+
+        Workers who give nearly the same answers share a vote from now on, and those of one group.
+        """
+        if self._group_of:
+            number = {group: place for place, group in enumerate({*self._group_of.values()})}
+            groups = [NONE if group is None else number[group] for group in self._group_of.values()]
+            workers = [self._workers.number(worker) for worker in self._group_of]
+            self._engine.set_groups(workers, groups)
+        return super().settle(tolerance)
 
     def set_prior(self, task: Task, prior: Mapping[Class, float] | None) -> None:
         """Set a task's probabilities before any label; None restores the class prior."""

@@ -5,7 +5,7 @@ and computes their beliefs; it has every label of its own workers and keeps thei
 other instances publish theirs (`exchange`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +17,12 @@ from sbic.engine.engine import Engine
 from sbic.engine.labels import Ints
 from sbic.engine.state import Overview
 from sbic.instance.names import NameTable, with_room
+from sbic.instance.tiers import ALL_TIERS, UNKNOWN, Listed, Standings
 from sbic.wire.columns import Names
 from sbic.wire.partitions import homes_of, partition_of
 from sbic.wire.posteriors import CLOSE_REASONS, CloseReason
 from sbic.wire.votes import REPEAT, ManyVotes
-from sbic.wire.workers import Roster
+from sbic.wire.workers import NOTHING_SAID, Roster
 
 
 class Changes:
@@ -153,6 +154,8 @@ class TaskColumns:
     `described`: the offset of the last record of the tasks topic that was applied.
     `kept_at`: when a recount has kept it closed or reopened; 0 if none has.
     `decided`: the offset of the last description that counts for that.
+    `tier`: the tier that it is offered to, 0 for none, and `left`, how many more labels of it; only
+    where tasks escalate (see `tiers`).
     `updated_at`: the timestamp of the newest label or description.
     `sources`: for each labels partition, the offset after the last label.
     """
@@ -166,6 +169,8 @@ class TaskColumns:
         self.described = np.zeros(0, np.int64)
         self.kept_at = np.zeros(0, np.int64)
         self.decided = np.zeros(0, np.int64)
+        self.tier = np.zeros(0, np.int8)
+        self.left = np.zeros(0, np.int32)
         self.updated_at = np.zeros(0, np.int64)
         self.sources = np.zeros((0, partitions), np.int64)
 
@@ -180,9 +185,19 @@ class TaskColumns:
 
 
 class WorkerColumns:
-    """The columns of workers besides their counts, as for tasks; and when they were last seen."""
+    """The columns of workers besides their counts, as for tasks.
+
+    `last_seen`: the timestamp of their newest label or skip.
+    `tier`, `member`: see `tiers`; 0 for those who are no members of theirs, or barred.
+    `units`: of money, for each label.
+    `by_rule`: whether the rule blocks them, as a survey has found.
+    """
 
     def __init__(self) -> None:
+        self.tier = np.zeros(0, np.int8)
+        self.member = np.zeros(0, np.int8)
+        self.units = np.zeros(0, np.int64)
+        self.by_rule = np.zeros(0, np.bool_)
         self.home = np.zeros(0, np.int32)
         self.published_as = np.zeros(0, np.int32)
         self.last_seen = np.zeros(0, np.int64)
@@ -193,6 +208,7 @@ class WorkerColumns:
         new = slice(first, first + len(homes))
         self.home[new] = homes
         self.published_as[new] = NEVER
+        self.tier[new] = 1
 
 
 def _make_room(columns: TaskColumns | WorkerColumns, rows: int) -> None:
@@ -223,7 +239,14 @@ class Crowd:
         self.task = TaskColumns(partitions)
         self.worker = WorkerColumns()
         self.skipped: dict[int, set[int]] = {}  # tasks, by worker
+        self.skippers: dict[int, set[int]] = {}  # workers, by task
+        self.unsaid_skips: dict[int, list[tuple[int, int]]] = {}  # by partition of the worker
         self.roster = Roster()
+        self.standings = Standings(partitions)
+        self.spent_by = np.zeros(partitions, np.int64)  # units of money, by partition of workers
+        self.given_by_tier = np.zeros(ALL_TIERS)  # labels of own workers, by the last survey
+        self.right_by_tier = np.zeros(ALL_TIERS)  # how many of them are expected to be right
+        self._priced: Ints | None = np.zeros(0, np.int64)  # workers; None if there may be others
         self.has_tasks_of = np.zeros(partitions, np.bool_)
         self.has_workers_of = np.zeros(partitions, np.bool_)
         self.counts_workers_of = np.zeros(partitions, np.bool_)
@@ -290,7 +313,98 @@ class Crowd:
             elsewhere = np.flatnonzero(~self.counts_workers_of[homes])
             if len(elsewhere):
                 self.engine.release_workers(first + elsewhere)
+            if any(self.standings.by_worker):
+                self._apply_standings(range(first, len(self.workers)))
         return numbers
+
+    def say(
+        self, partition: int, said: Mapping[str, Listed], *, replaces: bool = False
+    ) -> dict[str, Listed]:
+        """Set standings of workers of a partition; return those that changed."""
+        most = self.standings.most_kin
+        before = {name: self.standings.of(partition, name).group for name in said}
+        changed = self.standings.say(partition, said, replaces=replaces)
+        known = map(self.workers.known, changed)
+        self._apply_standings([number for number in known if number is not None])
+        groups = self.standings.groups
+        if self.standings.most_kin == most and not replaces:
+            now = (self.standings.of(partition, name).group for name in changed)
+            touched = {*before.values(), *now} & groups.keys()
+        else:
+            touched = set(groups)
+        for group in touched:
+            self._apply_groups(groups[group])
+        return changed
+
+    def _apply_groups(self, members: Mapping[str, int]) -> None:
+        """Let the engine know of the group of these workers, whose partitions are given."""
+        found = {
+            number: self.standings.kin_of(home, name)
+            for name, home in members.items()
+            if (number := self.workers.known(name)) is not None
+        }
+        if found:
+            self.engine.set_groups(list(found), list(found.values()))
+
+    def say_own(self, partition: int, workers: Iterable[str], *, replaces: bool = False) -> None:
+        """Set the standings of own workers by the roster and the rule, for all instances."""
+        said: dict[str, Listed] = {}
+        for name in workers:
+            entry, number = self.roster.of(partition, name), self.workers.known(name)
+            by_rule = number is not None and bool(self.worker.by_rule[number])
+            said[name] = Listed.of(entry, by_rule) if entry != NOTHING_SAID else UNKNOWN
+        changed = self.say(partition, said, replaces=replaces)
+        self.standings.unsaid.setdefault(partition, {}).update(dict.fromkeys(changed))
+
+    def rule_blocks(self, workers: Ints, are_blocked: NDArray[np.bool_]) -> None:
+        """Note which own workers the rule blocks."""
+        changed = workers[self.worker.by_rule[workers] != are_blocked]
+        self.worker.by_rule[workers] = are_blocked
+        for number in changed.tolist():
+            self.say_own(int(self.worker.home[number]), [self.workers.names[number]])
+
+    def _apply_standings(self, workers: Sequence[int] | range) -> None:
+        """Set the columns of these workers, and their groups."""
+        columns, groups = self.worker, np.empty(len(workers), np.int64)
+        for place, j in enumerate(workers):
+            found = self.standings.of(int(columns.home[j]), self.workers.names[j])
+            columns.tier[j] = found.tier
+            columns.member[j] = found.tier if found.is_member and not found.is_barred else 0
+            columns.units[j] = found.units
+            groups[place] = self.standings.kin_of(int(columns.home[j]), self.workers.names[j])
+        if len(workers):
+            self.engine.set_groups(np.array(workers, np.int64), groups)
+            self._priced = None
+
+    def skip(self, worker: int, task: int) -> None:
+        """Note that a worker has skipped a task."""
+        known = self.skipped.setdefault(worker, set())
+        if task not in known:
+            known.add(task)
+            self.skippers.setdefault(task, set()).add(worker)
+            home = int(self.worker.home[worker])
+            if self.has_workers_of[home]:
+                self.unsaid_skips.setdefault(home, []).append((worker, task))
+
+    def skips_of(self, tasks: Ints) -> Iterator[tuple[int, int]]:
+        """Yield the place of a task among these, and a worker who has skipped it, for each skip."""
+        if self.skippers:
+            for place, task in enumerate(tasks.tolist()):
+                for worker in self.skippers.get(task, ()):
+                    yield place, worker
+
+    @property
+    def spent(self) -> int:
+        """Units of money that all labels cost, on all instances, at the prices of now."""
+        if self._priced is None:
+            self._priced = np.flatnonzero(self.worker.units[: len(self.workers)])
+        homes = self.worker.home[self._priced]
+        own = self._priced[self.counts_workers_of[homes]]
+        if len(own) or self.spent_by.any():
+            self.spent_by[self.counts_workers_of] = 0
+            costs = self.engine.given_by(own) * self.worker.units[own]
+            np.add.at(self.spent_by, self.worker.home[own], costs)
+        return int(self.spent_by.sum())
 
     def home_of(self, name: str) -> int:
         """Return the partition of a task or worker."""
@@ -303,6 +417,7 @@ class Crowd:
         self.task.remote_labels[tasks] = 0
         self.task.reason[tasks] = OPEN
         self.task.reopened[tasks] = False
+        self.task.tier[tasks] = 0
         self.engine.acquire_tasks(tasks)
 
     def close_tasks(self, partition: int) -> None:
@@ -340,8 +455,6 @@ class Crowd:
         """Release a partition of workers: its next owner publishes their estimates."""
         workers = self.workers_of(partition)
         self.engine.release_workers(workers)
-        for worker in workers.tolist():
-            self.skipped.pop(worker, None)
         self.has_workers_of[partition] = self.counts_workers_of[partition] = False
         self.restores[partition] = False
 

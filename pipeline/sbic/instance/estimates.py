@@ -1,6 +1,6 @@
 """The estimates that instances publish to each other, so that each knows all tasks and workers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from sbic.engine.state import Sums
 from sbic.instance.crowd import NEVER, OPEN, TaskColumns, WorkerColumns, by_home
 from sbic.instance.names import NameTable, with_room
 from sbic.instance.tasks import TaskStage
+from sbic.instance.tiers import Listed
 from sbic.wire.estimates import (
     Ask,
     Beliefs,
@@ -20,7 +21,10 @@ from sbic.wire.estimates import (
     Numbered,
     PairCounts,
     Rest,
+    Said,
     Shares,
+    Skips,
+    Spent,
     Whole,
     encode_estimates,
     parse_estimates,
@@ -111,6 +115,7 @@ class Exchange:
         self.pairs: dict[int, Pairs] = {}
         self.early_shares: list[tuple[Ints, Ints, Floats]] = []  # of labels yet to be restored
         self.received = np.zeros(self.crowd.partitions, np.bool_)
+        self.told_spent = [0] * self.crowd.partitions
         self.ahead: dict[int, list[bytes | None]] = {}  # of the next owners of own partitions
         self.is_requested = False  # another instance requests complete estimates
         self.tasks = Numbering(
@@ -138,6 +143,10 @@ class Exchange:
         records: EstimateRecords = {}
         if self.crowd.is_alone or not self.stage.partitions:
             return records
+        for partition in self.stage.partitions:
+            self._add_said(partition, self.crowd.standings.take_unsaid(partition), records)
+            self._add_skips(partition, self.crowd.unsaid_skips.pop(partition, []), records)
+        self._add_spent(records)
         self._add_tasks(tasks, records)
         if self.crowd.engine.is_settled:
             self._add_workers(workers, records)
@@ -154,6 +163,17 @@ class Exchange:
         nothing = Sums(*(np.zeros_like(column) for column in self.crowd.engine.sums))
         for partition in self.stage.partitions:
             tasks, workers = self.crowd.tasks_of(partition), self.crowd.workers_of(partition)
+            self.crowd.standings.unsaid.pop(partition, None)
+            said = self.crowd.standings.by_worker[partition]
+            self._add_said(partition, said, records, replaces=True)
+            self.crowd.unsaid_skips.pop(partition, None)
+            skips = (
+                (worker, task)
+                for worker in workers.tolist()
+                for task in self.crowd.skipped.get(worker, ())
+            )
+            self._add_skips(partition, list(skips), records)
+            self.told_spent[partition] = NEVER
             self.tasks.begin(partition, tasks)
             self.workers.begin(partition, workers)
             self._add_tasks(tasks, records)
@@ -164,6 +184,7 @@ class Exchange:
                 self._add_pairs(records)
             else:
                 self._add(records, partition, self._pair_counts(NO_PAIRS))
+            self._add_spent(records, [partition])
             self._add(
                 records, partition, Whole(self.crowd.engine.take_sums() if is_lowest else nothing)
             )
@@ -211,6 +232,75 @@ class Exchange:
         epoch = self.stage.partitions[partition].epoch
         records.setdefault(partition, []).append(encode_estimates(epoch, estimates))
 
+    @property
+    def has_news(self) -> bool:
+        """Whether others do not know yet what is said of own workers, or what they cost."""
+        crowd = self.crowd
+        is_said = not crowd.standings.unsaid and not (self._escalates and crowd.unsaid_skips)
+        return not is_said or bool(self._newly_spent(self.stage.partitions))
+
+    @property
+    def _escalates(self) -> bool:
+        return self.stage.rules.escalates
+
+    def _newly_spent(self, partitions: Iterable[int]) -> list[int]:
+        """Those of these partitions whose workers cost other than what was told."""
+        _ = self.crowd.spent
+        now, told = self.crowd.spent_by, self.told_spent
+        return [partition for partition in partitions if now[partition] != told[partition]]
+
+    def _add_spent(self, records: EstimateRecords, partitions: Iterable[int] | None = None) -> None:
+        every = list(self.stage.partitions if partitions is None else partitions)
+        for partition in self._newly_spent(every):
+            units = self.told_spent[partition] = int(self.crowd.spent_by[partition])
+            self._add(records, partition, Spent(units))
+
+    def _add_said(
+        self,
+        partition: int,
+        said: Mapping[str, Listed],
+        records: EstimateRecords,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        """Add what is said of workers; with `replaces`, also that nothing is said of others."""
+        names, rows_at_once = list(said), max(1, self.rows_at_once // 2)  # two names in a row
+        for start in range(0, max(len(names), int(replaces)), rows_at_once):
+            part = names[start : start + rows_at_once]
+            columns = list(zip(*(said[name] for name in part), strict=True)) or [()] * 5
+            tiers, members, units, groups, barred = columns
+            group_names = sorted(set(groups))
+            self._add(
+                records,
+                partition,
+                Said(
+                    part,
+                    np.array(tiers, np.int8),
+                    np.array(members, np.bool_),
+                    np.array(units, np.int64),
+                    group_names,
+                    np.array([group_names.index(group) for group in groups], np.int32),
+                    np.array(barred, np.bool_),
+                    replaces and not start,
+                ),
+            )
+
+    def _add_skips(
+        self, partition: int, skips: Sequence[tuple[int, int]], records: EstimateRecords
+    ) -> None:
+        if not self._escalates:  # nobody else needs them
+            return
+        rows_at_once = max(1, self.rows_at_once // 2)
+        for start in range(0, len(skips), rows_at_once):
+            workers, tasks = np.array(skips[start : start + rows_at_once], np.int64).T
+            known, places = np.unique(workers, return_inverse=True)
+            of_tasks, task_places = np.unique(tasks, return_inverse=True)
+            names = (
+                list(self.crowd.workers.names_of(known)),
+                list(self.crowd.tasks.names_of(of_tasks)),
+            )
+            self._add(records, partition, Skips(*names, np.column_stack((places, task_places))))
+
     def _add_tasks(self, tasks: Ints, records: EstimateRecords) -> None:
         crowd, engine = self.crowd, self.crowd.engine
         for home, some in self._by_home(tasks, crowd.task.home):
@@ -222,6 +312,8 @@ class Exchange:
                 crowd.task.reason[some] == OPEN,
                 engine.votes(some),
                 engine.inner_scores(some),
+                crowd.task.tier[some],
+                crowd.task.left[some],
             )
             self._add(records, home, beliefs)
 
@@ -313,6 +405,15 @@ class Exchange:
                     self.crowd.engine.receive_shares(tasks, workers, estimates.shares)
                     if self.crowd.restores.any():
                         self.early_shares.append((tasks, workers, estimates.shares))
+            case Said():
+                self._receive_said(partition, estimates)
+            case Skips():
+                workers = self.crowd.number_workers(estimates.workers)
+                tasks = self.crowd.number_tasks(estimates.tasks)
+                for worker, task in estimates.pairs.tolist():
+                    self.crowd.skip(int(workers[worker]), int(tasks[task]))
+            case Spent():
+                self.crowd.spent_by[partition] = estimates.units
             case Whole():
                 self.received[partition] = True
                 self.findings.pop(partition, None)  # its owner may report in another one
@@ -322,6 +423,13 @@ class Exchange:
             case Ask():
                 self.is_requested = True
 
+    def _receive_said(self, partition: int, said: Said) -> None:
+        groups = [said.group_names[place] for place in said.groups.tolist()]
+        columns = said.tiers.tolist(), said.are_members.tolist(), said.units.tolist()
+        rows = zip(*columns, groups, said.are_barred.tolist(), strict=True)
+        standings = dict(zip(said.names, (Listed(*row) for row in rows), strict=True))
+        self.crowd.say(partition, standings, replaces=said.replaces)
+
     def _receive_tasks(self, partition: int, estimates: Beliefs) -> None:
         crowd = self.crowd
         tasks = self.tasks.receive(partition, estimates.tasks)
@@ -329,6 +437,7 @@ class Exchange:
             return
         crowd.task.remote_labels[tasks] = estimates.labels
         crowd.task.reason[tasks] = np.where(estimates.is_open, OPEN, 1)
+        crowd.task.tier[tasks], crowd.task.left[tasks] = estimates.tiers, estimates.left
         crowd.engine.receive_tasks(tasks, estimates.scores, estimates.gold, estimates.votes)
         crowd.changed.add(tasks)
 

@@ -180,6 +180,7 @@ class Instance(Generic[R]):
         """
         self.crowd.roster.restore(read)
         for partition, roster in read.items():
+            self.crowd.say_own(partition, roster.entries, replaces=True)
             self._publish_listed(partition, roster.entries)
 
     def _publish_listed(self, partition: int, workers: Iterable[str]) -> None:
@@ -301,6 +302,7 @@ class Instance(Generic[R]):
         if home != record.partition:
             self._forward(record, worker, home)
         elif self.crowd.roster.apply(home, record.offset, worker, entry):
+            self.crowd.say_own(home, [worker])
             self._publish_listed(home, [worker])
 
     def _forward(self, record: R, key: str, home: int) -> None:
@@ -476,7 +478,8 @@ class Instance(Generic[R]):
 
     def review(self, tasks: Ints) -> None:
         """Apply the rules to some own tasks again, since what closes them depends on all tasks."""
-        if self.tasks.rules.error is not None and self.tasks.is_restored:
+        rules = self.tasks.rules
+        if (rules.error is not None or rules.escalates) and self.tasks.is_restored:
             changed = self.tasks.apply_rules(tasks)
             if len(changed):
                 self.publish_tasks(changed)

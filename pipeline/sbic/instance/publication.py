@@ -212,11 +212,14 @@ class EstimateUpdates:
             self.workers.take()
             self.crowd.engine.take_sums()
             self.crowd.engine.tally.take()
+            self.crowd.standings.unsaid.clear()
+            self.crowd.unsaid_skips.clear()
             return
         self.tasks.add(tasks)
         self.workers.add(workers)
         engine = self.crowd.engine
         has_news = self.tasks or self.workers or engine.sums_have_moved or engine.tally.has_news
+        has_news = has_news or self.exchange.has_news
         if not has_news or not self.throttle.is_due:
             return
         begun = thread_time()

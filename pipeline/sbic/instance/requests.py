@@ -10,11 +10,12 @@ from typing import Generic, Literal, NamedTuple
 import numpy as np
 
 from sbic.classes import RETRACT, SKIP
-from sbic.engine.labels import Ints, Prior
+from sbic.engine.labels import Floats, Ints, Prior
 from sbic.instance.crowd import Crowd
 from sbic.instance.leases import Lease, Leases, Request
 from sbic.instance.taken import Forwarded, R, Rejected, TakenLabel, labels_in
 from sbic.instance.workers import WorkerStage
+from sbic.policy.escalate import Escalate
 from sbic.policy.policy import Policy, Uncertainty, Uniform
 from sbic.wire.assignments import (
     LABEL,
@@ -29,7 +30,7 @@ from sbic.wire.assignments import (
 )
 from sbic.wire.bad import BadRecord
 
-PolicyName = Literal["uncertainty", "uniform"]
+PolicyName = Literal["uncertainty", "uniform", "escalate"]
 LEAST_WEIGHT = 0.1  # of an expected label: with α = β it would be 0, and all get the same task
 
 
@@ -45,9 +46,12 @@ class Rules:
     block_below: float | None = None
     block_after: int = 0
     budget: int | None = None
+    cost: int | None = None
 
 
-def policy_of(name: PolicyName, tasks: Sequence[str], seed: int, prior: Prior) -> Policy:
+def policy_of(
+    name: Literal["uncertainty", "uniform"], tasks: Sequence[str], seed: int, prior: Prior
+) -> Policy:
     """Return the policy of this name; an expected label weighs log(α / β), as a new worker's does.
 
     >>> policy_of("uniform", ["t1", "t2"], 1, Prior()).__class__.__name__
@@ -58,9 +62,23 @@ def policy_of(name: PolicyName, tasks: Sequence[str], seed: int, prior: Prior) -
     return Uncertainty(tasks, seed, max(LEAST_WEIGHT, abs(log(prior.alpha / prior.beta))))
 
 
+def steps_of(crowd: Crowd, prior: Prior) -> Floats:
+    """Return what a label of each tier is worth, in log-odds, by how often its workers are right.
+
+    >>> from sbic.classes import SIGNS
+    >>> from sbic.engine.engine import Engine
+    >>> steps_of(Crowd(Engine("settled"), SIGNS, partitions=1), Prior(3, 1)).round(3)[:2].tolist()
+    [1.099, 1.099]
+    """
+    right, given = crowd.right_by_tier + prior.alpha, crowd.given_by_tier
+    odds = np.maximum(right, 1e-9) / np.maximum(given + prior.alpha + prior.beta - right, 1e-9)
+    steps: Floats = np.maximum(np.log((len(crowd.classes) - 1) * odds), LEAST_WEIGHT)
+    return steps
+
+
 def outcomes() -> Iterator[str]:
     """All outcomes of an assignment, for the metric: the policies and the refusals."""
-    yield from ("uncertainty", "uniform", "gold")
+    yield from ("uncertainty", "uniform", "escalate", "gold")
     yield from Refusal
 
 
@@ -173,7 +191,14 @@ class AssignmentStage:
         self.crowd = workers.crowd
         self.leases = leases
         self.rules = rules
-        self.policy = policy_of(rules.policy, self.crowd.tasks.names, rules.seed, prior)
+        self.prior = prior
+        self._surveyed = self.crowd.given_by_tier  # when the steps were computed
+        names = self.crowd.tasks.names
+        self.policy: Policy | Escalate
+        if rules.policy == "escalate":
+            self.policy = Escalate(names, steps_of(self.crowd, prior), rules.seed)
+        else:
+            self.policy = policy_of(rules.policy, names, rules.seed, prior)
         self.gold: Policy = Uniform(self.crowd.tasks.names, rules.seed)
         self.gold_rate = GoldRate(rules.gold_rate, rules.seed)
         self.unanswered: list[
@@ -315,7 +340,15 @@ class AssignmentStage:
         if len(self.gold) or is_gold.any():
             self.gold.follow(tasks, is_open & is_gold, labels, leads, in_flight)
             is_open &= ~is_gold
-        self.policy.follow(tasks, is_open, labels, leads, in_flight)
+        if isinstance(self.policy, Escalate):
+            if self._surveyed is not self.crowd.given_by_tier:
+                self._surveyed = self.crowd.given_by_tier
+                self.policy.steps = steps_of(self.crowd, self.prior)
+            offers = self.crowd.task.tier, self.crowd.task.left
+            dependence = self.crowd.engine.dependence
+            self.policy.follow(tasks, is_open, *offers, labels, leads, in_flight, dependence)
+        else:
+            self.policy.follow(tasks, is_open, labels, leads, in_flight)
 
     def _give(
         self,
@@ -361,13 +394,24 @@ class AssignmentStage:
             gold = self.gold.choose(excluded, name)
             if gold is not None:
                 return self.crowd.tasks.names[gold], "gold"
-        task = self.policy.choose(excluded, name)
+        if isinstance(self.policy, Escalate):
+            tier = self.crowd.roster.of(partition, name).tier or 1
+            task, here = self.policy.choose(tier, excluded, name), self.policy.open_in(tier)
+        else:
+            task, here = self.policy.choose(excluded, name), len(self.policy)
         if task is not None:
             return self.crowd.tasks.names[task], self.rules.policy
-        if len(self.policy):
+        if here:
             return None, Refusal.ALL_ANSWERED
-        spent = self.rules.budget is not None and self.crowd.labels >= self.rules.budget
-        return None, Refusal.BUDGET_SPENT if spent else Refusal.NO_OPEN_TASK
+        if len(self.policy):
+            return None, Refusal.OTHER_TIER
+        return None, Refusal.BUDGET_SPENT if self._is_spent else Refusal.NO_OPEN_TASK
+
+    @property
+    def _is_spent(self) -> bool:
+        budget, cost = self.rules.budget, self.rules.cost
+        is_spent = budget is not None and self.crowd.labels >= budget
+        return is_spent or (cost is not None and self.crowd.spent >= cost)
 
     def _is_blocked(self, name: str, worker: int | None, partition: int, labels: int) -> bool:
         """Whether the owner blocks a worker, or, where they say nothing, the rule does."""

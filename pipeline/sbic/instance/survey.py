@@ -11,6 +11,7 @@ from sbic.engine.outside import Moments
 from sbic.infer.intervals import contradicts
 from sbic.instance.crowd import OPEN, REASONS
 from sbic.instance.tasks import CONFIDENT, NO_TASKS, TaskStage
+from sbic.instance.tiers import ALL_TIERS
 from sbic.instance.workers import intervals_of
 from sbic.wire.estimates import CANDIDATE_COLUMNS, CANDIDATE_ROWS, Findings
 from sbic.wire.posteriors import CLOSE_REASONS
@@ -85,6 +86,8 @@ class Survey:
     candidates: Floats = field(
         default_factory=lambda: np.zeros((CANDIDATE_ROWS, CANDIDATE_COLUMNS))
     )
+    given_by_tier: Floats = field(default_factory=lambda: np.zeros(ALL_TIERS))
+    right_by_tier: Floats = field(default_factory=lambda: np.zeros(ALL_TIERS))
     blocked_workers: int = 0
     drifting_workers: int = 0
     contradicted_workers: int = 0
@@ -152,6 +155,8 @@ class Surveyor:
         for workers in _pieces(len(self.crowd.workers), WORKERS_AT_ONCE):
             self._count_workers(survey, workers)
             yield NO_TASKS
+        self.crowd.given_by_tier = survey.given_by_tier
+        self.crowd.right_by_tier = survey.right_by_tier
 
     def _count_tasks(self, survey: Survey, own: Ints) -> None:
         crowd = self.crowd
@@ -196,11 +201,18 @@ class Surveyor:
         crowd = self.crowd
         own = workers[crowd.has_workers_of[crowd.worker.home[workers]]]
         survey.drifting_workers += int((crowd.engine.drifting(own) > 0).sum())
+        self._count_tiers(survey, own)
         with_gold = own[crowd.engine.on_gold(own)[:, 0] > 0]
         low, high = intervals_of(crowd, crowd.engine.workers(with_gold))
         gold, right = crowd.engine.on_gold(with_gold).T
         survey.contradicted_workers += int(contradicts(low, high, right, gold).sum())
         survey.blocked_workers += self._blocked(own)
+
+    def _count_tiers(self, survey: Survey, own: Ints) -> None:
+        if self.stage.rules.escalates:
+            known, tiers = self.crowd.engine.workers(own), self.crowd.worker.tier[own]
+            survey.given_by_tier += np.bincount(tiers, known.given, ALL_TIERS)
+            survey.right_by_tier += np.bincount(tiers, known.right, ALL_TIERS)
 
     def _blocked(self, own: Ints) -> int:
         """How many of these workers the rule blocks, or the owner, whose word goes first."""
@@ -208,6 +220,7 @@ class Surveyor:
         if self.block_below is not None:
             counts = crowd.engine.workers(own)
             blocked = (counts.given >= self.block_after) & (counts.accuracy < self.block_below)
+        crowd.rule_blocks(own, blocked)
         rows = {number: row for row, number in enumerate(own.tolist())}
         for roster in crowd.roster.partitions.values():
             for name, said in roster.entries.items():

@@ -12,6 +12,7 @@ from sbic.engine.labels import Floats, Ints
 from sbic.instance.crowd import OPEN, REASONS, Crowd, Rows, by_home, rows_of
 from sbic.instance.names import FREE, RecentNames
 from sbic.instance.taken import CountedOffsets
+from sbic.instance.tiers import UNLIMITED, count_tiers, escalation, last_tier
 from sbic.wire.bad import ID_MAX_BYTES
 from sbic.wire.changelogs import Fact, Facts, read_facts
 from sbic.wire.columns import NO_NAMES, Columns, Names
@@ -19,12 +20,17 @@ from sbic.wire.posteriors import PosteriorColumns, encode_posteriors
 from sbic.wire.tasks import ParsedDescription
 from sbic.wire.votes import ManyVotes, VotesReader
 
-CONFIDENT, LABELS, EXHAUSTED = map(REASONS.index, ("confident", "labels", "exhausted"))
+CONFIDENT, LABELS, EXHAUSTED, ESCALATED = map(
+    REASONS.index, ("confident", "labels", "exhausted", "escalated")
+)
 NEVER_ENOUGH = inf
 
 
 class StopRules(NamedTuple):
     """The rules that close a task; `None` for a rule that is not set.
+
+    `cost` is a budget in units of money; with `escalates` a task goes from tier to tier of workers,
+    after `tier_labels` labels of each (see `tiers`).
 
     What `error` needs depends on all tasks: `enough` is the confidence that is enough for it now
     (see `survey.enough_for`).
@@ -38,11 +44,15 @@ class StopRules(NamedTuple):
     labels: int | None = None
     budget: int | None = None
     error: float | None = None
+    cost: int | None = None
+    escalates: bool = False
+    tier_labels: int | None = None
 
     @property
     def are_set(self) -> bool:
         """Whether any task can be closed by a rule."""
-        return any(rule is not None for rule in self)
+        rules = self.confidence, self.labels, self.budget, self.error, self.cost
+        return self.escalates or any(rule is not None for rule in rules)
 
     def required(self, enough: float = NEVER_ENOUGH) -> float:
         """Return the confidence with which a task closes."""
@@ -81,9 +91,10 @@ class StopRules(NamedTuple):
         promising: NDArray[np.bool_] = outlook * (1 - required) > 2 * required * (1 - outlook)
         return promising & (required != NEVER_ENOUGH)
 
-    def is_spent(self, labels: int) -> bool:
-        """Whether this many labels on all tasks reach the budget."""
-        return self.budget is not None and labels >= self.budget
+    def is_spent(self, labels: int, cost: int = 0) -> bool:
+        """Whether this many labels on all tasks, or what they cost, reach the budget."""
+        is_spent = self.budget is not None and labels >= self.budget
+        return is_spent or (self.cost is not None and cost >= self.cost)
 
 
 # What the owner of a partition of tasks knows about its votes.
@@ -343,7 +354,11 @@ class TaskStage:
         was = task.reason[tasks]
         opens = applies & (was == CONFIDENT) & (reasons == OPEN) & engine.is_settled
         opens &= self.rules.is_doubtful(sure, self.enough) & (not self.spent)
-        if self.rules.confidence is not None and engine.is_settled:
+        if self.rules.escalates:
+            is_used_up = self._escalate(tasks, applies)
+            reasons[is_used_up & (reasons == OPEN)] = ESCALATED
+            opens |= applies & (was == ESCALATED) & ~is_used_up & (not self.spent)
+        elif self.rules.confidence is not None and engine.is_settled:
             is_exhausted = applies & (was == EXHAUSTED)
             asked = np.flatnonzero(
                 is_exhausted | (applies & (was == OPEN) | opens) & (reasons == OPEN)
@@ -365,10 +380,34 @@ class TaskStage:
             self.unwritten.setdefault(home, {})[i] = None
         return changed
 
+    def _escalate(self, tasks: Ints, applies: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Set the tier that each task is offered to; return whether all tiers are used up.
+
+        Tasks that no rule closes are offered to the last tier then.
+        """
+        crowd, engine, rules = self.crowd, self.crowd.engine, self.rules
+        members = crowd.standings.members
+        columns = crowd.worker.tier, crowd.worker.member
+        counts = count_tiers(engine, tasks, *columns, crowd.skips_of(tasks))
+        is_hopeless = np.zeros(len(tasks), np.bool_)
+        if rules.confidence is not None:
+            is_hopeless = engine.outlook(tasks) < rules.confidence
+        tiers, left = escalation(counts, members, rules.tier_labels, is_hopeless)
+        is_used_up: NDArray[np.bool_] = tiers == 0
+        stays = is_used_up & ~applies
+        tiers[stays], left[stays] = last_tier(members), UNLIMITED
+        moved = tasks[(crowd.task.tier[tasks] != tiers) | (crowd.task.left[tasks] != left)]
+        crowd.task.tier[tasks], crowd.task.left[tasks] = tiers, left
+        if not crowd.is_alone:
+            crowd.touched.add(moved)  # others have to know
+        crowd.changed.add(moved)
+        return is_used_up
+
     def check_budget(self) -> bool:
-        """Compare the labels of all instances with the budget; return whether that changed."""
+        """Compare labels and costs of all instances with the budget; return whether it changed."""
         was_spent = self.spent
-        self.spent = self.rules.is_spent(self.crowd.labels)
+        cost = 0 if self.rules.cost is None else self.crowd.spent
+        self.spent = self.rules.is_spent(self.crowd.labels, cost)
         return self.spent is not was_spent
 
     def apply_rules_to_all(self, partition: int) -> Ints:

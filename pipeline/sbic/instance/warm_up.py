@@ -8,6 +8,7 @@ from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
 from sbic.instance.taken import CountedOffsets
 from sbic.instance.tasks import TaskStage
+from sbic.policy.escalate import Escalate
 from sbic.policy.policy import WORTH, AnswerSet, Uniform
 
 
@@ -15,6 +16,7 @@ def warm_up_instance() -> None:
     """Compile what an instance runs."""
     warm_up_engine()
     warm_up_policies()
+    warm_up_escalation()
     warm_up_stages()
 
 
@@ -46,6 +48,7 @@ def warm_up_engine() -> None:
     for tasks in ([0], [1]):
         engine.receive_shares(tasks, [0], [1.0])
     engine.set_copies(Copies(np.array([0]), np.array([1]), np.array([1.0])))
+    engine.set_groups([0, 1], [0, 0])
     engine.shares_of([0])
     engine.find_copies()
     engine.workers([0])
@@ -63,6 +66,13 @@ def warm_up_policies() -> None:
         policy.choose(AnswerSet(numbers.tolist()), "ann")
         policy.update(1, 1, 0.0)
     policy.remove(0)
+
+
+def warm_up_escalation() -> None:
+    """Compile what chooses tasks by tiers."""
+    nothing, offers = np.zeros(1, np.int64), (np.ones(1, np.int8), np.ones(1, np.int32))
+    policy = Escalate(["t"], np.ones(2))
+    policy.follow(nothing, nothing == 0, *offers, nothing, np.zeros(1), nothing, 0.0)
 
 
 def warm_up_stages() -> None:

@@ -183,7 +183,7 @@ class WorkerStage:
 
     def _skip(self, rows: Rows) -> None:
         for worker, task in zip(rows.workers.tolist(), rows.tasks.tolist(), strict=True):
-            self.crowd.skipped.setdefault(worker, set()).add(task)
+            self.crowd.skip(worker, task)
 
     def take(self, parts: Mapping[int, Sequence[R]], taken: Taken[R]) -> Rows | None:
         """Turn labels, by partition, into votes; add the results to `taken`.
@@ -438,10 +438,9 @@ def encode_workers(crowd: Crowd, workers: Ints) -> Iterator[WorkerRecord]:
         if drifting[row]:
             record["drifting"] = drifting[row]
         said = crowd.roster.of(homes[row], name)
-        if said.blocked is not None:
-            record["blocked"] = said.blocked
-        if said.name is not None:
-            record["name"] = said.name
+        for field, value in said._asdict().items():
+            if value is not None:
+                record[field] = value  # type: ignore[literal-required]  # as in the roster
         if row in closest:
             record["agrees_with"] = closest[row]
         yield WorkerRecord(homes[row], name.encode(), encode_worker(record))

@@ -337,12 +337,12 @@ class Settings:
         change="recount",
         is_shown=True,
     )
-    policy: Literal["uncertainty", "uniform"] = of_project(
+    policy: Literal["uncertainty", "uniform", "escalate"] = of_project(
         "uncertainty",
-        "Which open task a worker gets: the least certain (uncertainty) or the one with the fewest "
-        "labels (uniform).",
-        "uncertainty or uniform",
-        lambda value: value in ("uncertainty", "uniform"),
+        "Which open task a worker gets: the least certain (uncertainty), the one with the fewest "
+        "labels (uniform), or one that cheaper tiers of workers leave open (escalate).",
+        "uncertainty, uniform or escalate",
+        lambda value: value in ("uncertainty", "uniform", "escalate"),
         is_shown=True,
     )
     seed: int = of_project(
@@ -406,6 +406,26 @@ class Settings:
     budget: int | None = of_project(
         None,
         "Close every task once there are this many labels in all.  [default: never]",
+        "a whole number, 1 or more",
+        lambda value: value >= 1,
+        int,
+        change="at once",
+        is_shown=True,
+    )
+    budget_cost: float | None = of_project(
+        None,
+        "Close every task once all labels together cost this much, at the prices in the roster.  "
+        "[default: never]",
+        "a positive number",
+        is_positive,
+        float,
+        change="at once",
+        is_shown=True,
+    )
+    tier_labels: int | None = of_project(
+        None,
+        "With the policy escalate: ask a tier of workers for at most this many labels on a task.  "
+        "[default: all its workers]",
         "a whole number, 1 or more",
         lambda value: value >= 1,
         int,
@@ -495,6 +515,11 @@ class Settings:
         if not chosen.settles and self.class_prior is not None:
             why = f"{chosen.name} takes SBIC_PRIOR instead"
             raise BadSetting("class_prior", "left out", self.class_prior, why)
+        if self.policy == "escalate" and self.stop_confidence is None and self.stop_error is None:
+            why = "without it every task would go through all tiers of workers"
+            raise BadSetting(
+                "stop_confidence", "set with SBIC_POLICY=escalate, such as to 0.9", None, why
+            )
         prior, classes = self.chosen_class_prior, self.crowd_classes
         if isinstance(prior, tuple) and len(prior) != len(classes):
             needs = f"{len(classes)} numbers, one for each of {classes.listed()}"

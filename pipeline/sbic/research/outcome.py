@@ -125,3 +125,37 @@ def _draw(title: str, rows: Sequence[ErrorRow], figure: "Figure") -> None:
     axes.set_xlabel("labels per task on average; the band is the 99% interval")
     axes.set_ylabel("prediction error")
     axes.legend()
+
+
+def error_by_cost(
+    name: str, title: str, tasks: int, costs: Sequence[float], errors: Sequence[float]
+) -> Finding:
+    """Build the table and plot of the error by what was spent on a task.
+
+    >>> print(error_by_cost("x", "A crowd", 100, [50.0, 80.0], [0.3, 0.25]).text)
+    A crowd
+    <BLANKLINE>
+    spent on a task   error      99% interval
+    0.5              0.3000  0.1968 to 0.4281
+    0.8              0.2500  0.1554 to 0.3757
+    """
+    rows = [
+        (cost / tasks, error, *agresti_coull(error, tasks))
+        for cost, error in zip(costs, errors, strict=True)
+    ]
+    lines = [
+        (f"{cost:.4g}", f"{error:.4f}", f"{low:.4f} to {high:.4f}")
+        for cost, error, low, high in rows
+    ]
+    text = text_table(("spent on a task", "error", "99% interval"), lines)
+
+    def draw(figure: "Figure") -> None:
+        axes = figure.subplots()
+        axes.plot([row[0] for row in rows], [row[1] for row in rows], "o-")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.4)
+        axes.set_xlabel("spent on a task")
+        axes.set_ylabel("share of wrong predictions")
+        axes.set_title(title)
+
+    return Finding(name, ("spent", "error", "low", "high"), rows, f"{title}\n\n{text}", draw)

@@ -43,6 +43,7 @@ from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
 from sbic.runtime.readiness import BrokerWatch, LabelsWatch, Readiness, Web
 from sbic.runtime.traces import exporter_of
 from sbic.wire.seal import Seal
+from sbic.wire.workers import UNITS, units_of
 
 # The objects of an instance, each constructed with everything that it needs.
 #
@@ -156,6 +157,17 @@ class Components:
         budget = self.settings.budget
         return nan if budget is None else max(0, budget - self.crowd.labels)
 
+    @property
+    def spent(self) -> float:
+        """What all labels cost so far, at the prices in the roster."""
+        return self.crowd.spent / UNITS
+
+    @property
+    def cost_left(self) -> float:
+        """Money until the budget is spent; NaN if there is none."""
+        budget = self.settings.budget_cost
+        return nan if budget is None else max(0.0, budget - self.spent)
+
     def _producer(self, name: str, fence: Fence | None = None) -> BatchProducer:
         settings = self.settings
         return BatchProducer(settings, f"{settings.prefix}-{name}", fence)
@@ -168,7 +180,13 @@ class Components:
 def stop_rules_of(settings: Settings) -> StopRules:
     """Return the rules that close tasks."""
     return StopRules(
-        settings.stop_confidence, settings.stop_labels, settings.budget, settings.stop_error
+        settings.stop_confidence,
+        settings.stop_labels,
+        settings.budget,
+        settings.stop_error,
+        units_of(settings.budget_cost),
+        settings.policy == "escalate",
+        settings.tier_labels,
     )
 
 
@@ -183,6 +201,7 @@ def rules_of(settings: Settings) -> Rules:
         settings.block_below,
         settings.block_after,
         settings.budget,
+        units_of(settings.budget_cost),
     )
 
 

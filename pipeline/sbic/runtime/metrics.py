@@ -440,6 +440,16 @@ def _add_crowd(app: "PipelineApp") -> None:
         "Labels of all instances until the budget is spent; NaN if there is no budget.",
         lambda: parts.budget_left,
     )
+    gauge(
+        "sbic_spent_money",
+        "What all labels of all instances cost, at the prices in the roster.",
+        lambda: parts.spent,
+    )
+    gauge(
+        "sbic_budget_left_money",
+        "Money until the budget is spent; NaN if there is no budget in money.",
+        lambda: parts.cost_left,
+    )
 
 
 def _running_leases(parts: "Components") -> int:

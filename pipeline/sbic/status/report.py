@@ -192,6 +192,17 @@ class Summary:
         return self.settings.get("budget")
 
     @property
+    def budget_cost(self) -> float | None:
+        """The budget of the project in money, if it has one."""
+        return self.settings.get("budget_cost")
+
+    @property
+    def cost_left(self) -> float | None:
+        """Money until the budget is spent."""
+        budget = self.budget_cost
+        return None if budget is None else max(0.0, budget - self.workers.spent)
+
+    @property
     def per_second(self) -> float:
         """Labels per second in the last `RATE_SECONDS`."""
         return self.activity.flow.lately / RATE_SECONDS
@@ -303,6 +314,11 @@ class Summary:
                 "tasks_due": activity.settled.due,
             },
             "budget": self._budget(),
+            "money": {
+                "spent": workers.spent,
+                "budget": self.budget_cost,
+                "left": self.cost_left,
+            },
             "disputed": self.disputed,
             "workers": {
                 "known": len(workers),

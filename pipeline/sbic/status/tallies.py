@@ -11,6 +11,7 @@ from sbic.engine.labels import Ids
 from sbic.engine.outside import Moments, prediction_powered
 from sbic.infer.judging import contradicts_expected
 from sbic.wire.posteriors import CLOSE_REASONS, Posterior, doubt_of
+from sbic.wire.workers import MOST_PRICE, UNITS, units_of
 
 OPEN, GONE = 0, -1
 LEAST_LABELS = 2  # of a task that can be disputed
@@ -264,6 +265,8 @@ class WorkerTally:
         self._labels = array("q")
         self._drifting: dict[int, int] = {}  # since when
         self._contradicted: dict[int, None] = {}
+        self._units: dict[int, int] = {}  # of money that the labels of each cost
+        self._spent = 0
 
     def add(self, worker: Mapping[str, Any]) -> int:
         """Add the newest record of a worker; returns the number of the worker."""
@@ -275,6 +278,7 @@ class WorkerTally:
         self._accuracies[j] = worker["accuracy"]
         self._lows[j], self._highs[j] = worker["interval"]
         self._labels[j] = worker["labels"]
+        self._pay(j, worker.get("price"))
         self._drifting.pop(j, None)
         self._contradicted.pop(j, None)
         if isinstance(worker.get("drifting"), int):
@@ -282,6 +286,25 @@ class WorkerTally:
         if worker.get("contradicted") is True:
             self._contradicted[j] = None
         return j
+
+    def _pay(self, j: int, price: object) -> None:
+        self._spent -= self._units.pop(j, 0)
+        if isinstance(price, int | float) and 0 < price <= MOST_PRICE:
+            self._units[j] = (units_of(price) or 0) * self._labels[j]
+            self._spent += self._units[j]
+
+    @property
+    def spent(self) -> float:
+        """What all labels cost.
+
+        >>> tally = WorkerTally()
+        >>> known = {"worker": "ann", "accuracy": 0.5, "interval": [0.3, 0.7], "labels": 9}
+        >>> for price in (3, 0.1):
+        ...     number = tally.add({**known, "price": price})
+        >>> tally.spent
+        0.9
+        """
+        return self._spent / UNITS
 
     @property
     def drifting(self) -> list[str]:

@@ -95,6 +95,7 @@ class Refusal(StrEnum):
     ALL_ANSWERED = "all-answered"
     WORKER_BLOCKED = "worker-blocked"
     BUDGET_SPENT = "budget-spent"
+    OTHER_TIER = "other-tier"
 
 
 class AssignmentId(NamedTuple):

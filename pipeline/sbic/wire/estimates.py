@@ -4,7 +4,7 @@ Every instance consumes them. They are published as they change, and completely 
 rebalance or on request, so that an instance that starts to consume then has all of them.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sbic.engine.outside import Moments
 from sbic.engine.state import ELSEWHERE, Sums
 from sbic.wire.bad import BadRecord, parser
 from sbic.wire.columns import NOT_OURS, Columns, encode_columns
+from sbic.wire.workers import TIERS
 
 CANDIDATE_ROWS, CANDIDATE_COLUMNS = 160, 4
 
@@ -30,7 +31,10 @@ class Numbered(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """For each task: its labels, gold class or -1, whether it is open, votes, and scores."""
+    """For each task: its labels, gold class or -1, whether it is open, votes, and scores.
+
+    `tiers` and `left` are sent only where tasks escalate; otherwise they are 0.
+    """
 
     tasks: Numbered
     labels: NDArray[np.int32]
@@ -38,6 +42,8 @@ class Beliefs(NamedTuple):
     is_open: NDArray[np.bool_]
     votes: Floats
     scores: Floats
+    tiers: NDArray[np.int8]
+    left: NDArray[np.int32]
 
 
 class Counts(NamedTuple):
@@ -70,6 +76,36 @@ class Shares(NamedTuple):
     names: list[str]
     workers: NDArray[np.int32]
     shares: Floats
+
+
+class Said(NamedTuple):
+    """What the roster says of workers of the partition; `groups` are places in `group_names`.
+
+    With `replaces` it is all that is said of any.
+    """
+
+    names: list[str]
+    tiers: NDArray[np.int8]
+    are_members: NDArray[np.bool_]
+    units: NDArray[np.int64]
+    group_names: list[str]
+    groups: NDArray[np.int32]
+    are_barred: NDArray[np.bool_]
+    replaces: bool
+
+
+class Skips(NamedTuple):
+    """Tasks that workers of the partition have skipped: pairs of places in the names."""
+
+    workers: list[str]
+    tasks: list[str]
+    pairs: NDArray[np.int32]
+
+
+class Spent(NamedTuple):
+    """Units of money that the labels of the partition's workers cost."""
+
+    units: int
 
 
 class Whole(NamedTuple):
@@ -122,7 +158,20 @@ class Findings(NamedTuple):
         )
 
 
-Estimates = Beliefs | Counts | PairCounts | Shares | Sums | Whole | Rest | Ask | Findings
+Estimates = (
+    Beliefs
+    | Counts
+    | PairCounts
+    | Shares
+    | Said
+    | Skips
+    | Spent
+    | Sums
+    | Whole
+    | Rest
+    | Ask
+    | Findings
+)
 
 
 def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
@@ -137,14 +186,17 @@ def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
     fields: dict[str, object] = {"epoch": epoch}
     match estimates:
         case Beliefs():
-            columns = (
+            columns = [
                 _add_numbered(fields, estimates.tasks),
                 estimates.labels.astype("<i4"),
                 estimates.gold.astype("<i2"),
                 estimates.is_open.astype("?"),
                 estimates.votes,
                 estimates.scores,
-            )
+            ]
+            if estimates.tiers.any():
+                fields["tiered"] = 1
+                columns += [estimates.tiers.astype("<i1"), estimates.left.astype("<i4")]
             return encode_columns("beliefs", fields, columns)
         case Counts():
             return encode_columns(
@@ -159,6 +211,17 @@ def encode_estimates(epoch: int, estimates: Estimates) -> bytes:
             fields["workers"] = estimates.names
             tasks, places = _add_numbered(fields, estimates.tasks), estimates.workers.astype("<i4")
             return encode_columns("shares", fields, (tasks, places, estimates.shares))
+        case Said():
+            names, tiers, members, units, group_names, groups, barred, replaces = estimates
+            fields |= {"workers": names, "groups": group_names, "replaces": int(replaces)}
+            said = [tiers.astype("<i1"), members.astype("?"), units.astype("<i8")]
+            return encode_columns("said", fields, [*said, groups.astype("<i4"), barred.astype("?")])
+        case Skips():
+            fields |= {"workers": estimates.workers, "tasks": estimates.tasks}
+            fields["rows"] = len(estimates.pairs)
+            return encode_columns("skips", fields, [estimates.pairs.astype("<i4")])
+        case Spent():
+            return encode_columns("spent", fields, [np.array([estimates.units], "<i8")])
         case Whole():
             return encode_columns("whole", fields, (_as_column(estimates.sums),))
         case Rest():
@@ -183,7 +246,10 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         labels, gold = record.column("<i4", rows), record.column("<i2", rows)
         is_open, votes = record.column("?", rows), record.column("<f8", rows)
         scores = record.column("<f8", rows, classes)
-        estimates = Beliefs(tasks, labels, gold, is_open, votes, scores)
+        tiers, left = np.zeros(rows, np.int8), np.zeros(rows, np.int32)
+        if "tiered" in record.fields:
+            tiers, left = record.column("<i1", rows), record.column("<i4", rows)
+        estimates = Beliefs(tasks, labels, gold, is_open, votes, scores, tiers, left)
     elif record.kind == "counts":
         workers = _numbered(record)
         estimates = Counts(workers, record.column("<f8", len(workers.numbers), classes**2))
@@ -198,6 +264,22 @@ def parse_estimates(value: bytes | None, classes: int) -> tuple[int, Estimates]:
         rows = len(tasks.numbers)
         places, shares = record.column("<i4", rows), record.column("<f8", rows)
         estimates = Shares(tasks, record.names("workers"), places, shares)
+    elif record.kind == "said":
+        names = record.names("workers")
+        kinds = "<i1", "?", "<i8", "<i4", "?"
+        tiers, members, units, groups, barred = (record.column(kind, len(names)) for kind in kinds)
+        group_names, replaces = record.names("groups"), bool(record.number("replaces"))
+        if not (are_places(groups, len(group_names)) and are_places(tiers, TIERS[-1] + 1)):
+            raise NOT_OURS
+        estimates = Said(names, tiers, members, units, group_names, groups, barred, replaces)
+    elif record.kind == "skips":
+        pairs = record.column("<i4", record.number("rows"), 2)
+        estimates = Skips(record.names("workers"), record.names("tasks"), pairs)
+        whose, which = pairs.T
+        if not are_places(whose, len(estimates.workers)) & are_places(which, len(estimates.tasks)):
+            raise NOT_OURS
+    elif record.kind == "spent":
+        estimates = Spent(int(record.column("<i8", 1)[0]))
     elif record.kind in ("sums", "whole"):
         sums = record.column("<f8", ELSEWHERE + classes)
         estimates = Sums(sums[:ELSEWHERE], sums[ELSEWHERE:])
@@ -227,6 +309,15 @@ def parse_report(value: bytes | None, classes: int) -> Rest | Findings | None:
     except BadRecord:
         return None
     return report if isinstance(report, Rest | Findings) else None
+
+
+def are_places(numbers: NDArray[Any], size: int) -> bool:
+    """Whether all of these numbers are places in a list of this size.
+
+    >>> are_places(np.array([0, 2]), 3), are_places(np.array([-1]), 3)
+    (True, False)
+    """
+    return bool(((numbers >= 0) & (numbers < size)).all())
 
 
 def _encode_findings(fields: dict[str, object], found: Findings) -> bytes:

@@ -25,13 +25,14 @@ from sbic.wire.rendering import Probabilities, Rendering, rendering_of, texts_of
 
 TASKS = "tasks"  # key of the tasks topic in `sources`
 
-CloseReason = Literal["confident", "labels", "budget", "request", "exhausted"]
+CloseReason = Literal["confident", "labels", "budget", "request", "exhausted", "escalated"]
 CLOSE_REASONS: tuple[CloseReason, ...] = (
     "confident",
     "labels",
     "budget",
     "request",
     "exhausted",
+    "escalated",
 )
 
 

@@ -1,8 +1,9 @@
 """Workers on the wire: the estimate of each, an output, and the roster, what their owner says.
 
-A record of the roster is `{"worker": "ann", "blocked": true, "name": "Ann"}`. Every field but
-`worker` is optional, and an absent field is as `null`: the last record of a worker is all that is
-said of them. A record without a value (a tombstone) withdraws it. Unknown fields are ignored.
+A record of the roster is `{"worker": "ann", "blocked": true, "name": "Ann", "group": "night",
+"tier": 2, "price": 0.5}`. Every field but `worker` is optional, and an absent field is as `null`:
+the last record of a worker is all that is said of them. A record without a value (a tombstone)
+withdraws it. Unknown fields are ignored.
 """
 
 from collections.abc import Mapping
@@ -61,8 +62,8 @@ class Worker(TypedDict):
     by more than three standard errors.
 
     `agrees_with` has the workers who share a vote, and whose errors go together most. `drifting` is
-    since when the worker answers otherwise than before: a timestamp in milliseconds. `blocked` and
-    `name` are what the roster says of the worker.
+    since when the worker answers otherwise than before: a timestamp in milliseconds. `blocked`,
+    `name`, `group`, `tier` and `price` are what the roster says of the worker.
     """
 
     worker: str
@@ -82,6 +83,9 @@ class Worker(TypedDict):
     drifting: NotRequired[int]
     blocked: NotRequired[bool]
     name: NotRequired[str]
+    group: NotRequired[str]
+    tier: NotRequired[int]
+    price: NotRequired[float]
 
 
 def encode_worker(worker: Worker) -> bytes:
@@ -114,10 +118,22 @@ def read_worker(value: bytes) -> dict[str, Any]:
     return worker
 
 
-# The roster: who is blocked whatever the rule says, and names.
+# The roster: who is blocked whatever the rule says, names, families, tiers and prices.
 
 
 MAX_BYTES = 1 << 20  # of a value, as for labels
+TIERS = range(1, 10)
+MOST_PRICE = 1_000_000
+UNITS = 1_000_000  # of money, in which costs are added up: sums of them are exact in any order
+
+
+def units_of(money: float | None) -> int | None:
+    """Convert an amount of money to units.
+
+    >>> units_of(0.5), units_of(None)
+    (500000, None)
+    """
+    return None if money is None else round(money * UNITS)
 
 
 class RosterEntry(NamedTuple):
@@ -125,10 +141,21 @@ class RosterEntry(NamedTuple):
 
     `blocked`: whether they get assignments, whatever the rule says; None if the rule decides.
     `name`: what people see beside the id.
+    `group`: the workers with the same one err together; they share a vote.
+    `tier`: 1 is asked first; None is 1, too.
+    `price`: of each label, in whatever money; None is 0.
     """
 
     blocked: bool | None = None
     name: str | None = None
+    group: str | None = None
+    tier: int | None = None
+    price: float | None = None
+
+    @property
+    def units(self) -> int:
+        """The price in units of money."""
+        return units_of(self.price) or 0
 
 
 NOTHING_SAID = RosterEntry()
@@ -139,15 +166,21 @@ def parse_roster(key: bytes | None, value: Value) -> tuple[str, RosterEntry]:
     """Return the worker and the entry in a record.
 
     >>> parse_roster(b"ann", b'{"worker": "ann", "blocked": true}')
-    ('ann', RosterEntry(blocked=True, name=None))
-    >>> parse_roster(b"ann", None)
-    ('ann', RosterEntry(blocked=None, name=None))
+    ('ann', RosterEntry(blocked=True, name=None, group=None, tier=None, price=None))
+    >>> parse_roster(b"ann", None)[1] == NOTHING_SAID
+    True
     """
     if value is None:
         return id_of_key(key), NOTHING_SAID
     record = read_object(value, MAX_BYTES)
     worker = read_id(record, "worker")
-    return worker, RosterEntry(_read_blocked(record.get("blocked")), _read_name(record.get("name")))
+    return worker, RosterEntry(
+        _read_blocked(record.get("blocked")),
+        _read_words(record, "name"),
+        _read_words(record, "group"),
+        _read_tier(record.get("tier")),
+        _read_price(record.get("price")),
+    )
 
 
 def _read_blocked(value: Any) -> bool | None:
@@ -157,11 +190,30 @@ def _read_blocked(value: Any) -> bool | None:
     raise BadRecord(Reason.BAD_FIELD, problem)
 
 
-def _read_name(value: Any) -> str | None:
+def _read_words(record: Mapping[str, Any], field_name: str) -> str | None:
+    value = record.get(field_name)
     if value is None or (type(value) is str and 0 < len(value.encode()) <= ID_MAX_BYTES):
         return value
     needs = f"a string of 1 to {ID_MAX_BYTES} bytes in UTF-8, or null"
-    raise BadRecord(Reason.BAD_FIELD, f"'name' must be {needs}, not {shown(value)}")
+    raise BadRecord(Reason.BAD_FIELD, f"'{field_name}' must be {needs}, not {shown(value)}")
+
+
+def _read_tier(value: Any) -> int | None:
+    if value is None:
+        return None
+    if type(value) in (int, float) and value in TIERS:
+        return int(value)
+    needs = f"a whole number from {TIERS[0]} (asked first) to {TIERS[-1]}, or null"
+    raise BadRecord(Reason.BAD_FIELD, f"'tier' must be {needs}, not {shown(value)}")
+
+
+def _read_price(value: Any) -> float | None:
+    if value is None:
+        return None
+    if type(value) in (int, float) and (value == 0 or 1 / UNITS <= value <= MOST_PRICE):
+        return float(value)
+    needs = f"0, a number from 0.000001 to {MOST_PRICE}, or null"
+    raise BadRecord(Reason.BAD_FIELD, f"'price' must be {needs}, not {shown(value)}")
 
 
 def encode_roster(worker: str, entry: RosterEntry) -> bytes:

@@ -7,6 +7,10 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 
 export const count = (number) => whole.format(number);
 export const decimal = (number) => (number >= 1000 ? whole : tenths).format(number);
+
+/** An amount of money, in whatever money prices are in: two digits or more, all that matter. */
+export const money = (amount) =>
+  amount !== 0 && Math.abs(amount) < 1 ? `${Number(amount.toPrecision(2))}` : exact.format(amount);
 export const compact = (number) => (Math.abs(number) < 10_000 ? exact : short).format(number);
 
 /** A share in percent; one close to 0 or 1 is not rounded to 0 or 100 %. */

@@ -1,7 +1,7 @@
 // The figures at the top.
 
 import { byId, say, show } from "./dom.js";
-import { className, count, decimal, duration, milliseconds, percent, upcoming } from "./format.js";
+import { className, count, decimal, duration, milliseconds, money, percent, upcoming } from "./format.js";
 
 const LEAST_DEPENDENCE = 0.005;
 const MOST_SHARES = 8;
@@ -25,6 +25,7 @@ export function showGlance(status) {
   say(byId("votes"), worth(status.honesty));
   showShares(status.prevalence);
   showBudget(status);
+  showMoney(status.money);
   showWarnings(status.warnings);
 }
 
@@ -88,6 +89,12 @@ function showBudget({ budget, at }) {
   say(byId("budget-left"), count(budget.left));
   meter.firstElementChild.style.width = `${(100 * (budget.labels - budget.left)) / budget.labels}%`;
   say(byId("budget-end"), `of ${count(budget.labels)} left${ending(budget, at)}`);
+}
+
+/** What labels cost, once any has a price. */
+function showMoney({ spent, budget }) {
+  show(byId("money"), spent > 0 || budget !== null);
+  say(byId("money"), `${money(spent)}${budget === null ? "" : ` of ${money(budget)}`} spent in money`);
 }
 
 function ending({ left, seconds }, at) {

@@ -32,13 +32,14 @@ export class WorkerActions {
   }
 
   async #send(question, blocked) {
-    const { worker, name = null } = this.#worker; // a record says everything: the name as well
+    // a record says everything: what is not asked here stays as it is
+    const { worker, name = null, group = null, tier = null, price = null } = this.#worker;
     if (!confirm(question(worker))) return;
     const answer = (text) => {
       if (this.#worker?.worker === worker) say(byId("worker-said"), text);
     };
     try {
-      await this.#api.post("workers", { worker, blocked, name });
+      await this.#api.post("workers", { worker, blocked, name, group, tier, price });
       answer("Sent; shown here once an instance has taken it.");
     } catch (error) {
       answer(`Not sent: ${error.message}`);

@@ -2,7 +2,7 @@
 
 import { element, shortened } from "./dom.js";
 import { facts, sharesTable } from "./facts.js";
-import { className, count, decimal, moment, percent } from "./format.js";
+import { className, count, decimal, moment, money, percent } from "./format.js";
 import { accuracyText, blockedChip, habitsOf, isBlocked } from "./workers.js";
 
 /** The parts of the dialog; `open` is called with the task that the user chooses. */
@@ -19,6 +19,11 @@ export function workerDetails(worker, blocking, open) {
   };
   if (typeof worker.blocked === "boolean") {
     known["By the owner"] = worker.blocked ? "blocked" : "unblocked, whatever the rule says";
+  }
+  if (worker.group) known.Group = element("bdi", {}, worker.group);
+  if (worker.tier) known.Tier = count(worker.tier);
+  if (typeof worker.price === "number") {
+    known.Cost = `${money(worker.price * worker.labels)}, ${money(worker.price)} for a label`;
   }
   if (typeof worker.theta === "number") known["Knows the answer"] = percentSigned(worker.theta);
   if (worker.drifting) known["Answers otherwise since"] = moment(worker.drifting);
