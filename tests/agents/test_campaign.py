@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pytest
 from aiokafka import ConsumerRecord
@@ -22,8 +24,23 @@ TASKS = 10  # of each part of the labels
 VALUES = 60  # of each kind of poison
 LARGEST = 1_000_000  # bytes: Kafka refuses longer values
 
-Poison = tuple[str, int, bytes | None]
-"""Topic, partition and value."""
+KEYS = [b"forged", b"", b"\0", b"\xff\xfe", b"k" * 300, b"\x1b[2J\xe2\x80\xae", b"forged"]
+HEADERS: list[list[tuple[str, bytes | None]]] = [
+    [],
+    [("sbic.seal", None), ("sbic.origin", None), ("traceparent", None)],
+    [("sbic.seal", b"\xff" * 16), ("sbic.origin", b"/" * 999), ("traceparent", b"\xff")],
+    [("__connect.errors.offset", b"9" * 5000), ("__connect.errors.topic", b"\xff"), ("", b"")],
+]
+
+
+class Poison(NamedTuple):
+    """A record that somebody writes."""
+
+    topic: str
+    partition: int
+    value: bytes | None
+    key: bytes = b"forged"
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 def drawn(strategy: st.SearchStrategy[bytes | None]) -> list[bytes | None]:
@@ -62,7 +79,16 @@ def cannot_be_ours(
     values += drawn(JSON.map(lambda value: json.dumps(value).encode()))
     values += drawn(STRUCTURES)
     return {
-        name: [(name, number % partitions, value) for number, value in enumerate(values)]
+        name: [
+            Poison(
+                name,
+                number % partitions,
+                value,
+                KEYS[number % len(KEYS)],
+                HEADERS[number % len(HEADERS)],
+            )
+            for number, value in enumerate(values)
+        ]
         for name, partitions in topics_of(here)
     }
 
@@ -70,7 +96,7 @@ def cannot_be_ours(
 def could_be_ours(records: Iterable[ConsumerRecord]) -> list[Poison]:
     """Genuine records with something changed, where they were."""
     return [
-        (record.topic, record.partition, value)
+        Poison(record.topic, record.partition, value)
         for record in records
         for value in drawn(mutations(record.value))
     ]
@@ -79,9 +105,11 @@ def could_be_ours(records: Iterable[ConsumerRecord]) -> list[Poison]:
 async def write(here: ProjectOnBroker, poison: Iterable[Poison]) -> None:
     async with here.producer() as producer:
         sent = [
-            await producer.send(topic, value, key=b"forged", partition=partition)
-            for topic, partition, value in poison
-            if len(value or b"") < LARGEST
+            await producer.send(
+                each.topic, each.value, each.key, each.partition, headers=each.headers
+            )
+            for each in poison
+            if len(each.value or b"") < LARGEST
         ]
         await asyncio.gather(*sent)
 
@@ -98,7 +126,7 @@ async def until_all_count(here: ProjectOnBroker, *parts: str) -> None:
     def all_count(records: list[ConsumerRecord]) -> bool:
         labels = {}
         for record in records:
-            if record.key != b"forged" and record.value is not None:
+            if record.key not in KEYS and record.value is not None:
                 labels[record.key.decode()] = json.loads(record.value)["labels"]
         return all(labels.get(task) == len(WORKERS) for task in tasks)
 
@@ -131,6 +159,10 @@ async def all_can_be_read(here: ProjectOnBroker) -> None:
     for arguments in READING:
         ended = await asyncio.to_thread(sbic, here.settings, *arguments)
         assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    with TemporaryDirectory() as folder:
+        target = f"sqlite:{folder}/crowd.db"
+        ended = await asyncio.to_thread(sbic, here.settings, "sink", target, "--once")
+        assert ended.returncode == 0, ended.stderr
     async with running_gateway([here.settings]) as gateway:
         await gateway.until_ready()
         for page in PAGES:

@@ -1,10 +1,13 @@
-"""Standard output that cannot be written is a one-line error; a closed pipe is silent."""
+"""Standard output that cannot be written is a one-line error; a closed pipe is silent; no message
+controls a terminal."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from sbic import commands
 
 SBIC = [sys.executable, "-m", "sbic"]
 
@@ -41,3 +44,37 @@ def test_a_closed_pipe_is_silent_with_the_status_of_sigpipe(many_labels: str) ->
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+HOSTILE = "\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("infer", f"{HOSTILE}.csv"),
+        ("infer", "labels.csv"),
+        ("infer", "labels.csv", "--columns", f"label=no {HOSTILE}"),
+        ("sink", f"{HOSTILE}:x"),
+        (HOSTILE,),
+    ],
+)
+def test_no_message_controls_a_terminal(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "labels.csv").write_text(f"{HOSTILE},worker,label\nt1,ann,1\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "sbic", *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert r"\x1b[2J" in ended.stderr
+    assert not {"\x1b", "\u202e"} & {*ended.stderr}
+
+
+def test_commands_talk_to_people_through_one_filter() -> None:
+    folder = Path(commands.__file__).parent
+    lines = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted(folder.rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if "err=True" in line and "click.confirm(" not in line
+    ]
+    assert lines == ['__init__.py: click.echo(printable(str(text), keep="\\n\\t"), err=True)']

@@ -3,8 +3,11 @@
 import asyncio
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from orjson import dumps
 
@@ -33,6 +36,13 @@ async def add_partitions(settings: Settings, topic: str, count: int) -> None:
     # Kafka tells clients of the new partitions a moment later.
     while len(await extents(settings, [topic])) < count:  # noqa: ASYNC110  # no event to await
         await asyncio.sleep(0.05)
+
+
+def until(is_so: Callable[[], bool], deadline: float) -> None:
+    last = time.monotonic() + deadline
+    while not is_so():
+        assert time.monotonic() < last
+        time.sleep(0.05)
 
 
 def line_of(settings: Settings) -> str:
@@ -165,3 +175,37 @@ def test_partitions_added_to_a_topic_that_a_recount_recreates_are_gone_after_it(
     with instance(broker.url, settings.prefix) as running:
         running.wait_ready()
         assert running.terminate() == 0
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [("watch",), ("status", "--watch"), ("sink", "sqlite:crowd.db")],
+    ids=lambda each: each[0],
+)
+def test_a_command_that_is_reading_says_so_as_well(
+    broker: EmbeddedBroker, tmp_path: Path, reading: tuple[str, ...]
+) -> None:
+    """It would never read what is in there."""
+    settings = made(new_project(broker))
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sbic", *reading],
+            cwd=tmp_path,
+            env=environment(settings),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        until(lambda: reading == ("watch",) or b" " in log.read_bytes(), deadline=30)
+        asyncio.run(add_partitions(settings, Topics(settings).posteriors.name, 5))
+        line = f"posteriors has 5 partitions, the project {settings.prefix} has 3".encode()
+        until(lambda: line in log.read_bytes(), deadline=30)
+        if reading[0] == "sink":  # waits for the recount
+            assert process.poll() is None
+        else:
+            assert process.wait(30) == 1
+    finally:
+        process.kill()
+        process.wait()

@@ -3,13 +3,14 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 from time import time_ns
 
 import numpy as np
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
-from orjson import dumps
+from orjson import dumps, loads
 
 from sbic.client import Posterior
 from sbic.engine.labels import Prior
@@ -27,6 +28,7 @@ from sbic.wire.changelogs import (
     encode_facts,
 )
 from sbic.wire.columns import COLUMNS, Names
+from sbic.wire.partitions import partition_of
 from sbic.wire.posteriors import CLOSE_REASONS
 from sbic.wire.votes import Votes, encode_votes
 from tests.agents.crowd import algorithm_1, crowd
@@ -206,6 +208,46 @@ async def test_a_project_of_an_earlier_version_is_taken_over_by_a_recount(
         running.wait_ready()
         await here.until_counted(len(TRIPLES))
         assert running.terminate() == 0
+
+
+async def test_the_last_word_of_the_owner_stays_the_last_in_a_recount_though_others_were_misplaced(
+    broker: EmbeddedBroker,
+) -> None:
+    """A client with another partitioner, such as kcat, writes most of its records elsewhere."""
+    here = await project(broker, partitions=2)
+    tasks, roster = here.topics.tasks.name, here.topics.roster.name
+    elsewhere = {name: 1 - partition_of(name, 2) for name in (b"ann", b"t0")}
+    said = [
+        (roster, b"ann", {"worker": "ann", "blocked": True}, elsewhere[b"ann"]),
+        (tasks, b"t0", {"task": "t0", "gold": -1}, elsewhere[b"t0"]),
+        (roster, b"ann", {"worker": "ann", "blocked": False}, 1 - elsewhere[b"ann"]),
+        (tasks, b"t0", {"task": "t0", "gold": 1}, 1 - elsewhere[b"t0"]),
+    ]
+
+    async def stands(blocked: bool, prediction: int) -> None:
+        def says_so(records: Sequence[ConsumerRecord]) -> bool:
+            return bool(records) and loads(records[-1].value).get("blocked") is blocked
+
+        await here.until_read(here.topics.workers.name, says_so)
+        await here.until_posteriors(lambda found: found["t0"]["prediction"] == prediction)
+
+    await here.send([("t0", "ann", 1)])
+    with instance(broker.url, here.settings.prefix, SBIC_PARTITIONS="2") as one:
+        one.wait_ready()
+        for first in (0, 2):  # the first two are forwarded before the others come
+            async with here.producer() as producer:
+                for topic, key, value, partition in said[first : first + 2]:
+                    await producer.send_and_wait(topic, dumps(value), key=key, partition=partition)
+            await stands(blocked=first == 0, prediction=1 if first else -1)
+        records = {topic: len(await here.read(topic)) for topic in (tasks, roster)}
+        assert records == {tasks: 3, roster: 3}
+        for _ in range(2):
+            await command(here, "recount")
+            one.wait_ready()
+            await here.send([("t1", "ann", 1)])  # all that was written before is read before it
+            await here.until_posteriors(lambda found: found.get("t1", {}).get("labels") == 1)
+            await stands(blocked=False, prediction=1)
+            assert {topic: len(await here.read(topic)) for topic in records} == records
 
 
 async def test_what_rules_have_closed_and_users_reopened_stays_so_in_a_recount_unless_asked(

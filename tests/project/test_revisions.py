@@ -32,6 +32,9 @@ TOPICS = {"sbic.labels": "one", "sbic.answers": "two"}
 def test_a_revision_is_read_as_it_was_written(settings: Settings) -> None:
     written = Revision(3, project_settings(settings), TOPICS, "recounting")
     assert parse_revision(encode_revision(written)) == written
+    forwarded = written.next(forwarded={"one": [3, 0]})
+    assert parse_revision(encode_revision(forwarded)) == forwarded
+    assert forwarded.forwarded_before == {("sbic.labels", 0): 3, ("sbic.labels", 1): 0}
     assert project_settings(written.apply_to(Settings(web_port=7000))) == written.settings
 
 
@@ -57,6 +60,8 @@ RECORD: dict[str, Any] = json.loads(encode_revision(FIRST))
         {"state": "broken"},
         {"topics": []},
         {"topics": {"sbic.labels": 1}},
+        {"forwarded": {"one": [1, "2"]}},
+        {"forwarded": {"one": 1}},
         {"settings": None},
         {"settings": []},
         *({"settings": {**RECORD["settings"], name: "?"}} for name in PROJECT_SETTINGS[:9]),

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
-from orjson import dumps
+from orjson import dumps, loads
 
 from sbic.commands.main import sbic as command
 from sbic.integrations.database import (
@@ -118,21 +118,44 @@ async def test_classes_with_names_have_their_probabilities(pets: Settings, tmp_p
     assert target.rows(select) == [("cat", 0.625, 0.25)]
 
 
+ODD: list[object] = [[], {}, {"a": [1]}, True, "x", "nul\0", 1 << 63, -1.5, None, [[[1]]]]
+"""Values of kinds that a field should not have; a database takes some of them."""
+
+
+def with_odd_values(record: Record) -> list[Record]:
+    """The record, with each field in turn replaced by odd values; the key stays as it is."""
+    key, value = record
+    fields = loads(value or b"{}")
+    others = [name for name, found in fields.items() if str(found).encode() != key]
+    return [(key, dumps({**fields, name: odd})) for name in others for odd in ODD]
+
+
 async def test_a_record_that_the_database_cannot_hold_costs_only_itself(
     project: Settings, target: Target
 ) -> None:
+    """That is, those of its key: here others than the ones that are looked for."""
+    topics = Topics(project)
     broken = [
         worker("nul\0", 0.5),
         worker("huge", 0.5, labels=1 << 63),
         (b"short", b'{"worker": "short"}'),
         (b"deep", b"[" * 5000),
+        (b"nul\0", None),  # what is deleted, too
+        *with_odd_values(worker("odd", 0.5, name="Odd", blocked=False, drifting=AT)),
     ]
-    await write(
-        project, Topics(project).workers.name, [worker("ann", 0.5), *broken, worker("bob", 0.5)]
-    )
+    await write(project, topics.workers.name, [worker("ann", 0.5), *broken, worker("bob", 0.5)])
+    odd = with_odd_values(posterior("odd", 1.0))
+    await write(project, topics.posteriors.name, [posterior("t1", 1.0), *odd, posterior("t2", 1.0)])
+    odd = with_odd_values(lease("odd", "t3", 1))
+    leases = lease("ann", "t1", 7), lease("bob", "t2", 8)
+    await write(project, topics.assignments.name, [leases[0], *odd, leases[1]])
     fill(project, target)
     names = {name for (name,) in target.rows("SELECT worker FROM @workers")}
-    assert names - {"nul\0"} == {"ann", "bob"}  # SQLite can hold that one
+    assert names - {"odd"} == {"ann", "bob"}
+    tasks = {task for (task,) in target.rows("SELECT task FROM @posteriors")}
+    assert tasks - {"odd"} == {"t1", "t2"}
+    given = target.rows("SELECT worker, task FROM @assignments WHERE worker IN ('ann', 'bob')")
+    assert sorted(given) == [("ann", "t1"), ("bob", "t2")]
     assert target.rows("SELECT sum(end_offset - next_offset) FROM @sink_offsets") == [(0,)]
 
 

@@ -22,8 +22,8 @@ from sbic.client.transport import (
     Unreachable,
 )
 from sbic.kafka import errors
-from sbic.kafka.connect import connected, new_consumer
-from sbic.kafka.reader import Reader, keep_last, parsed, readable, reading
+from sbic.kafka.connect import connected
+from sbic.kafka.reader import Reader, committed_consumer, keep_last, parsed, readable, reading
 from sbic.kafka.requests import Asker, asking
 from sbic.kafka.writer import LabelSender, sending
 from sbic.project.opening import RefusedSettings, settings_in_project
@@ -115,7 +115,7 @@ class ClientConnections:
         async def opened() -> PartitionPosteriors:
             topic = Topics(settings).posteriors.name
             asker = await self._stack.enter_async_context(
-                connected(new_consumer(settings), settings)
+                connected(committed_consumer(settings), settings)
             )
             reader = await self._stack.enter_async_context(
                 reading(settings, topic, from_start=True)

@@ -11,6 +11,7 @@ from shlex import quote
 import click
 from aiokafka.protocol.admin import CreateAclsRequest
 
+from sbic.commands import tell
 from sbic.commands.options import BadInput, Function, in_order, run_connected, settings_options
 from sbic.kafka.connect import RequestClient, connected
 from sbic.kafka.errors import Refused
@@ -69,7 +70,7 @@ def own_broker(
         raise BadInput(str(error)) from None
     except BrokerCannotStart as error:
         if error.log:
-            click.echo(error.log, err=True)
+            tell(error.log)
         raise click.ClickException(str(error)) from None
 
 
@@ -129,7 +130,7 @@ def compiling() -> Iterator[Callable[[], None]]:
         try:
             running.wait(COMPILING_NOTICE_SECONDS)
         except subprocess.TimeoutExpired:
-            click.echo("Compiling, once: this takes up to a minute ...", err=True)
+            tell("Compiling, once: this takes up to a minute ...")
             running.wait()
 
     try:
@@ -184,7 +185,7 @@ def command(
             topics = command_line(Settings(broker=broker.url), "topics")
             click.echo(f"Next, in another terminal: {topics}")
         status = broker.wait()
-        click.echo(broker.end_of_log(), err=True)
+        tell(broker.end_of_log())
         raise click.ClickException(f"Kafka stopped with status {status}")
 
 

@@ -10,6 +10,7 @@ import click
 from orjson import JSONDecodeError, JSONEncodeError, dumps, loads
 
 from sbic.classes import Classes
+from sbic.commands import tell
 from sbic.commands.options import (
     BadInput,
     for_output,
@@ -214,7 +215,7 @@ def show(given: Given, reasons: tuple[str, ...], limit: int, as_json: bool) -> N
     by_reason = ", ".join(f"{reason} {count:,}" for reason, count in most_first)
     total = f"dead letters: {found.reasons.total():,}" + (f" ({by_reason})" if by_reason else "")
     more = f"; shown: the newest {shown:,} of {found.chosen:,}" if shown < found.chosen else ""
-    click.echo(printable(total + more), err=True)
+    tell(total + more)
 
 
 def as_object(letter: Letter, is_replayed: bool) -> dict[str, Any]:
@@ -295,7 +296,7 @@ def replay(
     choice = Choice(reasons, [origin_of(text) for text in origins], limit)
     outcome = run_connected(replay_dead_letters(settings, choice, labels))
     for line in summary(outcome):
-        click.echo(line, err=True)
+        tell(line)
     if outcome.unknown:
         names = ", ".join(map(str, outcome.unknown[:10]))
         raise click.ClickException(f"no such dead letter: {names}")

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sbic.commands import tell
 from sbic.commands.broker import compiling, own_broker
 from sbic.commands.crowd import Habits, Plan
 from sbic.commands.demo_run import Demo, DemoFailed, DemoResult, Errors, Scoreboards, Stage, Times
@@ -249,7 +250,7 @@ def command(
                 result = run_connected(demo.run())
     except DemoFailed as error:
         for line in error.log:
-            click.echo(line, err=True)
+            tell(line)
         raise click.ClickException(str(error)) from None
     console.print()
     console.print(summary(result))

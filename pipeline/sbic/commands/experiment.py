@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sbic.commands import tell
 from sbic.commands.options import BadInput, Function, in_order
 from sbic.engine.compiled import IS_COMPILED
 from sbic.files.tables import BadFile
@@ -111,7 +112,7 @@ def present(make: Callable[[], "Finding"], out: Path) -> None:
     from sbic.research.outcome import MissingResearchExtra, save_csv, save_png
 
     if not IS_COMPILED:
-        click.echo("numba is not installed, so SBIC is slow: pip install numba", err=True)
+        tell("numba is not installed, so SBIC is slow: pip install numba")
     try:
         outcome = make()
         saved = [save_csv(outcome, out)]
@@ -120,8 +121,8 @@ def present(make: Callable[[], "Finding"], out: Path) -> None:
     except BadFile as error:
         raise BadInput(str(error)) from error
     except MissingResearchExtra as error:
-        click.echo(str(error), err=True)
-    click.echo(f"\nSaved {' and '.join(map(str, saved))}", err=True)
+        tell(error)
+    tell(f"\nSaved {' and '.join(map(str, saved))}")
 
 
 @command.command(short_help="The error of the paper's algorithms on its real crowds.")

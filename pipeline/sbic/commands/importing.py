@@ -2,6 +2,7 @@
 
 import click
 
+from sbic.commands import tell
 from sbic.commands.options import (
     BadInput,
     given_options,
@@ -72,11 +73,11 @@ def label_studio(
     except BadFile as error:
         raise BadInput(str(error)) from None
     except KeyboardInterrupt:
-        click.echo(f"{done.labels:,} labels were sent; run it again for the rest", err=True)
+        tell(f"{done.labels:,} labels were sent; run it again for the rest")
         raise click.Abort from None
     for reason in done.reasons:
-        click.echo(f"not used: {reason}", err=True)
-    click.echo(summary(done, dry_run=dry_run), err=True)
+        tell(f"not used: {reason}")
+    tell(summary(done, dry_run=dry_run))
 
 
 def summary(done: Imported, *, dry_run: bool) -> str:

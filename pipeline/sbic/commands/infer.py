@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbic.classes import Classes
+from sbic.commands import tell
 from sbic.commands.options import BadInput, reading_options, write_output
 from sbic.engine.engine import ClassPrior, Engine
 from sbic.engine.labels import (
@@ -394,7 +395,7 @@ def command(
     except BadFile as error:
         raise BadInput(str(error)) from error
     for note in notes:
-        click.echo(note, err=True)
+        tell(note)
 
 
 def prior_of(alpha: float, beta: float, q: float) -> Prior:

@@ -13,6 +13,7 @@ from typing import Any, Never
 import click
 
 from sbic import __version__
+from sbic.commands import tell
 
 ELSEWHERE = (
     "SBIC_DATA",  # the folder of crowds that the tests read
@@ -100,7 +101,7 @@ def end_without_output(lost: OutputLost) -> Never:
     os.dup2(nowhere, 1)  # buffered output would fail again, with a traceback
     if lost.is_closed_pipe:
         sys.exit(CLOSED_PIPE)
-    click.echo(f"sbic: {lost}", err=True)
+    tell(f"sbic: {lost}")
     sys.exit(1)
 
 
@@ -173,7 +174,7 @@ def main() -> Never:
     """Run `sbic` and exit; bad usage and bad input exit with status 2."""
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     for line in misspelt(os.environ):
-        click.echo(f"sbic: {line}", err=True)
+        tell(f"sbic: {line}")
     check_output()
     try:
         status = run()
@@ -194,8 +195,8 @@ def run() -> int:
         where = getattr(error, "ctx", None)
         name = where.command_path if where else "sbic"
         message = " ".join(error.format_message().split())
-        click.echo(f"{name}: {message}", err=True)
+        tell(f"{name}: {message}")
         return 2 if isinstance(error, click.UsageError) else error.exit_code
     except click.Abort:
-        click.echo("sbic: interrupted", err=True)
+        tell("sbic: interrupted")
         return 130

@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from sbic.classes import Classes
+from sbic.commands import tell
 from sbic.files.labels import Reading
 from sbic.foreign import printable, shown
 from sbic.kafka.errors import ClusterError, WrongTopics
@@ -192,14 +193,14 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except WrongTopics as wrong:
         for mismatch in wrong.mismatches:
-            click.echo(mismatch, err=True)
+            tell(mismatch)
         raise click.ClickException(
             "nothing was changed; use the settings that the topics were created with, choose "
             "another --prefix, or alter the topics"
         ) from None
     except RefusedSettings as refusal:
         for line in refusal.lines:
-            click.echo(line, err=True)
+            tell(line)
         raise click.ClickException(refusal.way_out) from None
     except BadSetting as bad:
         raise click.UsageError(str(bad)) from None

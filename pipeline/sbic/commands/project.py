@@ -4,7 +4,7 @@ from time import monotonic
 
 import click
 
-from sbic.commands import project_copy
+from sbic.commands import project_copy, tell
 from sbic.commands.options import given_options, run_connected
 from sbic.kafka.admin import alter_topics, expired_from, records_in
 from sbic.kafka.groups import group_members
@@ -188,7 +188,7 @@ def ask(question: str, yes: bool) -> None:
 
 def note(text: str) -> None:
     """Print a line for the user to standard error."""
-    click.echo(text, err=True)
+    tell(text)
 
 
 @click.group("project", short_help="Show, change, recount, reset and delete projects.")

@@ -9,6 +9,7 @@ import click
 from orjson import JSONEncodeError, dumps, loads
 
 from sbic.classes import Classes
+from sbic.commands import tell
 from sbic.commands.options import BadInput, given_options, run_connected
 from sbic.foreign import shown
 from sbic.kafka.admin import delete_topics, ensure_topics
@@ -257,19 +258,16 @@ def command(given: Given, old: str, new: str, label_map: tuple[str, ...]) -> Non
     except ValueError as error:
         raise BadInput(f"--label-map: {error}") from None
     if copied.shortened:
-        click.echo(
+        tell(
             f"{copied.shortened:,} records have lost the fields that mean nothing to sbic: "
             "they are nested too deep, or too long, to be written again",
-            err=True,
         )
     if copied.left_out:
-        click.echo(
+        tell(
             f"{copied.left_out:,} records were in the wrong partition: they are copied once, from "
             "where an instance has forwarded them to",
-            err=True,
         )
-    click.echo(
+    tell(
         f"copied: {copied.records:,} records of {old} to {new}; "
         f"to count them: sbic run --prefix {new}",
-        err=True,
     )

@@ -13,6 +13,7 @@ import numpy as np
 from aiokafka import ConsumerRecord
 
 from sbic.classes import SKIP
+from sbic.commands import tell
 from sbic.commands.options import (
     BadInput,
     given_options,
@@ -432,4 +433,4 @@ def summary(done: "Replayed") -> str:
 
 def note(text: str) -> None:
     """Print a line for the user to standard error."""
-    click.echo(text, err=True)
+    tell(text)

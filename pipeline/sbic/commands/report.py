@@ -12,6 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from sbic.commands import tell
 from sbic.commands.infer import gold_of, notes_on_labels
 from sbic.commands.options import (
     BadInput,
@@ -55,7 +56,7 @@ def evidence_of_file(path: str, truth_path: str | None, reading: Reading) -> Jur
     )
     golds = gold_of(labels, truth_path, reading) if truth_path else np.full(labels.tasks, UNKNOWN)
     for note in notes_on_labels(labels, "settled", reading):
-        click.echo(note, err=True)
+        tell(note)
     with progress(f"Weighing {len(labels):,} labels"):
         return settled_evidence(labels, golds, [skipped[name] for name in labels.worker_names])
 
@@ -333,7 +334,7 @@ def command(
     show(report, title, as_json=as_json)
     for outcome in outcomes:
         if not outcome.holds:
-            click.echo(f"sbic report: {printable(outcome.said)}", err=True)
+            tell(f"sbic report: {outcome.said}")
     context.exit(status_of(outcomes))
 
 

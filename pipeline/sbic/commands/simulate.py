@@ -13,6 +13,7 @@ from zlib import crc32
 
 import click
 
+from sbic.commands import tell
 from sbic.commands.crowd import (
     CrowdAtWork,
     CrowdClient,
@@ -438,7 +439,7 @@ def command(
     )
     runs = carry_out(settings, policy, plan)
     for run in runs:
-        click.echo(summary(run), err=True)
+        tell(summary(run))
     present(plan, runs, out)
 
 
@@ -552,5 +553,5 @@ def present(plan: Plan, runs: "Sequence[SimulationResult]", out: Path) -> None:
     except (BadFile, OSError) as error:
         raise BadInput(str(error)) from error
     except MissingResearchExtra as error:
-        click.echo(str(error), err=True)
-    click.echo(f"\nSaved {' and '.join(map(str, saved))}", err=True)
+        tell(error)
+    tell(f"\nSaved {' and '.join(map(str, saved))}")

@@ -6,6 +6,7 @@ from typing import Literal, cast
 import click
 
 from sbic.classes import Classes
+from sbic.commands import tell
 from sbic.commands.options import (
     BadInput,
     given_options,
@@ -103,13 +104,12 @@ def import_tasks(given: Given, reading: Reading, path: str) -> None:
     except BadFile as error:
         raise BadInput(str(error)) from None
     if unread:
-        click.echo(unread_note(unread), err=True)
+        tell(unread_note(unread))
     run_connected(describe(settings, descriptions))
     priors = sum("prior" in description for description in descriptions)
     gold = sum("gold" in description for description in descriptions)
-    click.echo(
+    tell(
         f"tasks registered: {len(descriptions):,} ({priors:,} with a prior, {gold:,} gold)",
-        err=True,
     )
 
 
@@ -205,7 +205,7 @@ def set_status(
     if not create and (unknown := run_connected(unknown_tasks(settings, tasks))):
         raise click.ClickException(unknown_note(unknown))
     run_connected(describe(settings, descriptions))
-    click.echo(f"tasks {'opened' if status == 'open' else status}: {len(tasks):,}", err=True)
+    tell(f"tasks {'opened' if status == 'open' else status}: {len(tasks):,}")
 
 
 def unknown_note(tasks: list[str]) -> str:

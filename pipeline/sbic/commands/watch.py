@@ -6,6 +6,7 @@ import click
 from rich.console import Console
 
 from sbic.commands.options import given_options, in_project, run_connected
+from sbic.project.added import while_none_are_added
 from sbic.project.revision import Given
 from sbic.status.watch import watch_as_json, watch_as_table
 
@@ -32,9 +33,10 @@ def command(given: Given, from_start: bool) -> None:
     try:
         settings = in_project(given)
         if console.is_terminal:
-            run_connected(watch_as_table(settings, from_start, console))
+            work = watch_as_table(settings, from_start, console)
         else:
             out = click.get_binary_stream("stdout")
-            run_connected(watch_as_json(settings, from_start, out))
+            work = watch_as_json(settings, from_start, out)
+        run_connected(while_none_are_added(settings, work))
     except KeyboardInterrupt:
         return

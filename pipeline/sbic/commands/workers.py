@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sbic.commands import tell
 from sbic.commands.options import (
     BadInput,
     given_options,
@@ -15,7 +16,6 @@ from sbic.commands.options import (
 from sbic.files.labels import Reading
 from sbic.files.roster import FIELDS, number, roster_table
 from sbic.files.tables import BadFile, listed
-from sbic.foreign import printable
 from sbic.kafka.writer import writing
 from sbic.progress import progress
 from sbic.project.revision import Given
@@ -87,20 +87,18 @@ def import_workers(given: Given, reading: Reading, path: str) -> None:
         raise BadInput(f"{path}: has no workers: nothing follows the header")
     if table.unread:
         unread = listed([*table.unread])
-        click.echo(
+        tell(
             f"warning: columns that are not read: {unread} (only {', '.join(FIELDS)} are; "
             "--columns group=NAME reads another one as group)",
-            err=True,
         )
     said = run_connected(change(settings, changes)).values()
     tiers = sorted({entry.tier or 1 for entry in said})
-    click.echo(
+    tell(
         f"workers said: {len(said):,} "
         f"({sum(entry.group is not None for entry in said):,} in "
         f"{len({entry.group for entry in said} - {None}):,} groups, "
         f"{sum(entry.price is not None for entry in said):,} with a price, "
         f"tiers {', '.join(map(str, tiers))})",
-        err=True,
     )
 
 
@@ -161,7 +159,7 @@ def set_workers(
     changes = {name: getattr(entry, name) for name in changes}
     said_now = run_connected(change(in_project(given), dict.fromkeys(workers, changes)))
     for worker, entry in said_now.items():
-        click.echo(f"{printable(worker)}: {in_words(entry)}", err=True)
+        tell(f"{worker}: {in_words(entry)}")
 
 
 def in_words(entry: RosterEntry) -> str:
@@ -172,9 +170,9 @@ def in_words(entry: RosterEntry) -> str:
     """
     words = [{True: "blocked", False: "unblocked", None: "by the rule"}[entry.blocked]]
     if entry.name is not None:
-        words.append(f"named {printable(entry.name)}")
+        words.append(f"named {entry.name}")
     if entry.group is not None:
-        words.append(f"of the group {printable(entry.group)}")
+        words.append(f"of the group {entry.group}")
     if entry.tier is not None:
         words.append(f"tier {entry.tier}")
     if entry.price is not None:

@@ -16,10 +16,10 @@ from sbic.gateway.report import LiveReport
 from sbic.gateway.view import ProjectView
 from sbic.integrations.label_studio import Annotations
 from sbic.integrations.label_studio_import import AnnotationsFollower, following_annotations
-from sbic.kafka.connect import connected, explained, new_consumer, until_first
+from sbic.kafka.connect import connected, explained, until_first
 from sbic.kafka.errors import ClusterError, Refused
 from sbic.kafka.protocol import TopicIds, check_role
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.reader import Reader, committed_consumer, reading
 from sbic.kafka.requests import Asker
 from sbic.kafka.rights import Operation
 from sbic.kafka.writer import NotAcknowledged, ReconnectingWriter
@@ -305,7 +305,7 @@ async def session(given: Given) -> AsyncIterator[ProjectSession]:
     topics = Topics(settings)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        asking = await enter(connected(new_consumer(settings), settings))
+        asking = await enter(connected(committed_consumer(settings), settings))
         log = await enter(connected(ProjectLog(settings), settings))
         topic_ids = await enter(connected(TopicIds(settings), settings))
         flow = await enter(reading_flow(settings, asking))

@@ -87,7 +87,9 @@ class Instance(Generic[R]):
     """The state of one instance, and the order in which everything happens to it.
 
     `wake` is called with seconds after which a publication is due that was held back, with 0 if
-    there is more to publish now. Without `throttled` nothing is held back.
+    there is more to publish now. Without `throttled` nothing is held back. `forwarded` has the
+    offsets, by topic and partition, before which misplaced tasks and entries of the roster were
+    forwarded already.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Instance(Generic[R]):
         wake: Callable[[float], object] = _ignore,
         *,
         throttled: bool = True,
+        forwarded: Mapping[tuple[str, int], int] = {},  # read only
     ) -> None:
         self.workers = workers
         self.tasks = tasks
@@ -117,6 +120,7 @@ class Instance(Generic[R]):
         self.withheld_tasks = Changes()  # to publish after the next recovery
         self.withheld_workers = Changes()
         self.parse_task = task_parser(self.crowd.classes)
+        self.forwarded = forwarded
         self.filling: Group[R] = Group()
 
     def begin_group(self) -> Group[R]:
@@ -281,7 +285,7 @@ class Instance(Generic[R]):
         task = description["task"]
         home = self.crowd.home_of(task)
         if home != record.partition:
-            group.forwarded.append(Forwarded(record, task, home))
+            self._forward(record, task, home)
             return
         self.tasks.describe(home, description, record.offset, record.timestamp)
 
@@ -296,10 +300,15 @@ class Instance(Generic[R]):
             return
         home = self.crowd.home_of(worker)
         if home != record.partition:
-            group.forwarded.append(Forwarded(record, worker, home))
+            self._forward(record, worker, home)
         elif self.crowd.roster.apply(home, record.offset, worker, entry):
             self.crowd.say_own(home, [worker])
             self._publish_listed(home, [worker])
+
+    def _forward(self, record: R, key: str, home: int) -> None:
+        """Forward a misplaced record, unless that was done before a recount."""
+        if record.offset >= self.forwarded.get((record.topic, record.partition), 0):
+            self.filling.forwarded.append(Forwarded(record, key, home))
 
     def hear(self, partition: int, record: R) -> BadRecord | None:
         """Apply a record of estimates.

@@ -57,6 +57,42 @@ class Table:
         """The name of the primary key, the first column."""
         return self.columns[0].name
 
+    def row(self, value: bytes, published_at: int) -> Values:
+        """Return the values of a record, each of its column's kind; raises `BadRecord`.
+
+        What a driver does not expect is no error of data to it: one such record would come again
+        and again.
+
+        >>> POSTERIORS.row(b'{"task": "t1", "prediction": 1, "probability": 0.9, "labels": [], '
+        ...     b'"status": "open", "updated_at": 0}', 0)
+        Traceback (most recent call last):
+        sbic.wire.bad.BadRecord: 'labels' cannot be in a column of whole numbers
+        """
+        found = self.read(value, published_at)
+        for column, each in zip(self.columns, found, strict=True):
+            if each is not None and not FITS[column.kind](each):
+                problem = f"'{column.name}' cannot be in a column of {KIND_NAMES[column.kind]}"
+                raise BadRecord(Reason.BAD_FIELD, problem)
+        return found
+
+
+FITS: Mapping[ColumnKind, Callable[[Any], bool]] = {
+    "text": lambda value: type(value) is str,
+    "real": lambda value: type(value) in (int, float),
+    "whole": lambda value: type(value) is int and -(1 << 63) <= value < 1 << 63,
+    "flag": lambda value: type(value) is bool,
+    "time": lambda value: type(value) is str,
+    "json": lambda value: type(value) is str,
+}
+KIND_NAMES: Mapping[ColumnKind, str] = {
+    "text": "texts",
+    "real": "numbers",
+    "whole": "whole numbers",
+    "flag": "true and false",
+    "time": "times",
+    "json": "JSON",
+}
+
 
 def instant(milliseconds: object) -> str | None:
     """Format a time for both databases; None if it is none, or beyond the year 9999.
@@ -85,10 +121,10 @@ def posterior_values(value: bytes, published_at: int) -> Values:
     if shares is None:
         probability = record["probability"]
         shares = {"-1": 1 - probability, "1": probability}
-    prediction = record["prediction"]
+    prediction = record["prediction"] or None  # 0 and null are ties
     return (
         read_id(record, "task"),
-        str(prediction) if prediction else None,  # 0 and null are ties
+        str(prediction) if type(prediction) is int else prediction,
         max(shares.values()),
         _json(shares),
         record["labels"],
@@ -379,9 +415,8 @@ class Database:
         with self._transaction():
             for partition, progress in moved.items():
                 self._move(table.name, topic_id, partition, progress)
-            for key in deleted:
-                where = f"WHERE {table.key} = ?"
-                self._run(f"DELETE FROM {self._within}{table.name} {where}", (key,))
+            delete = f"DELETE FROM {self._within}{table.name} WHERE {table.key} = ?"
+            self._run_each(delete, [(key,) for key in deleted])  # one it cannot hold is not there
             return self._upsert(table, rows)
 
     def _move(self, topic: str, topic_id: str, partition: int, progress: AppliedOffsets) -> None:
@@ -402,6 +437,12 @@ class Database:
             f"VALUES ({', '.join('?' * len(names))}) "
             f"ON CONFLICT ({table.key}) DO UPDATE SET {changes}"
         )
+        return self._run_each(sql, rows)
+
+    def _run_each(self, sql: str, rows: Sequence[Values]) -> int:
+        """Run a statement with each of these; returns how many the database cannot hold."""
+        if not rows:
+            return 0
         try:
             with self._savepoint():
                 self._run_many(sql, rows)

@@ -25,8 +25,8 @@ from sbic.integrations.label_studio import (
     read_record,
     read_row,
 )
-from sbic.kafka.connect import connected, new_consumer
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.connect import connected
+from sbic.kafka.reader import Reader, committed_consumer, reading
 from sbic.kafka.writer import sending
 from sbic.progress import progress
 from sbic.project.settings import Settings
@@ -62,7 +62,7 @@ async def following_annotations(settings: Settings) -> AsyncIterator[Annotations
     topic = Topics(settings).labels.name
     async with (
         reading(settings, topic, from_start=True) as labels,
-        connected(new_consumer(settings), settings) as asking,
+        connected(committed_consumer(settings), settings) as asking,
     ):
         yield AnnotationsFollower(settings, labels, asking)
 

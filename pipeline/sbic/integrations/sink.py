@@ -25,11 +25,12 @@ from sbic.integrations.database import (
     Table,
     Values,
 )
-from sbic.kafka.connect import connected, new_consumer, until_first
+from sbic.kafka.connect import connected, until_first
 from sbic.kafka.errors import ClusterError, MissingTopic, Refused
 from sbic.kafka.protocol import TopicIds
-from sbic.kafka.reader import Reader, reading
+from sbic.kafka.reader import Reader, committed_consumer, reading
 from sbic.progress import progress
+from sbic.project.added import check_partitions_on
 from sbic.project.opening import ProjectLog, Unfinished, existing_project, settings_of
 from sbic.project.revision import Given, Revision
 from sbic.project.settings import Settings
@@ -181,7 +182,7 @@ class Feed:
                     rows.pop(key, None)
                     deleted[key] = None
                     continue
-                row = self.table.read(record.value, record.timestamp)
+                row = self.table.row(record.value, record.timestamp)
             except BadRecord:
                 refused += 1
                 continue
@@ -266,7 +267,7 @@ class SinkSession:
             raise Refused("topics were recreated meanwhile: run the command again")
 
     async def _look(self) -> None:
-        """Measure the lag, until topics are recreated.
+        """Measure the lag, until topics are recreated; raises `AddedPartitions`.
 
         Nothing is wrong in between: what was read is in the tables with the ids of the topics as
         they were, and the next session finds others.
@@ -277,6 +278,7 @@ class SinkSession:
                 await feed.look(self._asking)
             if await self._topic_ids.find(self._ids) != self._ids:
                 return
+            await check_partitions_on(self._topic_ids, self._asking)
             await asyncio.sleep(LOOK_SECONDS)
             last = await self._log.read()
 
@@ -292,10 +294,11 @@ async def session(
     settings = settings_of(revision, given)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        asking = await enter(connected(new_consumer(settings), settings))
+        asking = await enter(connected(committed_consumer(settings), settings))
         log = await enter(connected(ProjectLog(settings), settings))
         topic_ids = await enter(connected(TopicIds(settings), settings))
         sources = sources_of(settings)
+        await check_partitions_on(topic_ids, asking)
         names = {topic.name for source in sources for topic in (source.topic, source.root)}
         ids = await topic_ids.find(names)
         for name in names - ids.keys():

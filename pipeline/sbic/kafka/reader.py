@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from sbic.kafka.admin import partitions_of
 from sbic.kafka.connect import connected, new_consumer
+from sbic.kafka.errors import Refused
 from sbic.kafka.rights import Operation
 from sbic.progress import progress
 from sbic.project.settings import Settings
@@ -44,6 +45,11 @@ def keep_last(last: MutableMapping[bytes, bytes], records: Iterable[ConsumerReco
             last[record.key] = record.value
 
 
+def committed_consumer(settings: Settings) -> AIOKafkaConsumer:
+    """Return a consumer that reads as instances do: up to the first open transaction."""
+    return new_consumer(settings, isolation_level="read_committed")
+
+
 class Reader:
     """Reads one topic, each partition's records in order; `ends` are the end offsets to read to."""
 
@@ -77,7 +83,7 @@ class Reader:
         """Set `ends` to the current end offsets.
 
         A broker answers the requests of a connection in turn, and a fetch waits half a second for
-        new records: callers that poll often pass a separate consumer as `asking`.
+        new records: callers that poll often pass a separate `committed_consumer` as `asking`.
         """
         self.ends = await (asking or self.consumer).end_offsets(self.partitions)
 
@@ -98,7 +104,10 @@ class Reader:
             yield await self.next(seconds)
 
     async def to_the_end(self, title: str | None = None) -> AsyncIterator[list[ConsumerRecord]]:
-        """Yield all records up to `ends`, with a progress bar if it has a title."""
+        """Yield all records up to `ends`, with a progress bar if it has a title.
+
+        Raises `Refused` if they do not come, since the topic was recreated meanwhile.
+        """
         bar = progress(title, total=await self.remaining()) if title else nullcontext(None)
         with bar as advance:
             for partition in self.partitions:
@@ -107,6 +116,13 @@ class Reader:
                     yield records
                     if advance:
                         advance(len(records))
+                    if not records:
+                        await self._check_end(partition)
+
+    async def _check_end(self, partition: TopicPartition) -> None:
+        """Raise `Refused` if a partition ends before the offset to read to."""
+        if (await self.consumer.end_offsets([partition]))[partition] < self.ends[partition]:
+            raise Refused(f"{partition.topic} was recreated meanwhile: try again")
 
 
 @asynccontextmanager
@@ -114,7 +130,7 @@ async def reading(settings: Settings, topic: str, *, from_start: bool) -> AsyncI
     """Connect a reader that begins at the start of the topic, or at its current end."""
     count = await partitions_of(settings, topic, Operation.READ)
     partitions = [TopicPartition(topic, partition) for partition in range(count)]
-    consumer = new_consumer(settings, isolation_level="read_committed")  # as instances read
+    consumer = committed_consumer(settings)
     async with connected(consumer, settings):
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)

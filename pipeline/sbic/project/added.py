@@ -6,10 +6,13 @@ until somebody writes there again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from sbic.kafka.admin import Extents, alter_topics, delete_records, extents, extents_of
@@ -78,6 +81,27 @@ async def check_partitions_on(
         records = 0 if topic.derived else _records(await extents_of(asking, added))
         if topic.derived or records:
             raise AddedPartitions(settings.prefix, topic, has, records)
+
+
+LOOK_SECONDS = 1.0
+
+
+async def while_none_are_added(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
+    """Run what reads topics until it ends; raises `AddedPartitions`, which it would not read."""
+    working = asyncio.create_task(work)
+    try:
+        async with (
+            connected(TopicIds(settings), settings) as client,
+            connected(new_consumer(settings), settings) as asking,
+        ):
+            while not working.done():
+                with suppress(KafkaError):  # the broker may be away for a while
+                    await check_partitions_on(client, asking)
+                await asyncio.wait([working], timeout=LOOK_SECONDS)
+        working.result()
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 async def _in_added(settings: Settings, topic: Topic) -> Extents:

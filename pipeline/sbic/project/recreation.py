@@ -27,7 +27,7 @@ from sbic.kafka.admin import (
     find_topics,
     mismatches,
 )
-from sbic.kafka.groups import commit_zero, delete_group, group_members
+from sbic.kafka.groups import commit_zero, committed_offsets, delete_group, group_members
 from sbic.kafka.protocol import check_role
 from sbic.kafka.reader import reading
 from sbic.kafka.writer import writing
@@ -97,9 +97,10 @@ async def recreate_topics(
     """Recreate the topics of the state, and let instances read from the start.
 
     1. Records in partitions that somebody has added move to those of the project.
-    2. A recount keeps closed what stop rules have closed, unless it `reopens` all of them.
-    3. The topics are deleted, and created again.
-    4. Committed offsets begin at 0, and the project is ready.
+    2. How far tasks and roster were forwarded is noted: they are read again.
+    3. A recount keeps closed what stop rules have closed, unless it `reopens` all of them.
+    4. The topics are deleted, and created again.
+    5. Committed offsets begin at 0, and the project is ready.
     """
     settings = begun.apply_to(place)
     await until_group_is_empty(settings, note)
@@ -109,6 +110,7 @@ async def recreate_topics(
     recreated = topics_to_recreate(settings, begun.state)
     stay = [topic for topic in topics if topic.public and topic not in recreated]
     await empty_added(settings, await seal_of(settings, begun), stay, note)
+    begun = await _with_forwarded(settings, begun)
     keeps = begun.state != "resetting" and not reopens and await _is_intact(settings)
     if begun.state == "rotating" or not begun.seal:
         begun = await _with_new_key(settings, begun, keeps=keeps)
@@ -124,6 +126,24 @@ async def recreate_topics(
     ready = begun.next(state="ready", topics=ids)
     await append(settings, ready)
     return ready
+
+
+async def _with_forwarded(settings: Settings, begun: Revision) -> Revision:
+    """Note how far the group has read tasks and roster: misplaced ones before have a copy."""
+    topics, ids = Topics(settings), await topic_ids(settings)
+    found: dict[str, list[int]] = {}
+    for topic in (topics.tasks, topics.roster):
+        topic_id = ids.get(topic.name)
+        if topic_id is None or topic_id != begun.topics.get(topic.name):
+            continue  # the offsets are those of another topic
+        known = begun.forwarded.get(topic_id, [0] * topic.partitions)
+        committed = await committed_offsets(settings, settings.prefix, topic.name)
+        found[topic_id] = [max(known[each], committed.get(each, 0)) for each in range(len(known))]
+    if found == begun.forwarded:
+        return begun
+    after = begun.next(forwarded=found)
+    await append(settings, after)
+    return after
 
 
 async def _with_new_key(settings: Settings, begun: Revision, *, keeps: bool) -> Revision:

@@ -39,6 +39,10 @@ class Revision:
     being copied, `partitions_before` the number that topics have while a copy of them is made that
     has another. In any state but `ready` a command is recreating or deleting topics, or filling
     them, and instances have to wait.
+
+    `forwarded` has, by the id of a topic, the offset in each partition before which misplaced
+    records were forwarded already: a recount reads them again. Another copy would be newer than
+    what users have written since.
     """
 
     number: int
@@ -48,6 +52,7 @@ class Revision:
     seal: str = ""
     copy_of: str = ""
     partitions_before: int = 0
+    forwarded: Mapping[str, list[int]] = field(default_factory=dict)
 
     def next(self, **changes: Any) -> "Revision":
         """Return the revision after this one."""
@@ -55,11 +60,20 @@ class Revision:
 
     def is_followed_by(self, later: "Revision") -> bool:
         """Whether a process can go on with a later revision at once: only such settings differ."""
-        same = later.state, later.topics, later.seal
-        return same == (self.state, self.topics, self.seal) and all(
+        same = later.state, later.topics, later.seal, later.forwarded
+        return same == (self.state, self.topics, self.seal, self.forwarded) and all(
             SPECS[name].change == "at once" or later.settings[name] == value
             for name, value in self.settings.items()
         )
+
+    @property
+    def forwarded_before(self) -> dict[tuple[str, int], int]:
+        """The offsets of `forwarded` by topic and partition."""
+        return {
+            (topic, partition): offset
+            for topic, topic_id in self.topics.items()
+            for partition, offset in enumerate(self.forwarded.get(topic_id, ()))
+        }
 
     def apply_to(self, settings: Settings) -> Settings:
         """Return the settings, with those of the project replaced."""
@@ -97,6 +111,7 @@ def encode_revision(revision: Revision) -> bytes:
             "seal": revision.seal,
             "copy_of": revision.copy_of,
             "partitions_before": revision.partitions_before,
+            "forwarded": dict(revision.forwarded),
         }
     )
 
@@ -121,11 +136,11 @@ def _read_revision(value: bytes | None) -> Revision:
     number, state, topics = record["revision"], record["state"], record["topics"]
     seal = record.get("seal", "")  # projects of earlier versions have none
     copy_of = record.get("copy_of", "")
-    before = record.get("partitions_before", 0)
+    before, forwarded = record.get("partitions_before", 0), record.get("forwarded", {})
+    numbers = [number, before, *(each for found in forwarded.values() for each in found)]
     texts = [seal, copy_of, *topics.keys(), *topics.values()]
-    known = record["format"] == FORMAT and type(number) is int and state in get_args(ProjectState)
-    known = known and type(before) is int
-    if not known or any(type(text) is not str for text in texts):
+    known = record["format"] == FORMAT and state in get_args(ProjectState)
+    if not known or {*map(type, texts)} - {str} or {*map(type, numbers)} - {int}:
         raise ValueError("not a revision")
     return Revision(
         number,
@@ -135,6 +150,7 @@ def _read_revision(value: bytes | None) -> Revision:
         seal,
         copy_of,
         before,
+        forwarded,
     )
 
 

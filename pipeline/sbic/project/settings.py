@@ -15,6 +15,11 @@ from sbic.foreign import shown
 from sbic.infer.registry import ALGORITHMS, STREAMED, AlgorithmEntry, default_algorithm
 from sbic.project.security import Security
 
+# The largest numbers that a project can keep: in JSON, and as Kafka's milliseconds. Lower limits
+# would make the revisions of projects that have more unreadable.
+LARGEST = (1 << 64) - 1
+MOST_HOURS = LARGEST // 2 // 3_600_000
+
 Scope = Literal["process", "project"]
 WhenChanged = Literal["at once", "restart", "recount", "never"]
 
@@ -81,6 +86,8 @@ class Spec:
             good = self.good(value)
         except ValueError as error:
             good, why = False, str(error)
+        if type(value) is int and value > LARGEST:
+            good, why = False, f"the largest number is {LARGEST}"
         if not good:
             raise BadSetting(self.full_name, self.needs, given, why)
 
@@ -257,14 +264,14 @@ class Settings:
     labels_retention_hours: int = of_project(
         -1,
         "How long labels and their votes are kept; -1: forever.",
-        "a whole number of hours, or -1 for forever",
-        lambda value: value == -1 or value > 0,
+        f"a whole number of hours up to {MOST_HOURS}, or -1 for forever",
+        lambda value: value == -1 or 0 < value <= MOST_HOURS,
     )
     retention_hours: int = of_project(
         7 * 24,
         "How long dead letters are kept; -1: forever.",
-        "a whole number of hours, or -1 for forever",
-        lambda value: value == -1 or value > 0,
+        f"a whole number of hours up to {MOST_HOURS}, or -1 for forever",
+        lambda value: value == -1 or 0 < value <= MOST_HOURS,
     )
     classes: str = of_project(
         "-1,1",
@@ -372,8 +379,8 @@ class Settings:
     lease_seconds: float = of_project(
         600.0,
         "How long an assigned task is reserved for its worker.",
-        "a positive number of seconds",
-        is_positive,
+        f"a positive number of seconds up to {3600 * MOST_HOURS}",
+        lambda value: 0 < value <= 3600 * MOST_HOURS,
         is_shown=True,
     )
     assign_on_label: bool = of_project(

@@ -61,8 +61,9 @@ class Components:
     `app` provides what Faust knows: the assignment, the consumer and the recovery.
     """
 
-    def __init__(self, settings: Settings, seal: Seal, app: BatchedApp) -> None:
+    def __init__(self, settings: Settings, revision: Revision, seal: Seal, app: BatchedApp) -> None:
         self.settings = settings
+        self.revision = revision
         self.seal = seal
         self.topics = Topics(settings)
         self.metrics = Metrics(settings.prefix)
@@ -122,6 +123,7 @@ class Components:
             self.seal,
             names,
             lambda seconds: self.publisher.wake(seconds),
+            forwarded=self.revision.forwarded_before,
         )
         self.leases = Leases()
 
@@ -347,7 +349,7 @@ class PipelineApp(BatchedApp):
         self.rebalance_started = monotonic()
         self.kafka_errors = KafkaErrors()
         self.kafka_errors.watch()
-        self.components = parts = Components(settings, seal, self)
+        self.components = parts = Components(settings, revision, seal, self)
         self._add_agents()
         why_not_ready = parts.readiness.why_not_ready
         self.web_port = Web(

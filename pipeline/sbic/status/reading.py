@@ -8,12 +8,13 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from sbic.kafka.admin import labels_kept, wrong_labels_config
-from sbic.kafka.connect import AdminClient, connected, new_consumer
+from sbic.kafka.connect import AdminClient, connected
 from sbic.kafka.errors import ClusterError, Mismatch
 from sbic.kafka.groups import ConsumerGroup, describe_group
-from sbic.kafka.protocol import describe_topics
-from sbic.kafka.reader import Reader, parsed, readable, reading
+from sbic.kafka.protocol import TopicIds, describe_topics
+from sbic.kafka.reader import Reader, committed_consumer, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
+from sbic.project.added import check_partitions_on
 from sbic.project.opening import ProjectLog
 from sbic.project.settings import SHOWN_SETTINGS, Settings
 from sbic.project.topics import Topic, Topics
@@ -192,8 +193,10 @@ class StatusReader:
         asking: AIOKafkaConsumer,
         log: ProjectLog,
         flow: FlowReader,
+        topic_ids: TopicIds,
     ) -> None:
         self.settings = settings
+        self.topic_ids = topic_ids
         self.topics = Topics(settings)
         self.log = log
         self.readers = readers
@@ -203,7 +206,8 @@ class StatusReader:
         self.parse = posterior_parser(settings.crowd_classes)
 
     async def update(self) -> Summary:
-        """Read what is new, and return the summary."""
+        """Read what is new, and return the summary; raises `AddedPartitions`."""
+        await check_partitions_on(self.topic_ids, self.asking)
         topics = self.topics
         revision = await self.log.read()
         if revision is not None:
@@ -248,10 +252,11 @@ async def reading_status(settings: Settings) -> AsyncIterator[StatusReader]:
         for topic in (topics.posteriors, topics.workers, topics.dead_letters):
             reader = reading(settings, topic.name, from_start=True)
             readers[topic.name] = await stack.enter_async_context(reader)
-        asking = await stack.enter_async_context(connected(new_consumer(settings), settings))
+        asking = await stack.enter_async_context(connected(committed_consumer(settings), settings))
         flow = await stack.enter_async_context(reading_flow(settings, asking))
         log = await stack.enter_async_context(connected(ProjectLog(settings), settings))
-        yield StatusReader(settings, readers, asking, log, flow)
+        topic_ids = await stack.enter_async_context(connected(TopicIds(settings), settings))
+        yield StatusReader(settings, readers, asking, log, flow, topic_ids)
 
 
 @asynccontextmanager
