@@ -1,11 +1,13 @@
 """A test's project on Kafka: send records, read topics to their end, wait for a condition."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
+import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient
 from orjson import loads
@@ -18,6 +20,7 @@ from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from tests.agents.follower import following
+from tests.test_schemas import KINDS, VALIDATORS
 
 Triple = tuple[str, str, int | None]
 Label = int | str
@@ -150,3 +153,23 @@ async def until(condition: Callable[[], Awaitable[bool]], deadline: float = 60) 
     while not await condition():
         assert time.monotonic() < last, f"not within {deadline} seconds: {condition.__qualname__}"
         await asyncio.sleep(0.1)
+
+
+# kcat, where it is installed.
+
+
+KCAT = shutil.which("kcat") or shutil.which("kafkacat")
+needs_kcat = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
+
+# Checks the records on a project's topics against the schemas.
+
+
+async def agree_with_schemas(here: ProjectOnBroker) -> set[str]:
+    """Validate every record of every public topic; the kinds of which there were any."""
+    found = set()
+    for kind in KINDS:
+        for record in await here.read(f"{here.settings.prefix}.{kind}s"):
+            if record.value is not None:  # a tombstone
+                VALIDATORS[kind].validate(loads(record.value))
+                found.add(kind)
+    return found

@@ -7,8 +7,7 @@ import pytest
 from sbic.engine.labels import Prior
 from sbic.local.broker import EmbeddedBroker
 from tests.agents.crowd import algorithm_1, as_taken, crowd
-from tests.agents.kafka import project
-from tests.agents.wire import agree_with_schemas
+from tests.agents.kafka import agree_with_schemas, project
 from tests.instances import instance
 
 PRIOR = Prior(alpha=3.0, beta=2.0, q=0.4)

@@ -1,6 +1,11 @@
 """Which records are published in which step, and so what a crash between two steps leaves."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
+import pytest
 from aiokafka import ConsumerRecord
 from orjson import loads
 
@@ -8,20 +13,27 @@ from sbic.classes import SIGNS
 from sbic.engine.engine import Engine
 from sbic.instance.crowd import Crowd
 from sbic.instance.instance import TASKS_AT_ONCE, Instance
-from sbic.instance.publication import Group, Outbox, TopicNames
+from sbic.instance.publication import Group, Outbox, Throttle, TopicNames
+from sbic.instance.requests import Rules
+from sbic.instance.taken import Taken
 from sbic.instance.tasks import TaskStage
 from sbic.instance.workers import WorkerStage
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from sbic.runtime.agents import PolicyAgent, RequestGroup
 from sbic.runtime.faust.producer import BatchProducer
+from sbic.runtime.followers import AssignmentsFollower, EstimatesFollower
 from sbic.runtime.logs import DeadLetterLog
 from sbic.runtime.metrics import Metrics
-from sbic.runtime.publisher import MeteredRedirector, Publisher
+from sbic.runtime.publisher import MeteredRedirector, Publisher, Rejects
 from sbic.runtime.traces import SpanExporter
-from sbic.wire.columns import Names
+from sbic.wire.assignments import AssignmentId, encode_lease, encode_request, parse_assignment
+from sbic.wire.columns import COLUMNS, Names
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
 from sbic.wire.votes import Votes, encode_votes
+from tests.stages.assigning import AssigningInstance
+from tests.stages.simulated.log import SimulatedRecord
 from tests.stages.simulated.project import SEAL
 
 SETTINGS = Settings(partitions=2)
@@ -186,3 +198,155 @@ async def test_many_tasks_are_published_in_several_groups() -> None:
         published |= {row.key for row in rows}
     assert sizes == [TASKS_AT_ONCE, TASKS_AT_ONCE, 10]
     assert published == {f"t{number}".encode() for number in tasks.tolist()}
+
+
+# An instance receives the estimates of a partition that it has released.
+
+
+T1 = partition_of(b"t1", SETTINGS.partitions)
+
+
+def estimate(offset: int, value: bytes) -> ConsumerRecord:
+    topic = TOPICS.estimates.name
+    headers = [SEAL.header(topic, T1, value, COLUMNS)]
+    return ConsumerRecord(topic, T1, offset, 0, 0, None, value, None, 0, len(value), headers)
+
+
+async def test_estimates_that_the_next_owner_publishes_too_early_are_received() -> None:
+    stalled, successor = Joined(), Joined()
+    labels = [record(0, encode_label("t1", "ann", 1))]
+    successor.workers.take({ANN: labels}, Taken[ConsumerRecord]())
+    successor.tasks.close(1 - T1)
+    successor.tasks.ready({T1}, generation=2)
+    published = successor.instance.exchange.all_estimates()[T1]
+
+    publisher = stalled.publisher
+    rejects = Rejects(publisher.redirector, BatchProducer(SETTINGS, "rejects"))
+    follower = EstimatesFollower(SETTINGS, stalled.instance, rejects)
+    await follower.learn(T1, [estimate(offset, value) for offset, value in enumerate(published)])
+    stalled.instance.close_tasks(T1)
+    [here] = stalled.instance.crowd.number_tasks(["t1"])
+    [there] = successor.instance.crowd.number_tasks(["t1"])
+    expected = successor.instance.crowd.engine.beliefs([there])
+    assert np.array_equal(stalled.instance.crowd.engine.beliefs([here]), expected)
+    assert expected[0, 1] > 0.5
+
+
+# Changes are published at intervals that grow with what a publication costs.
+
+
+async def test_the_next_publication_is_due_after_the_interval_and_is_announced() -> None:
+    announced, loop = asyncio.Event(), asyncio.get_running_loop()
+    throttle = Throttle(0.01, 10.0, lambda seconds: loop.call_later(seconds, announced.set))
+    assert throttle.is_due
+    throttle.published(spent=0.0)
+    assert not throttle.is_due
+    async with asyncio.timeout(60):
+        await announced.wait()
+    assert throttle.is_due
+
+
+async def test_expensive_publications_take_at_most_a_share_of_the_time() -> None:
+    throttle = Throttle(0.01, 10.0, lambda _: None)
+    now = asyncio.get_running_loop().time()
+    throttle.published(spent=0.05)
+    assert 4 < throttle.due - now < 6
+    throttle.published(spent=100.0)
+    assert 9 < throttle.due - now < 11
+
+
+# An instance outside the group takes back the assignments that it had not published.
+
+
+ONE_PARTITION = Settings(partitions=1)
+TOPIC = Topics(ONE_PARTITION).assignments.name
+
+
+class Stalled:
+    """An instance with two requests of ann in flight, at the offsets 7 and 8."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.assigning = AssigningInstance(rules, partitions=1)
+        self.assigning.describe([{"task": f"t{number}"} for number in range(1, 6)])
+        self.leases = self.assigning.leases
+        nobody = cast(Any, None)  # nothing is rejected
+        self.follower = AssignmentsFollower(ONE_PARTITION, self.leases, SEAL, nobody)
+        producer = cast(BatchProducer, SimpleNamespace())
+        topics, metrics = Topics(ONE_PARTITION), Metrics(ONE_PARTITION.prefix)
+        redirector = MeteredRedirector(topics, SEAL, metrics, DeadLetterLog())
+        self.agent = PolicyAgent(
+            self.assigning.stage, self.follower, topics, producer, metrics, redirector
+        )
+
+    def answer(self) -> Outbox:
+        """What it makes of the requests."""
+        group = RequestGroup()
+        requests: Any = [SimulatedRecord(offset, 0, encode_request("ann")) for offset in (7, 8)]
+        self.assigning.stage.answer(0, requests, 0, group)
+        return self.agent.pack(group).changelog
+
+    async def read(self, *values_in: bytes | None) -> None:
+        """Read this on the assignments topic."""
+        records: Any = [
+            SimulatedRecord(0, 0, value, None, [SEAL.header(TOPIC, 0, value)], TOPIC)
+            for value in values_in
+        ]
+        await self.follower.learn(0, records)
+
+
+def values_in(outbox: Outbox) -> list[bytes | None]:
+    return [row.value for row in outbox.get((TOPIC, 0), ())]
+
+
+async def test_what_is_dropped_is_answered_when_the_request_is_read_again() -> None:
+    stalled = Stalled(Rules())
+    outbox = stalled.answer()
+    assert len(values_in(outbox)) == len(stalled.leases) == 2
+    assert values_in(stalled.answer()) == []
+    stalled.agent.drop(outbox)
+    assert len(stalled.leases) == 0
+    assert len(values_in(stalled.answer())) == 2
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+async def test_what_another_has_answered_meanwhile_stays_so(is_read_first: bool) -> None:
+    stalled = Stalled(Rules())
+    outbox = stalled.answer()
+    meanwhile = encode_lease("ann", "t5", AssignmentId(0, 7, 0), "uncertainty", 0, 10**15)
+    if is_read_first:
+        await stalled.read(meanwhile)
+    stalled.agent.drop(outbox)
+    await stalled.read(meanwhile)
+    assert list(stalled.leases.of("ann")) == ["t5"]
+    (again,) = values_in(stalled.answer())
+    assert parse_assignment(again).id == AssignmentId(0, 8, 0)
+    assert parse_assignment(again).task != "t5"
+
+
+async def test_what_had_reached_the_topic_after_all_stays_so() -> None:
+    stalled = Stalled(Rules())
+    outbox = stalled.answer()
+    first, _ = values_in(outbox)
+    await stalled.read(first)
+    stalled.agent.drop(outbox)
+    assert list(stalled.leases.of("ann")) == [parse_assignment(first).task]
+    (again,) = values_in(stalled.answer())
+    assert parse_assignment(again).id == AssignmentId(0, 8, 0)
+
+
+async def test_the_end_of_a_lease_is_told_later_and_a_label_that_is_a_request_answered() -> None:
+    stalled = Stalled(Rules(assign_on_label=True))
+    given, _ = values_in(stalled.answer())
+    task = parse_assignment(given).task
+    assert task is not None
+    stalled.assigning.hand_in("ann", task, 1)
+    group = RequestGroup()
+    group.given = stalled.assigning.last.given
+    outbox = stalled.agent.pack(group).changelog
+    ended, _ = values_in(outbox)
+    stalled.agent.drop(outbox)
+    filling = stalled.agent.groups.filling
+    stalled.assigning.stage.take_over({0}, 0, filling)
+    told, again = values_in(stalled.agent.pack(filling).changelog)
+    assert told == ended
+    assert parse_assignment(again).id == AssignmentId(0, 0, 0, "label")

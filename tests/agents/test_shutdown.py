@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from confluent_kafka.admin import AdminClient
 
@@ -18,7 +18,6 @@ from tests.agents.recount import agree_with_a_recount
 from tests.instances import RunningInstance, instance
 
 IN_TIME = 10  # seconds: what is promised, and what supervisors commonly wait before they kill
-
 # `sbic run`, changed.
 CHANGED = """
 import sys
@@ -33,7 +32,6 @@ from sbic.instance.workers import WorkerStage
 sys.argv = ["sbic", "run", "--web-port", "0"]
 main()
 """
-
 FAILS = """
 take = WorkerStage.take
 
@@ -44,7 +42,6 @@ def take_or_fail(self, parts, taken):
 
 WorkerStage.take = take_or_fail
 """
-
 SAYS_WHEN_IT_READS_A_TABLE = """
 restore = WorkerAgent.restore
 
@@ -54,7 +51,6 @@ def say_and_restore(self, partition, records):
 
 WorkerAgent.restore = say_and_restore
 """
-
 PUBLISHES_WITHOUT_END_BEFORE_IT_IS_READY = """
 async def ready(self, partitions, generation):
     print("now", flush=True)
@@ -251,3 +247,59 @@ async def test_an_unexpected_error_ends_with_70_and_the_next_start_recovers(
     with instance(broker.url, here.settings.prefix):
         await here.until_counted(len(triples))
     await agree_with_a_recount(here, triples)
+
+
+# A static member that restarts within its session keeps its partitions and loses nothing.
+
+
+SESSION = {"SBIC_SESSION_SECONDS": "60"}
+LABELS = 300  # in each of three parts
+
+
+def partitions(running: RunningInstance) -> set[str]:
+    """The partitions of labels that an instance reads."""
+    return {
+        name
+        for name in running.metrics()
+        if name.startswith("sbic_lag_records{") and ".labels" in name
+    }
+
+
+async def test_a_restart_moves_nothing_and_loses_nothing(broker: EmbeddedBroker) -> None:
+    here = await project(broker)
+    prefix = here.settings.prefix
+    triples = crowd(labels=3 * LABELS, tasks=100, workers=50, seed=11)
+    with (
+        instance(broker.url, prefix, SBIC_INSTANCE_ID="b", **SESSION) as other,
+        ExitStack() as runs,
+    ):
+
+        def start() -> RunningInstance:
+            made = instance(broker.url, prefix, SBIC_INSTANCE_ID="a", **SESSION)
+            return runs.enter_context(made)
+
+        other.wait_ready()
+        running = start()
+        running.wait_ready()
+        other.wait_ready()
+        sent = await here.send(triples[:LABELS])
+        await here.until_dealt_with(triples[:LABELS], sent)
+        own, rebalances = partitions(running), other.metrics()["sbic_rebalances_total"]
+        assert own
+        assert own.isdisjoint(partitions(other))
+
+        for part, end in ((1, running.terminate), (2, None)):
+            if end is None:
+                running.kill()
+            else:
+                assert await asyncio.to_thread(end) == 0
+            some = triples[part * LABELS : (part + 1) * LABELS]
+            places = await here.send(some)  # while it is away
+            running = start()
+            await asyncio.to_thread(running.wait_ready)
+            await here.until_dealt_with(some, places)
+            assert partitions(running) == own
+            assert other.metrics()["sbic_rebalances_total"] == rebalances
+            assert "removed from the group" not in other.log() + running.log()
+
+        await agree_with_a_recount(here, triples)

@@ -14,8 +14,7 @@ from sbic.infer.intervals import beta_interval
 from sbic.local.broker import EmbeddedBroker
 from sbic.wire.partitions import partition_of
 from tests.agents.crowd import algorithm_1, crowd
-from tests.agents.kafka import ProjectOnBroker, Triple, project
-from tests.agents.wire import agree_with_schemas
+from tests.agents.kafka import ProjectOnBroker, Triple, agree_with_schemas, project
 from tests.instances import instance
 
 

@@ -2,23 +2,30 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from io import BytesIO
+from shutil import which
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from uuid import uuid4
 
+import pytest
 from aiohttp import ClientSession
+from jsonschema import Draft202012Validator
 from orjson import dumps, loads
 
 from sbic.gateway.config import GatewayConfig
 from sbic.gateway.server import serving
+from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
+from sbic.project.opening import open_project
 from sbic.project.revision import Given
 from sbic.project.settings import Settings
-from tests.gateway.contract import Contract
 
 TOKEN = "a-token-for-the-tests"
 
@@ -33,7 +40,7 @@ class GatewayClient:
     """Asks one gateway."""
 
     def __init__(
-        self, url: str, http: ClientSession, projects: Sequence[Settings], contract: Contract
+        self, url: str, http: ClientSession, projects: Sequence[Settings], contract: "Contract"
     ) -> None:
         self.contract = contract
         self.url = url
@@ -104,3 +111,49 @@ def sbic_gateway(
             yield f"http://127.0.0.1:{port}", process
         finally:
             process.kill()
+
+
+# Checks real responses against `/openapi.json`.
+
+
+class Contract:
+    """The document of a gateway."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        self.paths = {
+            re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path))): methods
+            for path, methods in document["paths"].items()
+        }
+
+    def check(self, method: str, url: str, status: int, kind: str, body: object) -> None:
+        """The answer is one that the document names; 404 or 405 where it has no such path."""
+        path = urlsplit(url).path
+        found = [methods for pattern, methods in self.paths.items() if pattern.fullmatch(path)]
+        operation = found[0].get(method.lower()) if found else None
+        if operation is None:
+            assert status in (204, 401, 403, 404, 405), f"{method} {path} answers {status}"
+            return
+        response = operation["responses"][str(status)]
+        if "$ref" in response:
+            response = self.document["components"]["responses"][response["$ref"].split("/")[-1]]
+        assert kind in response["content"], f"{method} {path} answers {kind}"
+        if kind == "application/json":
+            schema = response["content"][kind]["schema"]
+            whole = {**schema, "components": self.document["components"]}
+            Draft202012Validator(whole).validate(body)
+
+
+# Checks real responses against `/openapi.json`.
+
+
+needs_curl = pytest.mark.skipif(which("curl") is None, reason="curl is not installed")
+
+# Projects for a gateway to serve.
+
+
+async def new_project(broker: EmbeddedBroker, **settings: Any) -> Settings:
+    """Create a new project: its topics, with no records."""
+    prefix = f"gateway-{uuid4().hex[:8]}"
+    made = Settings(broker=broker.url, prefix=prefix, partitions=3, **settings)
+    return (await open_project(Given.of(made))).settings

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from sbic.local.broker import EmbeddedBroker
-from tests.gateway.client import GatewayClient, running_gateway
-from tests.gateway.projects import new_project
+from tests.gateway.client import GatewayClient, new_project, running_gateway
 from tests.instances import instance
 
 

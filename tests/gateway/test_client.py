@@ -1,11 +1,13 @@
 """The client does the same over the gateway as on Kafka, with asyncio and without."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from sbic.client import (
     AsyncClient,
@@ -17,6 +19,8 @@ from sbic.client import (
     TimedOut,
     Unreachable,
 )
+from sbic.client import http as module
+from sbic.client.http import ServerEvent, events
 from sbic.gateway.config import GatewayConfig
 from sbic.gateway.server import serving
 from sbic.local.java import free_port
@@ -203,3 +207,29 @@ async def test_nobody_at_the_address_is_told_in_one_line(scheme: str) -> None:
 def test_a_bad_address_is_refused_at_once(make: Callable[[], Client]) -> None:
     with pytest.raises(ValueError, match=r"must begin with|leave it out|SBIC_BROKER must be"):
         make()
+
+
+# Server-sent events are read wherever their chunks end, and whatever their size.
+
+
+STREAM = b": hello\n\nevent: a\ndata: [1]\n\nevent: b\ndata: {}\n\n: still here\n\nevent: c"
+
+
+async def in_chunks(stream: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(stream), size):
+        yield stream[start : start + size]
+
+
+@given(some.integers(1, len(STREAM)))
+async def test_events_are_whole_wherever_chunks_end(size: int) -> None:
+    found = [event async for event in events(in_chunks(STREAM, size))]
+    assert found == [ServerEvent("a", b"[1]"), ServerEvent("b", b"{}")]
+
+
+async def test_an_event_may_be_large_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = b"event: a\ndata: " + b"x" * 1_000_000 + b"\n\n"
+    (event,) = [event async for event in events(in_chunks(large, 60_000))]
+    assert len(event.data) == 1_000_000
+    monkeypatch.setattr(module, "MOST_BYTES", 500_000)
+    with pytest.raises(ValueError, match="more than 500000 bytes"):
+        [event async for event in events(in_chunks(large, 60_000))]

@@ -18,8 +18,7 @@ from sbic.project.topics import Topics
 from sbic.wire.partitions import Row, partition_of
 from tests.agents.kafka import ProjectOnBroker, until
 from tests.brokers import needs_proc, paused
-from tests.gateway.client import running_gateway, sbic_gateway
-from tests.gateway.projects import new_project
+from tests.gateway.client import new_project, running_gateway, sbic_gateway
 from tests.projects import sbic
 
 LABEL = {"task": "t1", "worker": "ann", "label": 1}

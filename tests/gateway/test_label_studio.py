@@ -13,8 +13,7 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.project.settings import Settings
 from sbic.status.contents import standing_labels
 from tests.agents.kafka import until
-from tests.gateway.client import GatewayClient, HttpAnswer, running_gateway
-from tests.gateway.projects import new_project
+from tests.gateway.client import GatewayClient, HttpAnswer, new_project, running_gateway
 from tests.label_studio.payloads import annotation, deletion, skipped, webhook
 
 HOOK = "/hooks/label-studio"

@@ -8,8 +8,7 @@ import pytest
 from yarl import URL
 
 from sbic.local.broker import EmbeddedBroker
-from tests.gateway.client import GatewayClient, HttpAnswer, running_gateway
-from tests.gateway.projects import new_project
+from tests.gateway.client import GatewayClient, HttpAnswer, new_project, running_gateway
 from tests.label_studio.payloads import annotation, webhook
 
 CONFIG = (

@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 
 from sbic.local.broker import EmbeddedBroker
-from tests.gateway.client import GatewayClient, HttpAnswer, running_gateway
-from tests.gateway.projects import new_project
+from tests.gateway.client import GatewayClient, HttpAnswer, new_project, running_gateway
 from tests.instances import instance
 from tests.projects import sbic, write_labels
 

@@ -16,7 +16,7 @@ from sbic.status.contents import Standing
 from sbic.status.report import Summary
 from sbic.wire.labels import encode_label
 from tests.gateway.client import GatewayClient
-from tests.gateway.test_view import record
+from tests.gateway.test_reading import record
 from tests.records.made import SentLabel
 
 

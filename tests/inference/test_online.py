@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
+from math import lgamma
 
 import numpy as np
 import pytest
@@ -14,9 +16,12 @@ from sbic.infer.dawid_skene import majority
 from sbic.infer.registry import ALGORITHMS, ONLINE
 from sbic.research.baselines import amf, em, kos
 from sbic.research.online import CrowdSize, EngineOnline, MeanFieldOnline, Online
+from sbic.research.particle_filter import ParticleFilter
+from sbic.research.sorted_online import SortedSBIC
+from sbic.research.sorted_sbic import sorted_sbic
 from tests.examples import examples
-from tests.inference.crowds import as_triples, priors, random_crowd, triples
-from tests.inference.paper import Triple, algorithm_1
+from tests.inference.crowds import as_labels, as_triples, priors, random_crowd, triples
+from tests.inference.paper import Triple, algorithm_1, algorithm_2, shared_views
 
 RNG = np.random.default_rng()
 PRIOR = Prior(4, 3)
@@ -167,3 +172,175 @@ def test_without_numba_the_scores_are_the_same() -> None:
     assert run.returncode == 0, run.stderr
     for name, score in zip(ONLINE, json.loads(run.stdout), strict=True):
         assert score == pytest.approx(observe_all(form(name), some), abs=1e-9), name
+
+
+# The interval against the continued fraction of the incomplete Beta function.
+
+
+@given(triples(tasks=9, workers=4, most=30), priors)
+def test_shared_views_equal_those_copied_for_each_half(crowd: list[Triple], prior: Prior) -> None:
+    labels = as_labels(crowd)
+    expected = shared_views(crowd, labels.tasks, prior)
+    assert sorted_sbic(labels, prior, RNG).score == pytest.approx(expected, abs=1e-9)
+
+
+def test_shared_views_equal_those_copied_for_each_half_in_a_larger_crowd() -> None:
+    labels = random_crowd(tasks=45, workers=30, labels_per_worker=20, seed=1)
+    prior = Prior(4, 3, 0.4)
+    expected = shared_views(as_triples(labels), labels.tasks, prior)
+    assert sorted_sbic(labels, prior, RNG).score == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_labels_are_left_as_they_were() -> None:
+    labels = random_crowd(tasks=20, workers=10, labels_per_worker=5, seed=2)
+    copies = [column.copy() for column in (labels.task, labels.worker, labels.label)]
+    first = sorted_sbic(labels, Prior(), RNG).score
+    assert np.array_equal(copies, (labels.task, labels.worker, labels.label))
+    assert np.array_equal(first, sorted_sbic(labels, Prior(), RNG).score)
+
+
+def test_no_labels_leave_every_task_at_its_prior() -> None:
+    prior = Prior(2, 1, 0.3)
+    unanswered = Labels.of([("t1", "ann", 0), ("t2", "ann", 0)])
+    assert sorted_sbic(unanswered, prior, RNG).score.tolist() == [prior.log_odds] * 2
+    assert sorted_sbic(Labels.of([]), prior, RNG).score.tolist() == []
+
+
+# The interval against the continued fraction of the incomplete Beta function.
+
+
+@given(triples(tasks=8, workers=4, most=25), priors)
+def test_the_log_odds_after_each_label_equal_the_paper(crowd: list[Triple], prior: Prior) -> None:
+    labels = as_labels(crowd)
+    ours = SortedSBIC(labels.tasks, labels.workers, labels.tasks, prior)
+    for triple, expected in zip(crowd, algorithm_2(crowd, labels.tasks, prior), strict=True):
+        ours.observe(*triple)
+        assert ours.score == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_log_odds_equal_the_paper_after_many_labels() -> None:
+    labels = random_crowd(tasks=25, workers=20, labels_per_worker=12, seed=1)
+    prior = Prior(4, 3, 0.4)
+    ours = SortedSBIC(labels.tasks, labels.workers, 12, prior)
+    for triple in as_triples(labels):
+        ours.observe(*triple)
+    expected = algorithm_2(as_triples(labels), labels.tasks, prior)[-1]
+    assert ours.score == pytest.approx(expected, abs=1e-9)
+
+
+def test_log_odds_that_no_exponential_can_hold_are_no_trouble() -> None:
+    ours = SortedSBIC(tasks=5, workers=400, labels_per_worker=5, prior=Prior(50, 0.1))
+    for worker in range(400):
+        for task in range(5):
+            ours.observe(task, worker, -1)
+    assert np.all((ours.score < -1000) & np.isfinite(ours.score))
+
+
+@pytest.mark.parametrize(
+    ("triple", "error", "reason"),
+    [
+        ((2, 0, 1), IndexError, "no such task"),
+        ((-1, 0, 1), IndexError, "no such task"),
+        ((0, 3, 1), IndexError, "no such task or worker"),
+        ((1, 1, 0), ValueError, "a label is 1 or -1"),
+        ((1, 0, 1), ValueError, "no room"),
+    ],
+)
+def test_what_has_no_place_is_refused_and_changes_nothing(
+    triple: Triple, error: type[Exception], reason: str
+) -> None:
+    ours = SortedSBIC(tasks=2, workers=3, labels_per_worker=1)
+    ours.observe(0, 0, 1)
+    before = ours.score.copy()
+    with pytest.raises(error, match=reason):
+        ours.observe(*triple)
+    assert np.array_equal(ours.score, before)
+
+
+def test_a_second_answer_to_a_task_is_refused() -> None:
+    ours = SortedSBIC(tasks=2, workers=1, labels_per_worker=2)
+    ours.observe(0, 0, 1)
+    with pytest.raises(ValueError, match="has answered this task before"):
+        ours.observe(0, 0, -1)
+
+
+# The particle filter against the exact posterior, by adding up all possible truths.
+
+
+TASKS, WORKERS = 4, 5
+LABELS: list[Triple] = [
+    *((0, 0, 1), (1, 0, 1), (2, 0, -1), (0, 1, 1), (1, 1, 1), (2, 1, -1), (3, 1, 1)),
+    *((0, 2, -1), (3, 2, -1), (1, 3, -1), (2, 3, -1), (3, 4, 1), (0, 4, 1)),
+]
+PRIORS = [Prior(4, 3), Prior(2, 1, q=0.3)]
+
+
+def log_beta(a: float, b: float) -> float:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
+def exact_score(labels: list[Triple], prior: Prior) -> Floats:
+    """P(y_i = +1) - P(y_i = -1), the accuracies integrated out."""
+    truths = np.array(list(product((-1, 1), repeat=TASKS)))
+    log_weight = []
+    for truth in truths:
+        total = sum(np.log(prior.q if y > 0 else 1 - prior.q) for y in truth)
+        for j in range(WORKERS):
+            right = sum(truth[i] == x for i, worker, x in labels if worker == j)
+            wrong = sum(truth[i] != x for i, worker, x in labels if worker == j)
+            total += log_beta(prior.alpha + right, prior.beta + wrong)
+        log_weight.append(total)
+    weight = np.exp(np.array(log_weight) - max(log_weight))
+    score: Floats = weight @ truths / weight.sum()
+    return score
+
+
+def filtered(
+    labels: list[Triple], prior: Prior, seed: int, between_sweeps: int, more_sweeps: int = 0
+) -> Floats:
+    rng = np.random.default_rng(seed)
+    crowd = ParticleFilter(
+        *(TASKS, WORKERS, TASKS, prior, rng),
+        particles=100_000,
+        labels_between_sweeps=between_sweeps,
+    )
+    for label in labels:
+        crowd.observe(*label)
+    for _ in range(more_sweeps):
+        crowd.sweep()
+    return crowd.score
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("count", [1, 7, len(LABELS)])
+def test_the_weights_alone_give_the_posterior(prior: Prior, count: int) -> None:
+    score = filtered(LABELS[:count], prior, seed=1, between_sweeps=10**6)
+    assert score == pytest.approx(exact_score(LABELS[:count], prior), abs=0.03)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_the_sweeps_alone_give_the_posterior(prior: Prior) -> None:
+    """They leave nothing of the weights, and need some rounds to forget where they began."""
+    score = filtered(LABELS, prior, seed=2, between_sweeps=1, more_sweeps=20)
+    assert score == pytest.approx(exact_score(LABELS, prior), abs=0.015)
+
+
+def test_before_any_label_the_particles_follow_the_prior() -> None:
+    score = filtered([], Prior(4, 3, q=0.3), seed=3, between_sweeps=10)
+    assert score == pytest.approx([2 * 0.3 - 1] * TASKS, abs=0.02)
+
+
+def test_the_weights_return_to_one_every_ten_labels() -> None:
+    rng = np.random.default_rng(4)
+    crowd = ParticleFilter(TASKS, WORKERS, TASKS, Prior(4, 3), rng)
+    for count, label in enumerate(LABELS, start=1):
+        crowd.observe(*label)
+        of_fifty = (crowd.score + 1) * 25
+        is_whole = np.allclose(of_fifty, of_fifty.round(), atol=1e-9)
+        assert is_whole == (count == 10), count
+
+
+def test_the_same_seed_gives_the_same_scores() -> None:
+    runs = [filtered(LABELS, PRIORS[0], seed, between_sweeps=10) for seed in (5, 5, 6)]
+    assert np.array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from sbic.kafka.batches import AnyRecords
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.topics import Topics
-from tests.agents.kafka import project
-from tests.agents.kcat import KCAT, needs_kcat
+from tests.agents.kafka import KCAT, needs_kcat, project
 from tests.instances import instance
 from tests.projects import sbic
 

@@ -15,8 +15,7 @@ import pytest_asyncio
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
-from tests.gateway.client import GatewayClient, running_gateway
-from tests.gateway.projects import new_project
+from tests.gateway.client import GatewayClient, new_project, running_gateway
 from tests.instances import instance
 from tests.label_studio.real import CONFIG, NEEDS_IT, TOKEN, RealLabelStudio, User
 from tests.projects import environment

@@ -14,8 +14,7 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from sbic.status.contents import standing_labels
-from tests.gateway.client import GatewayClient, running_gateway
-from tests.gateway.projects import new_project
+from tests.gateway.client import GatewayClient, new_project, running_gateway
 from tests.instances import instance
 from tests.label_studio.real import CONFIG, NEEDS_IT, RealLabelStudio, started
 from tests.projects import sbic

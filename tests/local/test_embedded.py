@@ -1,5 +1,6 @@
 """The embedded broker: clear refusals, data that lasts, and never an orphan."""
 
+import os
 import re
 import signal
 import socket
@@ -8,23 +9,29 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from rich.console import Console
 
 from sbic.kafka.admin import ensure_topics
+from sbic.local import guard
 from sbic.local.broker import VERSION_FILE, DataFolder, EmbeddedBroker
 from sbic.local.java import (
     KAFKA_VERSION,
     BadChoice,
     BrokerCannotStart,
+    _download,
+    cache_folder,
     free_port,
     is_free,
+    java_command,
     kafka_answers,
 )
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
-from tests.local.waiting import wait_until
+from tests.local.waiting import is_running, wait_until
 
 
 @contextmanager
@@ -193,3 +200,162 @@ async def read_labels(settings: Settings) -> list[bytes]:
         return [(await consumer.getone(partition)).value for _ in range(end)]
     finally:
         await consumer.stop()
+
+
+# The guard's command ends when the starter or the guard does, and never before.
+
+
+SLEEPER = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
+
+
+class Guarded:
+    """A guard over a Python program, with the pipe that keeps it alive."""
+
+    def __init__(self, program: str, folder: str = "") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, folder, sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.process.stdin
+        assert self.process.stdout
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def child(self) -> int:
+        return int(self.stdout.readline())
+
+    def close(self) -> None:
+        self.stdin.close()
+        self.process.wait(30)
+        self.stdout.close()
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[Guarded]:
+    folder = tmp_path / "ephemeral"
+    folder.mkdir()
+    (folder / "data").write_text("gone with the broker")
+    guarded = Guarded(SLEEPER, str(folder))
+    yield guarded
+    guarded.close()
+
+
+def test_when_the_pipe_closes_the_command_ends_and_the_folder_is_removed(
+    sleeper: Guarded, tmp_path: Path
+) -> None:
+    child = sleeper.child()
+    assert is_running(child)
+    sleeper.close()
+    assert not is_running(child)
+    assert not (tmp_path / "ephemeral").exists()
+
+
+def test_when_the_starter_is_killed_the_command_ends(tmp_path: Path) -> None:
+    starter = f"""
+import subprocess, sys, time
+sys.path.insert(0, {os.getcwd()!r})
+from tests.local.test_embedded import SLEEPER, Guarded
+print(Guarded(SLEEPER).child(), flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        child = int(process.stdout.readline())
+        assert is_running(child)
+        process.kill()
+    wait_until(lambda: not is_running(child))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of this")
+def test_when_the_guard_is_killed_the_command_ends(sleeper: Guarded) -> None:
+    child = sleeper.child()
+    sleeper.process.kill()
+    wait_until(lambda: not is_running(child))
+
+
+def test_when_the_guard_is_terminated_the_command_ends(sleeper: Guarded) -> None:
+    child = sleeper.child()
+    sleeper.process.send_signal(signal.SIGTERM)
+    sleeper.process.wait(30)
+    wait_until(lambda: not is_running(child))
+
+
+def test_the_status_of_a_command_that_ends_by_itself_is_the_guards() -> None:
+    guarded = Guarded("import sys; sys.exit(7)")
+    assert guarded.process.wait(30) == 7
+    guarded.close()
+
+
+def test_a_command_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    stubborn = "import signal, time; signal.signal(15, lambda *_: None); time.sleep(600)"
+    monkeypatch.setattr(guard, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("sys.stdin", os.fdopen(reading))
+    os.close(writing)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert guard.run("", [sys.executable, "-c", stubborn]) < 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sys.stdin.close()
+
+
+# The first start needs the network, later ones do not, and a broken download is not kept.
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Empty caches, and a proxy that does not answer."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("M2_REPO", str(tmp_path / "maven"))
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_the_first_start_without_the_network_says_so(
+    no_network: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BrokerCannotStart, match=r"cannot fetch Apache Kafka .* from Maven Central"):
+        java_command()
+    shown = capfd.readouterr().err
+    assert "45 MB" in shown
+    assert str(no_network / "maven") in shown.replace("\n", "")
+
+
+def test_later_starts_need_no_network(no_network: Path) -> None:
+    jar = no_network / "kafka.jar"
+    jar.touch()
+    cache_folder().mkdir(parents=True)
+    (cache_folder() / "class-path").write_text(f"{jar}\n")
+    assert java_command()[-2:] == ["-cp", str(jar)]
+
+
+def test_a_jar_that_has_gone_is_fetched_again(no_network: Path) -> None:
+    cache_folder().mkdir(parents=True)
+    (cache_folder() / "class-path").write_text(f"{no_network / 'gone.jar'}\n")
+    with pytest.raises(BrokerCannotStart, match="cannot fetch"):
+        java_command()
+
+
+class Artifact:
+    """One that an interrupted download left behind, until it is fetched again."""
+
+    def __init__(self, jar: Path) -> None:
+        self.jar = jar
+
+    def resolve(self) -> Path:
+        if not self.jar.exists():
+            with ZipFile(self.jar, "w") as jar:
+                jar.writestr("kafka/Kafka.class", b"")
+        return self.jar
+
+
+def test_what_an_interrupted_download_left_behind_is_fetched_again(tmp_path: Path) -> None:
+    whole, half = Artifact(tmp_path / "whole.jar"), Artifact(tmp_path / "half.jar")
+    half.jar.write_bytes(whole.resolve().read_bytes()[:40])
+    assert _download([whole, half], Console(quiet=True)) == [whole.jar, half.jar]
+    assert half.jar.read_bytes() == whole.jar.read_bytes()

@@ -1,14 +1,16 @@
 """Posteriors of single tasks, as tests expect them or publish them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from orjson import dumps
 
 from sbic.classes import Classes
 from sbic.client import Posterior
 from sbic.engine.labels import sigmoid
+from sbic.wire.bad import BadRecord, Reason
 from sbic.wire.posteriors import Posterior as ReadPosterior
 from sbic.wire.posteriors import posterior_parser
 from sbic.wire.rendering import rendering_of
@@ -115,3 +117,14 @@ def parsed(classes: Classes, posterior: Posterior) -> ReadPosterior:
 def by_name(classes: Classes, numbers: Sequence[float]) -> dict[str, float]:
     """Numbers in the order of the classes as they are on the wire."""
     return dict(zip(classes.names, numbers, strict=True))
+
+
+# Why a record is refused.
+
+
+def reason_of(parse: Callable[..., object], *record: bytes | None) -> Reason:
+    """The reason; the sentence that goes with it is short, whatever was sent."""
+    with pytest.raises(BadRecord) as bad:
+        parse(*record)
+    assert len(bad.value.message) < 500
+    return bad.value.reason

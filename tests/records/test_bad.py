@@ -14,13 +14,14 @@ from sbic.wire.assignments import parse_assignment, parse_request
 from sbic.wire.bad import BadRecord, Reason
 from sbic.wire.changelogs import Facts, encode_facts, parse_answers, read_facts
 from sbic.wire.columns import Columns, Names
+from sbic.wire.dead_letters import MAX_BYTES, Origin, dead_letter, read_headers, replayed_mark
 from sbic.wire.estimates import parse_estimates
 from sbic.wire.labels import label_parser
 from sbic.wire.posteriors import posterior_parser
 from sbic.wire.tasks import task_parser
 from sbic.wire.votes import parse_votes
 from sbic.wire.workers import read_worker
-from tests.records.reasons import reason_of
+from tests.records.made import reason_of
 
 PETS = Classes(("t1", "task"))
 PARSERS = [
@@ -34,12 +35,10 @@ PARSERS = [
     partial(parse_votes, classes=2),
     partial(parse_estimates, classes=2),
 ]
-
 FIELDS = (
     b"task worker label log_odds labels sources updated_at status reason gold evidence prior "
     b"count id expires_at source votes prediction confidence probabilities t1"
 ).split()
-
 some_bytes = st.binary() | st.none()
 json_values = st.recursive(
     st.sampled_from([b"null", b"1", b"-1.5", b"1e999", b'"t1"', b'""', b'"\\ud800"', b"true"]),
@@ -134,3 +133,36 @@ def test_an_unknown_fault_of_a_parser_costs_one_record(
 ) -> None:
     monkeypatch.setattr(f"sbic.wire.{part}", fails)
     assert reason_of(parse, value) == Reason.UNREADABLE
+
+
+# A dead letter has the bad record byte by byte, unless it is too large to keep.
+
+
+BAD = BadRecord(Reason.NOT_JSON, "the value is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(None, None), (b"", b""), (b"w1", b"\xff\0"), (b"k", b"v" * (MAX_BYTES - 1))]
+)
+def test_key_and_value_stay_as_they_came(key: bytes | None, value: bytes | None) -> None:
+    letter = dead_letter(Origin("sbic.labels", 0, 1), key, value, BAD)
+    assert (letter.key, letter.value) == (key, value)
+    assert "sbic.truncated" not in dict(letter.headers)
+
+
+@pytest.mark.parametrize("missing", range(4))
+def test_headers_without_a_value_or_with_endless_numbers_are_no_error(missing: int) -> None:
+    headers: list[tuple[str, bytes | None]] = [*replayed_mark(Origin("sbic.labels", 0, 1))]
+    headers[missing] = headers[missing][0], None
+    read_headers(headers)
+    headers[missing] = headers[missing][0], b"9" * 5000
+    read_headers(headers)
+
+
+@pytest.mark.parametrize(("key", "value"), [(10, 5 << 20), (5 << 20, 10), (5 << 20, 5 << 20)])
+def test_what_grew_too_large_by_decompression_is_cut_and_marked(key: int, value: int) -> None:
+    letter = dead_letter(Origin("sbic.labels", 0, 1), b"k" * key, b"v" * value, BAD)
+    assert letter.key is not None
+    assert letter.value is not None
+    assert 0 < len(letter.key) + len(letter.value) <= MAX_BYTES
+    assert dict(letter.headers)["sbic.truncated"] == b"true"

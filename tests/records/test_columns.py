@@ -25,7 +25,7 @@ from sbic.wire.changelogs import (
     parse_answers,
     read_facts,
 )
-from sbic.wire.columns import FORMAT, Columns, Names
+from sbic.wire.columns import FORMAT, Columns, Names, read_names
 from sbic.wire.estimates import (
     CANDIDATE_COLUMNS,
     CANDIDATE_ROWS,
@@ -43,7 +43,7 @@ from sbic.wire.estimates import (
 )
 from sbic.wire.posteriors import CLOSE_REASONS
 from sbic.wire.votes import NOBODY, REPEAT, Votes, encode_votes, parse_votes
-from tests.records.reasons import reason_of
+from tests.records.made import reason_of
 
 CLASSES = 2
 IDS = st.text(min_size=1, max_size=64) | st.sampled_from(["x" * 256, "é" * 128, "\0", '"\n'])
@@ -114,8 +114,6 @@ FACTS = st.builds(
     ),
     st.lists(IDS, max_size=3).map(Names.of),
 )
-
-
 NUMBERED = st.builds(
     Numbered,
     st.integers(0, 5),
@@ -251,7 +249,6 @@ KINDS: dict[str, tuple[Parse, st.SearchStrategy[bytes]]] = {
         st.builds(encode_estimates, INT64, ESTIMATES),
     ),
 }
-
 json_values = st.recursive(
     st.sampled_from([None, True, 0, 1, -1, -7, 1.5, 1e300, "", "t1", "x" * 300])
     | st.integers(-(1 << 64), 1 << 64),
@@ -306,3 +303,30 @@ def test_another_format_is_refused(found: object) -> None:
     assert Columns(value).kind == "facts"
     other = value.replace(b'"format":%d' % FORMAT, b'"format":' + json.dumps(found).encode())
     assert reason_of(Columns, other) is Reason.NOT_OURS
+
+
+# Names as bytes: what is read is what was written.
+
+
+LISTS = st.lists(st.text(min_size=1, max_size=6))
+
+
+@given(st.lists(LISTS))
+def test_names_of_many_records_come_back(records: list[list[str]]) -> None:
+    packed = [Names.of(names) for names in records]
+    lengths = np.concatenate([np.zeros(0, np.int64), *(names.lengths for names in packed)])
+    text = b"".join(names.text.tobytes() for names in packed)
+    found = read_names(text, lengths.astype("<u2"))
+    assert list(found) == [name for names in records for name in names]
+    assert list(Names.joined(packed)) == list(found)
+
+
+@given(LISTS, st.data())
+def test_some_of_them(names: list[str], data: st.DataObject) -> None:
+    packed = Names.of(names)
+    first = data.draw(st.integers(0, len(names)))
+    end = data.draw(st.integers(first, len(names)))
+    assert list(packed.part(first, end)) == names[first:end]
+    places = data.draw(st.lists(st.integers(0, len(names) - 1))) if names else []
+    assert list(packed.take(np.array(places, np.int64))) == [names[place] for place in places]
+    assert [packed[place] for place in range(len(names))] == names

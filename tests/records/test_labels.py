@@ -7,7 +7,7 @@ import pytest
 from sbic.classes import RETRACT, SIGNS, SKIP, Classes
 from sbic.wire.bad import BadRecord, Reason
 from sbic.wire.labels import MAX_BYTES, CodedLabel, encode_label, label_parser
-from tests.records.reasons import reason_of
+from tests.records.made import reason_of
 
 PETS = Classes(("cat", "dog", "bird"))
 parse_sign = label_parser(SIGNS)

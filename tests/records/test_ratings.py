@@ -14,7 +14,7 @@ from sbic.wire.bad import Reason
 from sbic.wire.labels import label_parser
 from sbic.wire.posteriors import PosteriorColumns, encode_posteriors, posterior_parser
 from sbic.wire.tasks import task_parser
-from tests.records.reasons import reason_of
+from tests.records.made import reason_of
 
 STARS = Classes.of_scale("1..5")
 WORDS = Classes(("bad", "fair", "good"), is_ordered=True)

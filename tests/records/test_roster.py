@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
 from sbic.wire.workers import MAX_BYTES, NOTHING_SAID, RosterEntry, encode_roster, parse_roster
-from tests.records.reasons import reason_of
+from tests.records.made import reason_of
 from tests.test_schemas import ids, json_values, schema
 
 SCHEMA = Draft202012Validator(schema("roster"))

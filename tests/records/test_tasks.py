@@ -14,7 +14,7 @@ from sbic.classes import SIGNS, Classes
 from sbic.instance.tasks import StopRules
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
 from sbic.wire.tasks import MAX_BYTES, Description, encode_task, task_parser
-from tests.records.reasons import reason_of
+from tests.records.made import reason_of
 from tests.stages.lone_tasks import Event, LoneTasks
 from tests.stages.test_tasks import EVENTS, RULES
 from tests.test_schemas import ids, json_values, schema

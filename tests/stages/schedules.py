@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from sbic.classes import Classes, LabelForm
 from sbic.engine.labels import Prior
 from sbic.wire.workers import RosterEntry
-from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log, Write
-from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.member import SimulatedCluster, SimulatedMember
 from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 4

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, Write
-from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.member import SimulatedCluster, SimulatedMember
 from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 2

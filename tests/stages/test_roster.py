@@ -8,9 +8,8 @@ from sbic.instance.survey import Survey, Surveyor
 from sbic.wire.partitions import partition_of
 from sbic.wire.workers import RosterEntry, encode_roster
 from tests.stages.assigning import AssigningInstance
-from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log, Write
-from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.member import SimulatedCluster, SimulatedMember
 from tests.stages.simulated.project import SimulatedProject
 
 PARTITIONS = 4

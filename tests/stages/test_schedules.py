@@ -9,8 +9,9 @@ does not cover, the instance publishes it nevertheless; even then each label cou
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sbic.classes import RETRACT, SIGNS, SKIP, Classes
@@ -18,8 +19,14 @@ from sbic.engine import AlgorithmName
 from sbic.engine.copies import COMMON
 from sbic.infer.fast_sbic import FastSBIC
 from sbic.instance.tasks import StopRules
+from sbic.wire.changelogs import Answers, Piece, VotesFor, encode_answers
+from sbic.wire.columns import Names
 from sbic.wire.labels import label_parser
+from sbic.wire.partitions import partition_of
+from sbic.wire.tasks import Description
+from sbic.wire.votes import Votes, encode_votes
 from tests.examples import examples
+from tests.stages.lone_tasks import LoneTasks, vote_on
 from tests.stages.published import (
     ExpectedResults,
     check_agreement,
@@ -41,8 +48,10 @@ from tests.stages.schedules import (
     schedules,
 )
 from tests.stages.simulated.log import Log
+from tests.stages.simulated.member import SimulatedMember
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import PRIOR, SimulatedProject
+from tests.stages.test_tasks import DESCRIPTIONS, RULES, VOTES
 
 
 def check(project: SimulatedProject, instances: int, events: Sequence[tuple[Any, ...]]) -> None:
@@ -302,3 +311,114 @@ def test_fast_sbic_on_one_instance_is_algorithm_1_in_the_order_taken(
         worker = instance.worker(name)
         assert worker["labels"] == reference.engine.labels(name)
         assert worker["correct"] == pytest.approx(reference.engine.correct(name), abs=1e-9)
+
+
+# A rebalance during a recovery revokes partitions; the others are not read again.
+
+
+TWO_PARTITIONS = 2
+
+
+def name_of(word: str, partition: int) -> str:
+    """A name that belongs to a partition."""
+    names = (f"{word}{number}" for number in range(99))
+    return next(name for name in names if partition_of(name.encode(), TWO_PARTITIONS) == partition)
+
+
+@pytest.mark.parametrize("algorithm", ["fast-sbic", "settled"])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_labels_of_own_workers_on_tasks_revoked_during_a_recovery_are_known(
+    algorithm: str, kept: int
+) -> None:
+    log, project = Log(TWO_PARTITIONS), SimulatedProject(algorithm)  # type: ignore[arg-type]
+    task, worker = name_of("t", 1 - kept), name_of("w", kept)
+    before = SimulatedMember(log, project)
+    before.assign({0, 1})
+    before.restore_all()
+    before.workers_ready()
+    before.tasks_ready(1)
+    log.produce(task, worker, 1)
+    before.take_labels(kept)
+    before.flush()
+
+    instance = SimulatedMember(log, project)
+    instance.assign({0, 1})
+    instance.restore_all()
+    instance.assign({kept})  # before it was ready
+    instance.restore_all()
+    instance.workers_ready()
+    instance.tasks_ready(3)
+    crowd = instance.crowd
+    (i,), (j,) = crowd.number_tasks([task]), crowd.number_workers([worker])
+    assert crowd.engine.has_answered(j, i)
+    assert crowd.engine.given(j) == 1
+
+
+# A stalled instance publishes what it had in flight after another took over its partitions.
+
+
+def test_votes_that_were_counted_before_they_were_written_change_nothing() -> None:
+    votes = [vote_on("t1", 0.5, offset) for offset in (1, 2, 7)]
+    expected = LoneTasks(evidence=votes).posterior()
+    assert expected["labels"] == 3
+    assert expected["sources"] == {"0": 7}
+    assert LoneTasks(evidence=[*votes, *votes[:2]]).posterior() == expected
+    assert LoneTasks(evidence=[*votes[:2], *votes]).posterior() == expected
+
+
+# A vote, what a user says of the task, or a new owner: its rules, and whether the budget is spent.
+Owner = tuple[StopRules, bool]
+HISTORIES = st.lists(VOTES | DESCRIPTIONS | st.tuples(RULES, st.booleans()), max_size=12)
+REOPENED: Description = {"task": "t1", "status": "open"}
+SPENT = (StopRules(budget=1), True)
+
+
+@given(HISTORIES, st.lists(st.integers(0, 20), max_size=8))
+@example([0.5, SPENT], [0])
+@example([0.5, SPENT, REOPENED, SPENT, 0.5], [0, 1, 2])
+def test_neither_a_label_nor_a_closure_nor_its_end_is_undone_by_what_was_written_late(
+    events: list[float | Description | Owner], late: list[int]
+) -> None:
+    owner, generation = LoneTasks(), 1
+    owner.publish()
+    before: list[bytes] = []  # what earlier owners wrote
+    for offset, event in enumerate(events):
+        if isinstance(event, tuple):
+            rules, spent = event
+            generation += 1
+            before = list(owner.evidence)
+            owner = owner.successor(rules, generation, spent=spent)
+        else:
+            owner.feed([event], offset)
+    again = [before[place % len(before)] for place in late if before]
+    successor = LoneTasks(evidence=owner.evidence + again, generation=generation + 1)
+    assert successor.posteriors() == owner.posteriors()
+
+
+def answers(offsets: range) -> bytes:
+    """Labels of ann, each on a different task."""
+    columns = (
+        np.ones(len(offsets), "<i2"),
+        np.array(offsets),
+        np.array(offsets),
+        np.full(len(offsets), 0.5),
+        np.empty((len(offsets), 0)),
+    )
+    votes = Votes(
+        0, Names.of([f"t{o}" for o in offsets]), Names.of(["ann"] * len(offsets)), *columns
+    )
+    return encode_answers(Answers([Piece(0, offsets[-1])], [VotesFor(0, encode_votes(votes))], []))
+
+
+def test_labels_that_two_instances_took_count_once() -> None:
+    instance = OneInstance(Log(1))
+    for offset in range(12):
+        instance.log.produce(f"t{offset}", "ann", 1)
+    instance.workers.restore(0, [answers(range(5)), answers(range(8))])  # who had taken more
+    instance.workers.restore(0, [answers(range(5, 12))])
+    assert instance.workers.partitions[0].taken == 11
+    assert instance.worker("ann")["labels"] == 12
+    every = np.arange(12)
+    assert set(instance.crowd.engine.label_counts(every).tolist()) == {1}
+    votes = {instance.crowd.engine.log_odds(task) for task in range(12)}
+    assert len(votes) == 1  # all as they were given

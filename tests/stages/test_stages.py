@@ -9,13 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbic.engine.compiled import uncompiled
 from sbic.infer.fast_sbic import FastSBIC
+from sbic.instance import names as name_table
+from sbic.instance.crowd import Changes
+from sbic.instance.names import FREE, NameTable
+from sbic.instance.requests import Rules
 from sbic.instance.taken import Outcome
+from sbic.wire.assignments import encode_request
 from sbic.wire.columns import COLUMNS, Names
+from sbic.wire.dead_letters import Header, Origin
 from sbic.wire.labels import encode_label
 from sbic.wire.partitions import partition_of
-from sbic.wire.seal import NOT_SEALED, Seal
+from sbic.wire.seal import KEY_BYTES, NOT_SEALED, Seal, read_key
 from sbic.wire.votes import Votes, encode_votes
+from tests.stages.assigning import AssigningInstance
 from tests.stages.simulated.log import Log, SimulatedRecord
 from tests.stages.simulated.member import SimulatedMember
 from tests.stages.simulated.one_instance import OneInstance
@@ -23,7 +31,6 @@ from tests.stages.simulated.project import PRIOR, SEAL, SimulatedProject
 
 Repeats = Literal["first", "last"]
 Triple = tuple[str, str, int | None]
-
 TASKS = st.sampled_from(["t1", "t2", "t3", "t4", "t5"])
 WORKERS = st.sampled_from(["ann", "bob", "cas", "dee", "eve", "fay"])
 ANSWERS = st.tuples(TASKS, WORKERS, st.sampled_from([1, -1]))
@@ -229,3 +236,166 @@ def test_records_of_others_on_every_internal_topic_are_refused_and_change_nothin
         assert [record for record, _ in restore(home, forged)] == forged
     assert all(pure.hear(home, record) is NOT_SEALED for record in forged)
     assert instance.tasks.tasks == 0  # ann is a worker of this instance: her label is yet to come
+
+
+# A label that is forwarded twice counts once; a forged origin affects no other label.
+
+
+LAST = SimulatedProject(repeats="last")
+FROM = Origin("labels", 0, 42)
+
+
+def sealed(topic: str, value: bytes, origin: Origin) -> list[Header]:
+    """The headers of a record that an instance has forwarded to partition 0."""
+    return [SEAL.origin_header(topic, 0, value, origin)]
+
+
+def forward(log: Log, label: int, origin: Origin | None = None) -> SimulatedRecord:
+    """A label of ann on t1, forwarded from elsewhere if it has an origin."""
+    offset = len(log["labels"][0])
+    value = encode_label("t1", "ann", label)
+    headers = sealed("labels", value, origin) if origin else []
+    record = SimulatedRecord(offset, offset, value, b"ann", headers)
+    log["labels"][0].append(record)
+    return record
+
+
+def test_a_label_forwarded_again_does_not_replace_a_later_one_even_after_a_crash() -> None:
+    log = Log(1)
+    instance = OneInstance(log, LAST)
+    instance.take(0, [forward(log, 1, FROM)])
+    instance.take(0, [forward(log, -1)])
+    again = OneInstance(log, LAST)
+    taken = again.take(0, [forward(log, 1, FROM)])
+    assert taken.outcomes[Outcome.REPEATED] == 1
+    again.count()
+    posterior = again.results()["t1"]
+    assert (posterior["labels"], posterior["prediction"]) == (1, -1)
+
+
+def test_a_label_from_the_same_place_with_another_content_counts() -> None:
+    log = Log(1)
+    instance = OneInstance(log, LAST)
+    instance.take(0, [forward(log, 1, FROM)])
+    taken = instance.take(0, [forward(log, -1, FROM)])
+    assert taken.outcomes[Outcome.COUNTED] == 1
+    assert instance.results()["t1"]["prediction"] == -1
+
+
+def test_a_label_with_a_forged_origin_is_one_like_any_other() -> None:
+    log = Log(1)
+    instance = OneInstance(log, LAST)
+    instance.take(0, [forward(log, 1, FROM)])
+    instance.take(0, [forward(log, -1)])
+    again = forward(log, 1)
+    again.headers = [Seal(b"another key").origin_header("labels", 0, again.value, FROM)]
+    assert instance.take(0, [again]).outcomes[Outcome.COUNTED] == 1
+
+
+def test_a_label_that_was_forwarded_before_the_key_changed_still_counts_once() -> None:
+    record = forward(Log(1), 1, FROM)
+    assert Seal(b"new", [b"newer", SEAL.key]).origin(record, partitions=1) == FROM
+    assert Seal(b"new", [b"newer"]).origin(record, partitions=1) is None
+
+
+def test_a_request_forwarded_again_is_answered_once_even_after_a_crash() -> None:
+    assigning = AssigningInstance(Rules(), partitions=1)
+    assigning.describe([{"task": f"t{number}"} for number in range(5)])
+    headers = sealed("requests", encode_request("ann"), Origin("requests", 0, 42))
+    [given] = assigning.ask("ann", headers=headers)
+    assert given["id"] == "0-42-0"
+    assert assigning.ask("ann", headers=headers) == []
+    later = assigning.successor(Rules())
+    assert later.ask("ann", headers=headers) == []
+    assert len(later.ask("bob", headers=headers)) == 1  # they are ann's
+
+
+def test_an_origin_without_a_seal_is_not_believed() -> None:
+    assigning = AssigningInstance(Rules(), partitions=1)
+    assigning.describe([{"task": "t1"}])
+    [given] = assigning.ask("ann", headers=[("sbic.origin", b"requests/0/42")])
+    assert given["id"] == "0-0-0"
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 33, 64, 65, 100, 100_000])
+def test_only_a_key_of_the_right_size_is_one(size: int) -> None:
+    assert read_key(bytes(size).hex().encode()) is None
+
+
+TEXTS = st.none() | st.binary(max_size=80)
+
+
+@given(
+    value=TEXTS | st.binary().map(lambda key: key.hex().encode()),
+    headers=st.lists(st.tuples(st.sampled_from(["sbic.seal", "sbic.origin", "x"]), TEXTS)),
+)
+def test_nothing_on_the_topic_of_the_seal_or_in_headers_raises(
+    value: bytes | None, headers: list[Header]
+) -> None:
+    key = read_key(value)
+    seal = Seal(bytes(KEY_BYTES), [key] if key is not None else [])
+    record = SimulatedRecord(0, 0, value, None, headers)
+    assert seal.origin(record, partitions=1) is None
+    assert not seal.is_on(record)
+
+
+# Changed numbers: each once, in the order of their first change, however they come and go.
+
+
+numbers = st.lists(st.integers(0, 200), max_size=40)
+steps = st.lists(st.one_of(numbers, st.none() | st.integers(0, 50)), max_size=30)
+
+
+@given(steps)
+def test_changes_are_an_ordered_set(steps: list[list[int] | int | None]) -> None:
+    changes, expected = Changes(), list[int]()
+    for step in steps:
+        if isinstance(step, list):
+            changes.add(step)
+            expected += [number for number in dict.fromkeys(step) if number not in expected]
+        else:
+            most = len(expected) if step is None else step
+            assert changes.take(step).tolist() == expected[:most]
+            expected = expected[most:]
+        assert len(changes) == len(expected)
+        assert [number for number in range(201) if number in changes] == sorted(expected)
+
+
+# Names get numbers in the order of their first appearance, as a dictionary would give them.
+
+
+NAMES = st.lists(st.text(min_size=1, max_size=9) | st.sampled_from(["t1", "t2", "é" * 128]))
+
+
+@given(st.lists(NAMES))
+def test_names_are_numbered_as_a_dictionary_would(batches: list[list[str]]) -> None:
+    table, expected = NameTable(), dict[str, int]()
+    for names in batches:
+        assert table.find(Names.of(names)).tolist() == [expected.get(name, FREE) for name in names]
+        numbers = [expected.setdefault(name, len(expected)) for name in names]
+        assert table.number(Names.of(names)).tolist() == numbers
+        assert list(table.names_of(np.array(numbers, np.int64))) == names
+    assert table.names == list(expected)
+    assert [table.known(name) for name in expected] == list(expected.values())
+
+
+def test_many_names_are_found_again() -> None:
+    names = [f"task-{number}" for number in range(20_000)]
+    table = NameTable()
+    for start in range(0, len(names), 700):
+        table.number(Names.of(names[start : start + 700]))
+    assert table.find(Names.of(names[::-1])).tolist() == list(range(len(names)))[::-1]
+    assert table.known("task-20000") is None
+
+
+def test_two_tables_hash_with_different_keys() -> None:
+    one, other = NameTable(), NameTable()
+    assert one._index.key.tolist() != other._index.key.tolist()
+
+
+@given(st.text(max_size=40).map(str.encode), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_the_hash_is_the_same_without_numba(text: bytes, one: int, other: int) -> None:
+    arguments = np.frombuffer(text, np.uint8), 0, len(text), np.array([one, other])
+    found = uncompiled(name_table._hash)(*arguments)
+    assert name_table._hash(*arguments) == found
+    assert 0 <= found < 2**32

@@ -17,9 +17,8 @@ from sbic.instance.crowd import OPEN, REASONS
 from sbic.instance.survey import EDGES, HALF, candidates_of, enough_for
 from sbic.instance.tasks import CONFIDENT, EXHAUSTED, StopRules
 from sbic.wire.estimates import Findings, encode_estimates, parse_report
-from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log
-from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.member import SimulatedCluster, SimulatedMember
 from tests.stages.simulated.one_instance import OneInstance
 from tests.stages.simulated.project import SimulatedProject
 

@@ -7,9 +7,8 @@ from sbic.instance.survey import Survey, Surveyor
 from sbic.instance.tasks import StopRules
 from sbic.wire.workers import RosterEntry, units_of
 from tests.stages.assigning import AssigningInstance
-from tests.stages.simulated.cluster import SimulatedCluster
 from tests.stages.simulated.log import Log
-from tests.stages.simulated.member import SimulatedMember
+from tests.stages.simulated.member import SimulatedCluster, SimulatedMember
 from tests.stages.simulated.project import SimulatedProject
 
 ESCALATE = Rules(policy="escalate")

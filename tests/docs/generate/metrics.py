@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from tests.docs.generate.markdown import code, page, table
-from tests.docs.generate.registries import (
+from tests.docs.generate.settings import (
     gateway_registries,
     instance_registries,
     push_registries,
