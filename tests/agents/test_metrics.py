@@ -107,6 +107,7 @@ def test_a_survey_counts_the_own_tasks_by_state_and_by_confidence() -> None:
         "budget": 0,
         "request": 0,
         "exhausted": 0,
+        "escalated": 0,
     }
     sure = crowd.engine.beliefs(own).max(axis=1)
     assert np.isclose(survey.expected_wrong, (1 - sure).sum())

@@ -115,7 +115,7 @@ COMMANDS = {  # the first sentence of each command's own help
     "gateway": "Serve HTTP: labels in, posteriors out, and a page to watch.",
     "project": "Show, change, recount, reset and delete projects.",
     "tasks": "Register tasks; close and open them.",
-    "workers": "Block workers, unblock them, and name them.",
+    "workers": "Block and name workers; say their groups, tiers and prices.",
     "replay": "Send the labels of a file to the pipeline.",
     "import": "Import the labels of another tool.",
     "simulate": "Let a simulated crowd work with the pipeline.",

@@ -5,6 +5,7 @@ import os
 
 import click
 
+from sbic.commands import tell
 from sbic.commands.options import (
     BadInput,
     given_options,
@@ -115,11 +116,11 @@ def label_studio(
     except StudioTrouble as error:
         raise click.ClickException(f"{error}; {summary(done)}: run it again") from None
     except KeyboardInterrupt:
-        click.echo(f"{summary(done)}; run it again for the rest", err=True)
+        tell(f"{summary(done)}; run it again for the rest")
         raise click.Abort from None
     if shows:
-        click.echo(other_version(shows, settings.prefix), err=True)
-    click.echo(summary(done, dry_run=dry_run), err=True)
+        tell(other_version(shows, settings.prefix))
+    tell(summary(done, dry_run=dry_run))
 
 
 def summary(done: Pushed, *, dry_run: bool = False) -> str:

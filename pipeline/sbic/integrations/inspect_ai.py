@@ -19,7 +19,7 @@ except ImportError:
 GRADES = ("C", "I")
 PANEL = "panel"  # in the metadata of a score, as inspect_ai's own majority has it
 
-Row = tuple[str, str, Any]
+GradedRow = tuple[str, str, Any]
 
 
 class PanelReducer:
@@ -34,7 +34,7 @@ class PanelReducer:
     def __init__(self, members: Sequence[str] | None, grades: Sequence[Any]) -> None:
         self._members = members
         self._grades = list(grades)
-        self._rows: list[Row] = []
+        self._rows: list[GradedRow] = []
         self._crowd = Settled[str, str, Any](tuple(self._grades))
         self._samples = 0
 
@@ -75,7 +75,7 @@ class PanelReducer:
             return [f"{sample}-{number}" for number in range(size)]
         return self._members
 
-    def _learn(self, rows: Sequence[Row]) -> None:
+    def _learn(self, rows: Sequence[GradedRow]) -> None:
         self._rows += rows
         new = [vote for _, _, vote in rows if vote not in self._grades]
         if new:  # classes are fixed once labels are counted
@@ -114,7 +114,7 @@ def crowd_of(
     the members at a sample's time no longer matters. `scorer` names one if there are several.
     """
     several = len({sample.epoch for sample in log.samples or ()}) > 1
-    rows: list[Row] = []
+    rows: list[GradedRow] = []
     for sample in log.samples or ():
         found = {
             name: score.metadata[PANEL]["votes"]

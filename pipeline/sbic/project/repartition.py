@@ -9,7 +9,7 @@ then on nothing of the copies, until the project is `ready`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
 
@@ -37,7 +37,7 @@ from sbic.project.opening import (
     read_seal,
     topic_ids,
 )
-from sbic.project.recreation import decided, kept, until_group_is_empty, upto, write_facts
+from sbic.project.recreation import Note, decided, kept, until_group_is_empty, upto, write_facts
 from sbic.project.revision import Revision
 from sbic.project.settings import SPECS, Settings
 from sbic.project.topics import Topic, Topics
@@ -49,8 +49,6 @@ from sbic.wire.tasks import task_parser
 FENCE = {"max.message.bytes": "0"}  # Kafka refuses whatever is written, and says so
 FENCE_SECONDS = 1.0  # for brokers to hear of it; whether they have is checked before a deletion
 IN_FLIGHT = 64
-
-Note = Callable[[str], None]
 
 
 class Incomplete(ClusterError):

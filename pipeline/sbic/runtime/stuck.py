@@ -11,7 +11,7 @@ from mode import Service
 from sbic.kafka.connect import ANSWER_SECONDS, new_consumer
 from sbic.project.settings import Settings
 from sbic.runtime.faust.app import BatchedApp
-from sbic.runtime.faust.consumer import Standing
+from sbic.runtime.faust.consumer import PartitionProgress
 from sbic.runtime.faust.stop import RECOVERS, SOFTWARE_ERROR, end
 from sbic.runtime.followers import AssignmentsFollower, EstimatesFollower
 
@@ -135,7 +135,7 @@ class StuckWatch(Service):
             for each in behind
         ]
 
-    def _why(self, standing: Standing, begin: int, end: int) -> str:
+    def _why(self, standing: PartitionProgress, begin: int, end: int) -> str:
         """Return why a partition does not come on, as far as can be known."""
         has = f"Kafka has records from offset {max(begin, standing.done):,} to {end - 1:,}"
         silent = self.app.fence.silent_seconds

@@ -26,7 +26,7 @@ from sbic.runtime.faust.consumer import (
     BatchTopic,
     Connections,
     PartitionLag,
-    Standing,
+    PartitionProgress,
 )
 from sbic.runtime.faust.groups import GroupPublisher
 from sbic.runtime.faust.producer import Fence, Offsets
@@ -139,7 +139,7 @@ class BatchedApp(faust.App):
         if self._batch_consumer is not None:
             yield from self._batch_consumer.lags()
 
-    def standing(self) -> Iterator[Standing]:
+    def standing(self) -> Iterator[PartitionProgress]:
         """Return how far each partition is that agents read."""
         if self._batch_consumer is not None:
             yield from self._batch_consumer.standing()

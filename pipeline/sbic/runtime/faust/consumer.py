@@ -143,7 +143,7 @@ class PartitionLag(NamedTuple):
     since: int | None
 
 
-class Standing(NamedTuple):
+class PartitionProgress(NamedTuple):
     """The offset up to which a partition is finished, and whether records after it are in hand."""
 
     place: TopicPartition
@@ -387,13 +387,13 @@ class BatchConsumer(Consumer):
             return self.finished.get(tp) or self._committed_offset[tp] or 0
         return int(fetched.position)
 
-    def standing(self) -> Iterator[Standing]:
+    def standing(self) -> Iterator[PartitionProgress]:
         """Return how far each partition is that agents read."""
         if self._thread._consumer is not None:
             for tp in self.assignment():
                 if not self._is_changelog_tp(tp):
                     is_in_hand = tp in self.waiting
-                    yield Standing(TopicPartition(*tp), self._done(tp), is_in_hand)
+                    yield PartitionProgress(TopicPartition(*tp), self._done(tp), is_in_hand)
 
 
 # The transport behind the URL scheme `batched://`, which Faust finds by its entry point.
