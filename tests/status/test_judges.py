@@ -89,6 +89,13 @@ def test_workers_come_with_what_is_known_of_them_and_skips() -> None:
     assert (other.accuracy, other.skips) == (None, 0)
 
 
+def test_labels_cost_the_price_that_the_roster_says_of_their_worker() -> None:
+    posteriors = [posterior(f"t{n}", 0.5) for n in range(3)]
+    known = contents(*posteriors, workers=(worker("ann", price=0.25), worker("bob")))
+    report = report_on(evidence_from(known))
+    assert {judge.worker: judge.cost for judge in report.judges} == {"ann": 0.75, "bob": None}
+
+
 @pytest.mark.parametrize(
     "forged",
     [
@@ -96,6 +103,9 @@ def test_workers_come_with_what_is_known_of_them_and_skips() -> None:
         {"confusion": [[[]]]},
         {"confusion": {"cat": 7, "dog": None}},
         {"drifting": "yesterday", "contradicted": "x", "name": ["Ann"]},
+        {"price": "dear"},
+        {"price": [1]},
+        {"price": -1},
         {"interval": [0.5]},
         {"accuracy": None},
     ],
@@ -104,6 +114,7 @@ def test_a_forged_record_of_a_worker_costs_at_most_itself(forged: dict[str, obje
     known = contents(posterior("t0", 0.5), workers=(worker("ann", **forged), worker("bob"), b"["))
     one, other = evidence_from(known).facts
     assert (one.confusion, one.drifting, one.name, one.contradicted) == (None, None, None, False)
+    assert one.price is None
     assert other.accuracy == 0.75
     report_on(evidence_from(known))
 

@@ -29,7 +29,7 @@ from sbic.files.labels import Reading, label_rows
 from sbic.files.tables import BadFile
 from sbic.files.writing import check_writable, write_atomically
 from sbic.foreign import printable
-from sbic.infer.advice import as_json_object, called, findings, next_steps
+from sbic.infer.advice import as_json_object, called, cost, findings, next_steps
 from sbic.infer.evidence import UNKNOWN, JuryEvidence, settled_evidence
 from sbic.infer.judging import report_on
 from sbic.infer.report import CommonErrors, JuryReport
@@ -99,6 +99,7 @@ class ReportScreen:
         first = f", the first {shown} by labels" if known > shown else ""
         yield Text(f"\n{known:,} judges{first}", style="bold")
         has_skips = any(judge.skips for judge in self.report.judges)
+        has_prices = any(judge.cost is not None for judge in self.report.judges)
         columns = ["judge", "gold", "right", "95 %", "kappa", "always", "by all", "labels"]
         rows = []
         for judge in self.report.judges:
@@ -112,8 +113,10 @@ class ReportScreen:
                 number(posterior and posterior.accuracy),
                 f"{judge.labels:,}",
             ]
-            rows.append([called(judge), *cells, *([f"{judge.skip_share:.1%}"] * has_skips)])
-        table = fitted(width, 1, [*columns, *["skips"] * has_skips], rows)
+            more = [f"{judge.skip_share:.1%}"] * has_skips + [cost(judge)] * has_prices
+            rows.append([called(judge), *cells, *more])
+        more = ["skips"] * has_skips + ["cost"] * has_prices
+        table = fitted(width, 1, [*columns, *more], rows)
         yield table
         yield Text(
             "right: on gold; always: giving the most frequent answer; by all: estimated from all "

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from sbic.foreign import local_time, printable
-from sbic.infer.advice import called, findings, next_steps
+from sbic.infer.advice import called, cost, findings, next_steps
 from sbic.infer.agreement import Bin
 from sbic.infer.report import Judge, JuryReport, Pair
 
@@ -147,12 +147,20 @@ def _judges(report: JuryReport) -> Iterable[str]:
         "labels. Dashed: always giving the most frequent answer; kappa is what a judge has above "
         f"that chance.{first}</p>"
     )
+    has_prices = any(judge.cost is not None for judge in report.judges)
     columns = "", "judge", "accuracy", "gold", "right", "95 %", "kappa", "always", "by all"
     rows = [
-        [str(place), identity(called(judge)), _interval(judge), *_numbers(judge)]
+        [
+            str(place),
+            identity(called(judge)),
+            _interval(judge),
+            *_numbers(judge),
+            *([cost(judge)] * has_prices),
+        ]
         for place, judge in enumerate(report.judges, start=1)
     ]
-    yield _section("Judges", note, _table([*columns, "labels", "skips", "drift since"], rows, 2))
+    more = ["labels", "skips", "drift since"] + ["cost"] * has_prices
+    yield _section("Judges", note, _table([*columns, *more], rows, 2))
 
 
 def _numbers(judge: Judge) -> list[str]:

@@ -34,12 +34,22 @@ def as_json_object(report: JuryReport, of: str) -> dict[str, Any]:
 def called(judge: Judge) -> str:
     """Return what people call a judge, as a terminal may show it.
 
-    >>> ann = Judge("3", "Ann", 1, 0, 0.0, None, None, None, False, None)
+    >>> ann = Judge("3", "Ann", 1, 0, 0.0, None, None, None, False, None, None)
     >>> called(ann), called(ann._replace(worker="x" * 50, name=None))
     ('Ann (3)', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...')
     """
     name = judge.worker if judge.name in (None, judge.worker) else f"{judge.name} ({judge.worker})"
     return short(name)
+
+
+def cost(judge: Judge) -> str:
+    """Return what the labels of a judge cost; a dash if the roster has no price.
+
+    >>> ann = Judge("3", "Ann", 1, 0, 0.0, None, None, None, False, None, 1234.5)
+    >>> cost(ann), cost(ann._replace(cost=None))
+    ('1,234.5', '-')
+    """
+    return "-" if judge.cost is None else f"{judge.cost:,.6g}"
 
 
 def short(name: str) -> str:

@@ -19,7 +19,8 @@ class JudgeFacts(NamedTuple):
     """What is known of a judge besides the labels.
 
     `accuracy`, its 95 % `interval` and `confusion` are estimated from all labels, if they are yet;
-    `drifting` is since when the judge answers otherwise than before, in milliseconds.
+    `drifting` is since when the judge answers otherwise than before, in milliseconds; `price` is
+    that of a label.
     """
 
     worker: str
@@ -30,6 +31,7 @@ class JudgeFacts(NamedTuple):
     drifting: int | None = None
     contradicted: bool = False
     name: str | None = None
+    price: float | None = None
 
 
 @dataclass(frozen=True)

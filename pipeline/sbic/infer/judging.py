@@ -114,6 +114,7 @@ def _judges(evidence: JuryEvidence, chosen: Ints, counts: Ints, *, gold_only: bo
                 behind[row],
                 facts.contradicted,
                 facts.drifting,
+                None if facts.price is None else facts.price * labels,
             )
         )
     return sorted(found, key=_rank, reverse=True)  # stable: of equals, by name

@@ -30,7 +30,7 @@ class Judge(NamedTuple):
     """What is known of a judge.
 
     `behind` is how probable it is to be so far behind the best judge on gold by chance; None for
-    the best, and without gold.
+    the best, and without gold. `cost` is that of the labels, at the price in the roster.
     """
 
     worker: str
@@ -43,6 +43,7 @@ class Judge(NamedTuple):
     behind: float | None
     contradicted: bool
     drifting: int | None
+    cost: float | None
 
 
 class CommonErrors(NamedTuple):

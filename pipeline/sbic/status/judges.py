@@ -17,7 +17,7 @@ from sbic.status.contents import Standing, last_values, standing_labels
 from sbic.status.reading import reading_flow
 from sbic.wire.estimates import Findings
 from sbic.wire.posteriors import posterior_parser
-from sbic.wire.workers import read_worker
+from sbic.wire.workers import MOST_PRICE, read_worker
 
 
 class Contents(NamedTuple):
@@ -132,7 +132,7 @@ def _facts_of(
     if record is None:
         return JudgeFacts(worker, skips=skips)
     low, high = record["interval"]
-    drifting, name = record.get("drifting"), record.get("name")
+    drifting, name, price = record.get("drifting"), record.get("name"), record.get("price")
     return JudgeFacts(
         worker,
         record["accuracy"],
@@ -142,6 +142,7 @@ def _facts_of(
         drifting if type(drifting) is int else None,
         record.get("contradicted") is True,
         name if type(name) is str else None,
+        price if isinstance(price, int | float) and 0 <= price <= MOST_PRICE else None,
     )
 
 

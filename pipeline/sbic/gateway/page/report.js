@@ -1,7 +1,7 @@
 // The report on judges: what it says, and its tables; requested only while it is open.
 
 import { byId, element, identity, say, shortened, show, svg } from "./dom.js";
-import { count, moment, percent } from "./format.js";
+import { count, money, moment, percent } from "./format.js";
 import { frame } from "./frame.js";
 import { interval } from "./marks.js";
 
@@ -68,7 +68,7 @@ export class Report {
   }
 
   #judgeRow(judge) {
-    const { worker, name, gold, posterior, labels, skip_share: skipped } = judge;
+    const { worker, name, gold, posterior, labels, cost, skip_share: skipped } = judge;
     const button = element("button", { type: "button", class: "link", "data-key": worker });
     button.append(shortened(worker));
     button.addEventListener("click", () => this.#open(worker));
@@ -89,7 +89,7 @@ export class Report {
       element("td", { class: "count" }, gold?.kappa == null ? "–" : gold.kappa.toFixed(2)),
       element("td", { class: "count wide" }, gold ? percent(gold.base_rate) : "–"),
       element("td", { class: "count wide" }, posterior ? percent(posterior.accuracy) : "–"),
-      element("td", { class: "count" }, count(labels)),
+      element("td", { class: "count" }, count(labels), ...(cost === null ? [] : [element("span", { class: "aside" }, ` cost ${money(cost)}`)])),
       element("td", { class: "count wide" }, percent(skipped)),
     );
   }
