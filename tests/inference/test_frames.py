@@ -163,6 +163,17 @@ def test_gold_is_certain_and_tells_of_workers(make: Callable[[], Aggregator]) ->
 
 
 @pytest.mark.parametrize("make", ALL)
+def test_what_cannot_be_gold_is_refused_and_changes_nothing(
+    make: Callable[[], Aggregator],
+) -> None:
+    model = make().fit(ROWS)
+    before = model.predict_proba()
+    with pytest.raises(ValueError, match="no gold task has a label; gold is the truth by task"):
+        model.fit_predict(ROWS, {"ann": 0.9, "bob": 0.4})  # the skills that crowd-kit takes here
+    assert model.predict_proba() == before
+
+
+@pytest.mark.parametrize("make", ALL)
 def test_a_missing_label_is_a_skip_and_the_first_answer_counts(
     make: Callable[[], Aggregator],
 ) -> None:
@@ -236,6 +247,8 @@ def test_parameters_are_those_of_scikit_learn() -> None:
         "classes": names,
         "prior": Prior(3, 1),
         "class_prior": "uniform",
+        "scale": None,
+        "ordered": False,
     }
     assert model.set_params(classes=None).fit([("t1", "ann", "x")]).classes_ == ("x",)
     with pytest.raises(ValueError, match="no parameter depth; there are n_iter, tol, classes"):

@@ -112,6 +112,8 @@ class Aggregator(ABC):
         read = FrameColumns.of(data, LABEL)
         tasks, workers, labels = standing(*read.values)
         truths = truths_of(gold)
+        if anew and truths and truths.keys().isdisjoint(tasks):
+            raise ValueError("no gold task has a label; gold is the truth by task")
         if self._given_classes is None and (anew or not len(self._workers)):
             found = in_order([*labels, *truths.values()])
             if not set(found) <= set(UNNAMED):
