@@ -56,9 +56,9 @@ long: compiled $(DEV) .venv/tools ## the tests that take long: three brokers, th
 compiled: $(READY)
 	@$(BIN)/python -m sbic.commands.warm_up
 
-# Some tests need kcat, Prometheus, Chromium, PostgreSQL and Kafka's console tools; where they cannot be had,
-# these tests say so and are skipped.
-.venv/tools: $(DEV) Makefile tests/agents/kafka_tools.py
+# Some tests need kcat, Prometheus, Chromium, PostgreSQL, Kafka's console tools and Connect's converter;
+# where they cannot be had, these tests say so and are skipped.
+.venv/tools: $(DEV) Makefile tests/agents/kafka_tools.py tests/sink/converter.py
 	@{ command -v kcat && command -v promtool && command -v chromedriver && \
 	  ls /usr/lib/postgresql/*/bin/initdb || { \
 	  test -e /etc/debian_version && test "$$(id -u)" = 0 && apt-get update && \
@@ -67,6 +67,7 @@ compiled: $(READY)
 	  done; \
 	}; } >/dev/null 2>&1 || true
 	@$(BIN)/python -m tests.agents.kafka_tools >/dev/null 2>&1 || true
+	@$(BIN)/python -m tests.sink.converter >/dev/null 2>&1 || true
 	@touch $@
 
 demo: $(READY) ## the whole pipeline on an embedded Kafka, with a simulated crowd

@@ -18,6 +18,7 @@ from sbic.project.settings import Settings
 from sbic.project.topics import Topic, Topics
 from sbic.wire.bad import ID_MAX_BYTES, BadRecord, Reason
 from sbic.wire.dead_letters import MAX_BYTES, Origin, dead_letter
+from sbic.wire.flat import flat_encoder
 from sbic.wire.labels import encode_label, label_parser
 from sbic.wire.workers import encode_worker
 from tests.records.made import (
@@ -42,7 +43,7 @@ def is_valid(kind: str, record: object) -> bool:
 
 
 KINDS = ("assignment", "label", "posterior", "request", "task", "worker")
-VALIDATORS = {kind: Draft202012Validator(schema(kind)) for kind in KINDS}
+VALIDATORS = {kind: Draft202012Validator(schema(kind)) for kind in (*KINDS, "flat")}
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -226,6 +227,7 @@ def test_the_examples_of_posteriors_are_taken(example: dict[str, Any]) -> None:
         Classes.of_scale("1..3") if "mean" in example else Classes(tuple(shares or SIGNS.names))
     )
     assert comes_back(classes, example)
+    VALIDATORS["flat"].validate(json.loads(flat_encoder(classes)(json.dumps(example).encode())))
 
 
 @pytest.mark.parametrize(
@@ -338,7 +340,7 @@ def test_what_settled_does_not_say_of_a_worker_is_not_valid(more: dict[str, Any]
 
 
 ASYNCAPI = yaml.safe_load((FOLDER / "asyncapi.yaml").read_text())
-TOPICS = list(Topics(Settings()))
+TOPICS = list(Topics(Settings(flat=True)))
 
 
 def channels() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sbic.classes import RETRACT, SKIP, Classes
 from sbic.engine.copies import COMMON
 from sbic.engine.engine import Engine
 from sbic.wire.columns import Columns
+from sbic.wire.flat import flat_encoder
 from sbic.wire.labels import label_parser
 from sbic.wire.partitions import partition_of
 from sbic.wire.tasks import ParsedDescription, task_parser
@@ -77,6 +78,14 @@ def check_facts(posteriors: dict[str, dict[str, Any]], expected: ExpectedResults
         assert ("gold" in posterior) is (description.get("gold") is not None)
         assert ("prior" in posterior) is (description.get("prior") is not None)
         assert posterior["status"] == (description.get("status") or "open")
+
+
+def check_flat(log: Log, classes: Classes) -> None:
+    """Check that the last flat record of every task is that of its last posterior."""
+    encode = flat_encoder(classes)
+    for posteriors, flat in zip(log["posteriors"], log["flat"], strict=True):
+        last = {record.key: encode(record.value or b"") for record in posteriors}
+        assert {record.key: record.value for record in flat} == last
 
 
 def roster_of(log: Log) -> dict[str, RosterEntry]:

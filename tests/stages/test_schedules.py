@@ -31,6 +31,7 @@ from tests.stages.published import (
     ExpectedResults,
     check_agreement,
     check_facts,
+    check_flat,
     check_rest,
     check_roster,
     check_tiers,
@@ -62,6 +63,8 @@ def check(project: SimulatedProject, instances: int, events: Sequence[tuple[Any,
     expected = ExpectedResults(schedule.log, project)
     check_facts(schedule.log.posteriors(), expected)
     check_roster(schedule.cluster.members, schedule.log)
+    if project.is_flat:
+        check_flat(schedule.log, project.classes)
     if project.algorithm == "settled":
         check_rest(schedule.log, expected, project.classes, project.common)
     else:
@@ -119,7 +122,8 @@ def test_the_tier_of_a_task_follows_from_labels_skips_and_roster(
 def test_fast_sbic_counts_each_label_that_stands_once(
     events: list[tuple[Any, ...]], instances: int, repeats: Repeats, is_fenced: bool
 ) -> None:
-    check(SimulatedProject("fast-sbic", repeats=repeats, is_fenced=is_fenced), instances, events)
+    project = SimulatedProject("fast-sbic", repeats=repeats, is_fenced=is_fenced, is_flat=True)
+    check(project, instances, events)
 
 
 @pytest.mark.parametrize("classes", [SIGNS, FOUR, GRADES], ids=["2", "4", "grades"])

@@ -47,6 +47,7 @@ from sbic.wire.bad import BadRecord
 from sbic.wire.changelogs import encode_facts
 from sbic.wire.columns import COLUMNS, Names
 from sbic.wire.estimates import Findings
+from sbic.wire.flat import FlatEncoder, flat_encoder
 from sbic.wire.partitions import Row
 from sbic.wire.seal import NOT_SEALED, Seal
 from sbic.wire.tasks import task_parser
@@ -79,6 +80,12 @@ class Dropped(NamedTuple):
     is_stale: bool
 
 
+def _flat(row: Row, encode: FlatEncoder) -> Row:
+    """Return a posterior as a flat record, with the same key and headers."""
+    assert row.value is not None  # no posterior is withdrawn
+    return row._replace(value=encode(row.value))
+
+
 def _ignore(_seconds: float) -> None:
     """Do nothing."""
 
@@ -87,9 +94,9 @@ class Instance(Generic[R]):
     """The state of one instance, and the order in which everything happens to it.
 
     `wake` is called with seconds after which a publication is due that was held back, with 0 if
-    there is more to publish now. Without `throttled` nothing is held back. `forwarded` has the
-    offsets, by topic and partition, before which misplaced tasks and entries of the roster were
-    forwarded already.
+    there is more to publish now. Without `throttled` nothing is held back. If it `is_flat`, each
+    posterior is published as a flat record, too. `forwarded` has the offsets, by topic and
+    partition, before which misplaced tasks and entries of the roster were forwarded already.
     """
 
     def __init__(
@@ -101,6 +108,7 @@ class Instance(Generic[R]):
         wake: Callable[[float], object] = _ignore,
         *,
         throttled: bool = True,
+        is_flat: bool = False,
         forwarded: Mapping[tuple[str, int], int] = {},  # read only
     ) -> None:
         self.workers = workers
@@ -119,6 +127,7 @@ class Instance(Generic[R]):
         )
         self.withheld_tasks = Changes()  # to publish after the next recovery
         self.withheld_workers = Changes()
+        self.flat = flat_encoder(self.crowd.classes) if is_flat else None
         self.parse_task = task_parser(self.crowd.classes)
         self.forwarded = forwarded
         self.filling: Group[R] = Group()
@@ -412,7 +421,10 @@ class Instance(Generic[R]):
         rows = list(map(Row, *self.tasks.posteriors(tasks)))
         spans = self.traces.mark_posteriors(tasks, rows)
         for partition, places in by_home(self.crowd.task.home[tasks]):
-            outbox.add(self.topics.posteriors, partition, *map(rows.__getitem__, places))
+            some = [rows[place] for place in places]
+            outbox.add(self.topics.posteriors, partition, *some)
+            if self.flat is not None:
+                outbox.add(self.topics.flat, partition, *(_flat(row, self.flat) for row in some))
         return spans
 
     def _add_estimates(self, outbox: Outbox, group: Group[R], tasks: Ints, workers: Ints) -> None:
@@ -439,8 +451,8 @@ class Instance(Generic[R]):
         is_stale = False
         for (topic, _), rows in outbox.items():
             keys = sorted({(row.key or b"").decode() for row in rows})
-            if topic == self.topics.posteriors:
-                posteriors += len(rows)
+            if topic in (self.topics.posteriors, self.topics.flat):
+                posteriors += len(rows) if topic == self.topics.posteriors else 0
                 self.withheld_tasks.add(self.crowd.number_tasks(keys))
             elif topic == self.topics.workers:
                 workers += len(rows)

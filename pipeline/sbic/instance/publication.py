@@ -40,6 +40,7 @@ class TopicNames(NamedTuple):
     votes: str = "votes"
     evidence: str = "evidence"
     posteriors: str = "posteriors"
+    flat: str = "flat"
     workers: str = "workers"
     estimates: str = "estimates"
     dead_letters: str = "dead-letters"

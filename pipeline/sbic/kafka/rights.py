@@ -88,7 +88,7 @@ READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 
 def _on_topics(role: str) -> Iterator[Right]:
     """Yield the rights on single topics, as `project/topics.py` describes them."""
-    settings = Settings()
+    settings = Settings(flat=True)
     topics = Topics(settings)
     for operation in (READ, WRITE, DESCRIBE):
         for topic in (*topics, *topics.carried):
@@ -128,11 +128,14 @@ class Need(NamedTuple):
 
 def needs_of(role: str, settings: Settings) -> Iterator[Need]:
     """Yield the operations on topics of the project that the role needs."""
-    names = [topic.name for topic in Topics(settings)]
+    topics = Topics(settings)
+    names = [topic.name for topic in topics]
+    off = set() if settings.flat else {topics.flat.name}
     for right in ROLES[role]:
         if right.resource == "topic":
             for name in names if right.is_prefixed else [right.target(settings.prefix)]:
-                yield Need(name, right.operation)
+                if name not in off:
+                    yield Need(name, right.operation)
 
 
 def grant_line(right: Right, user: str, prefix: str) -> str:

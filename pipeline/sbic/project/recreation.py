@@ -99,7 +99,7 @@ async def recreate_topics(
     1. Records in partitions that somebody has added move to those of the project.
     2. How far tasks and roster were forwarded is noted: they are read again.
     3. A recount keeps closed what stop rules have closed, unless it `reopens` all of them.
-    4. The topics are deleted, and created again.
+    4. The topics are deleted, and created again; those that the project no longer has are deleted.
     5. Committed offsets begin at 0, and the project is ready.
     """
     settings = begun.apply_to(place)
@@ -117,7 +117,8 @@ async def recreate_topics(
     if keeps:
         await delete_records(settings, await keep_closed(settings, begun, begun))
         recreated.remove(topics.evidence)
-    await delete_topics(settings, [topic.name for topic in recreated])
+    former = begun.topics.keys() - {topic.name for topic in topics}  # a setting needs them no more
+    await delete_topics(settings, [*(topic.name for topic in recreated), *former])
     await ensure_topics(settings, is_made=True)
     ids = await topic_ids(settings)
     kept = {name for name, found in ids.items() if begun.topics.get(name) == found}
@@ -278,7 +279,9 @@ async def delete(place: Settings, begun: Revision, note: Note) -> None:
     await until_group_is_empty(settings, note)
     topics = Topics(settings)
     *others, project = [topic.name for topic in topics]
-    await delete_topics(settings, [*others, *(topic.name for topic in topics.carried)])
+    former = begun.topics.keys() - {project}  # a recount that was killed may have left them
+    carried = [topic.name for topic in topics.carried]
+    await delete_topics(settings, {*others, *carried, *former})
     await delete_group(settings)
     await delete_topics(settings, [project])
 

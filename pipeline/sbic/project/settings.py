@@ -483,6 +483,15 @@ class Settings:
         change="at once",
         is_shown=True,
     )
+    flat: bool = of_project(
+        False,
+        "Publish every posterior to the topic PREFIX.flat as well, in the form that sinks of Kafka "
+        "Connect take: true or false.",
+        "true or false",
+        lambda value: type(value) is bool,
+        yes_or_no,
+        change="recount",
+    )
     web_host: str = setting(
         "127.0.0.1",
         "Address of the web port.",

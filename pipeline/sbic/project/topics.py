@@ -96,6 +96,8 @@ class Topics:
         yield self.evidence
         yield self.estimates
         yield self.posteriors
+        if self.settings.flat:
+            yield self.flat
         yield self.workers
         yield self.dead_letters
         yield self.seal
@@ -202,6 +204,20 @@ class Topics:
             access=access,
             derived=True,
             schema="posterior",
+        )
+
+    @cached_property
+    def flat(self) -> Topic:
+        """The posterior of each task for Kafka Connect; exists only with `SBIC_FLAT=true`."""
+        access = _by(read="reader", write="pipeline")
+        return self._topic(
+            "flat",
+            "task",
+            _compacted(),
+            tuning=_small_segments(),
+            access=access,
+            derived=True,
+            schema="flat",
         )
 
     @cached_property

@@ -123,6 +123,7 @@ class Components:
             self.seal,
             names,
             lambda seconds: self.publisher.wake(seconds),
+            is_flat=settings.flat,
             forwarded=self.revision.forwarded_before,
         )
         self.leases = Leases()

@@ -48,6 +48,8 @@ async def opened_when_ready(given: Given) -> ReadyProject:
     while True:
         opened = await open_project(given)
         if opened.revision.state == "ready":
+            if opened.settings.flat:  # a topic that other projects do not have
+                await check_role(opened.settings, "pipeline")
             for difference in opened.differences:
                 log.warning("%s: the project's value is used", difference)
             return ReadyProject(opened, await read_seal(opened.settings, opened.revision))

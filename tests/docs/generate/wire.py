@@ -45,7 +45,7 @@ takes over a partition recovers its state from them.
 
 def wire_page() -> str:
     """The page."""
-    topics = list(Topics(Settings()))
+    topics = list(Topics(Settings(flat=True)))
     public = [topic for topic in topics if topic.public]
     internal = [topic for topic in topics if not topic.public]
     rows = ([_link(topic), code(topic.key), _writers(topic), _kept(topic)] for topic in public)

@@ -37,7 +37,7 @@ class Write(NamedTuple):
 
 CHANGELOGS = "answers", "evidence"
 INPUTS = "labels", "votes", "tasks", "roster"
-TOPICS = (*INPUTS, *CHANGELOGS, "estimates", "posteriors", "workers", "dead-letters")
+TOPICS = (*INPUTS, *CHANGELOGS, "estimates", "posteriors", "flat", "workers", "dead-letters")
 
 Topic = list[list[SimulatedRecord]]
 """The records of a topic, by partition."""

@@ -15,7 +15,7 @@ from sbic.wire.workers import RosterPartition
 from tests.stages.simulated.log import CHANGELOGS, INPUTS, Log, SimulatedRecord, Write
 from tests.stages.simulated.project import SEAL, SimulatedProject
 
-NOT_RECOVERED_FROM = "posteriors", "workers"
+NOT_RECOVERED_FROM = "posteriors", "flat", "workers"
 
 
 @dataclass
@@ -43,7 +43,7 @@ class SimulatedMember:
         self.workers = WorkerStage(self.crowd, SEAL, project.repeats)
         self.tasks = TaskStage(self.crowd, project.rules)
         self.instance: Instance[SimulatedRecord] = Instance(
-            self.workers, self.tasks, SEAL, throttled=False
+            self.workers, self.tasks, SEAL, throttled=False, is_flat=project.is_flat
         )
         self.exchange = self.instance.exchange
         self.is_member = True  # of the group; only members may commit

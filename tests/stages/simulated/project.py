@@ -28,4 +28,5 @@ class SimulatedProject:
     tolerance: float = 1e-9
     prior: Prior = PRIOR
     is_fenced: bool = True
+    is_flat: bool = False
     common: int = COMMON
