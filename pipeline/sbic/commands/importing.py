@@ -132,9 +132,9 @@ def phoenix(
     \b
     Examples:
       sbic import phoenix http://localhost:6006 --project bot --annotation correct
-      sbic import phoenix http://localhost:6006 --project bot --annotation correct --kind HUMAN --dry-run
-      sbic import phoenix http://localhost:6006 --project bot --annotation correct --label-map yes=1
-      sbic import phoenix http://localhost:6006 --project bot --annotation gpt --annotation claude --prune
+      sbic import phoenix http://localhost:6006 --project bot --annotation correct --kind HUMAN
+      sbic import phoenix http://localhost:6006 --project bot --annotation ok --label-map unsure=0
+      sbic import phoenix http://localhost:6006 --project bot --annotation correct --prune
     """
     key = tool_token(PHOENIX_TOKEN)
     targets = [PhoenixProject(tool_url(url), key, project) for project in dict.fromkeys(projects)]

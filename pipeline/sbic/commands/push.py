@@ -146,7 +146,7 @@ def phoenix(
     Examples:
       sbic push phoenix http://localhost:6006 --project bot
       sbic push phoenix http://localhost:6006 --project bot --annotation crowd --dry-run
-      sbic push phoenix http://localhost:6006 --project bot --label-map correct=1 --label-map wrong=-1
+      sbic push phoenix http://localhost:6006 --project bot --label-map yes=1 --label-map no=-1
     """
     target = PhoenixProject(tool_url(url), tool_token(PHOENIX_TOKEN), project)
     if annotation == "note":
