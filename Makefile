@@ -11,7 +11,7 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check pure test long compiled demo docs bench scale soak label-studio integrations lint lock audit sbom clean
+.PHONY: help setup check pure test long compiled demo docs bench scale soak label-studio phoenix integrations lint lock audit sbom clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -92,6 +92,15 @@ label-studio: compiled $(DEV) .venv-label-studio/ready ## the tests against a re
 	@echo "Installing Label Studio in .venv-label-studio (once) ..."
 	@$(PYTHON) -m venv --clear .venv-label-studio
 	@$(BIN)/uv pip install --quiet --python .venv-label-studio/bin/python label-studio==1.23.2
+	@touch $@
+
+phoenix: compiled $(DEV) .venv-phoenix/ready ## the tests against a real Arize Phoenix
+	@PHOENIX=$(CURDIR)/.venv-phoenix/bin/phoenix $(BIN)/pytest tests/phoenix
+
+.venv-phoenix/ready: $(READY) Makefile
+	@echo "Installing Arize Phoenix in .venv-phoenix (once) ..."
+	@$(PYTHON) -m venv --clear .venv-phoenix
+	@$(BIN)/uv pip install --quiet --python .venv-phoenix/bin/python arize-phoenix==20.26.1
 	@touch $@
 
 integrations: compiled .venv-integrations/ready .venv-inspect/ready ## the tests with crowd-kit, scikit-learn, statsmodels, krippendorff, polars, pyarrow and inspect_ai

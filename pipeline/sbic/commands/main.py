@@ -19,6 +19,8 @@ ELSEWHERE = (
     "SBIC_DATA",  # the folder of crowds that the tests read
     "SBIC_LABEL_STUDIO_TOKEN",  # `commands.push`
     "SBIC_LABEL_STUDIO_TOKEN_FILE",
+    "SBIC_PHOENIX_TOKEN",  # `commands.push` and `commands.importing`
+    "SBIC_PHOENIX_TOKEN_FILE",
     "SBIC_SINK",  # a target with a password: `commands.sink`
     "SBIC_SINK_FILE",
     "SBIC_RESTARTED",  # set by an instance that restarts itself: `runtime.faust.stop`

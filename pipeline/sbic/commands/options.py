@@ -4,6 +4,7 @@ import asyncio
 import codecs
 import csv
 import logging
+import os
 import re
 import signal
 import sys
@@ -20,10 +21,11 @@ from sbic.classes import Classes
 from sbic.commands import tell
 from sbic.files.labels import Reading
 from sbic.foreign import printable, shown
+from sbic.integrations.label_studio import Choices
 from sbic.kafka.errors import ClusterError, WrongTopics
 from sbic.project.opening import RefusedSettings, settings_in_project
 from sbic.project.revision import Given
-from sbic.project.security import BadSecurity, Security
+from sbic.project.security import BadSecurity, Security, read_secret
 from sbic.project.settings import SPECS, BadSetting, Settings, Spec, variable
 
 if TYPE_CHECKING:
@@ -271,6 +273,30 @@ def mapping_of(pair: str, classes: Classes) -> tuple[str, int | str]:
         problem = f"{shown(name)} is not one of {classes.listed()}, or 0 to skip"
         raise BadInput(f"--label-map {shown(pair)}: {problem}")
     return came, label
+
+
+def choices_of(
+    settings: Settings, pairs: tuple[str, ...], *, control: str | None = None, what: str = "choice"
+) -> Choices:
+    """Return how the labels of a tool are read, with those that `--label-map` gives."""
+    classes = settings.crowd_classes
+    return Choices(classes, control, dict(mapping_of(pair, classes) for pair in pairs), what)
+
+
+def tool_url(url: str) -> str:
+    """Check the address of a tool."""
+    if not url.startswith(("http://", "https://")) or "@" in url:
+        raise BadInput("URL is http:// or https:// and a host, without a user or a password")
+    return url
+
+
+def tool_token(name: str) -> str | None:
+    """Return the token of a tool, from its variable or the file that one names."""
+    try:
+        token = read_secret(name, {name: text for name, text in os.environ.items() if text})
+    except BadSecurity as error:
+        raise BadInput(str(error)) from None
+    return None if token is None else token.reveal()
 
 
 def label_map_option(what: str) -> Callable[[Function], Function]:

@@ -1,38 +1,40 @@
 """`sbic push`: writes posteriors into another tool."""
 
 import logging
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from sbic.commands import tell
 from sbic.commands.options import (
     BadInput,
+    choices_of,
     given_options,
     in_project,
     label_map_option,
-    mapping_of,
     metrics_options,
     run_connected,
     serve_metrics,
+    tool_token,
+    tool_url,
     until_stopped,
 )
-from sbic.integrations.label_studio import Choices
 from sbic.integrations.label_studio_push import (
-    BadStudio,
-    Pushed,
     PushMetrics,
     StudioTarget,
-    StudioTrouble,
     follow,
     other_version,
     push,
 )
+from sbic.integrations.phoenix import PhoenixProject
+from sbic.integrations.phoenix import push as push_phoenix
+from sbic.integrations.tools import BadTool, Pushed, ToolTrouble
 from sbic.project.revision import Given
-from sbic.project.security import BadSecurity, read_secret
 from sbic.project.settings import SPECS, variable
 
 TOKEN = variable("label_studio_token")
+PHOENIX_TOKEN = variable("phoenix_token")
 LOGGING = ("log_level", "log_format")
 
 
@@ -88,19 +90,13 @@ def label_studio(
         raise click.UsageError("--metrics-port is for --follow")
     if is_following and dry_run:
         raise click.UsageError("--dry-run ends, and --follow does not: give one of them")
-    try:
-        token = read_secret(TOKEN, {name: text for name, text in os.environ.items() if text})
-    except BadSecurity as error:
-        raise BadInput(str(error)) from None
+    url, token = tool_url(url), tool_token(TOKEN)
     if token is None:
         raise BadInput(f"set {TOKEN} or {TOKEN}_FILE to the token of a Label Studio user")
-    if not url.startswith(("http://", "https://")) or "@" in url:
-        raise BadInput("URL is http:// or https:// and a host, without a user or a password")
     settings = in_project(given)
-    classes = settings.crowd_classes
-    choices = Choices(classes, control, dict(mapping_of(pair, classes) for pair in label_map))
-    target, done = StudioTarget(url, token.reveal(), project, choices), Pushed()
-    try:
+    choices = choices_of(settings, label_map, control=control)
+    target, done = StudioTarget(url, token, project, choices), Pushed()
+    with telling(done):
         if is_following:
             level, style = (given.values.get(name, SPECS[name].default) for name in LOGGING)
             set_up_logging(level, style)
@@ -111,16 +107,69 @@ def label_studio(
             run_connected(until_stopped(follow(settings, target, done, metrics)))
             return
         shows = run_connected(push(settings, target, done, dry_run=dry_run))
-    except BadStudio as error:
+    if shows:
+        tell(other_version(shows, settings.prefix))
+    tell(summary(done, dry_run=dry_run))
+
+
+@command.command("phoenix", short_help="Write annotations into a project of Arize Phoenix.")
+@click.argument("url", metavar="URL")
+@click.option("--project", required=True, metavar="NAME", help="Its name or id in Phoenix.")
+@click.option(
+    "--annotation", default="sbic", show_default=True, metavar="NAME", help="What to call them."
+)
+@label_map_option("label")
+@click.option("--dry-run", is_flag=True, help="Only report what would be written.")
+@given_options("broker", "prefix", "classes")
+def phoenix(
+    given: Given,
+    url: str,
+    project: str,
+    annotation: str,
+    label_map: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Write the posterior of each task into Phoenix, as an annotation of its span.
+
+    URL is the address of Phoenix, such as http://localhost:6006; the ids of its spans are the tasks
+    of the pipeline. The label is the most probable class, the score its probability, and the
+    explanation how many labels they come from. Tasks that are no spans of the project are left out,
+    and so are spans without labels.
+
+    Only what differs is written: the command may be interrupted and run again. Annotations have the
+    kind CODE and the identifier sbic:PREFIX, and all others are left alone.
+
+    Where Phoenix asks for an API key, it is never given here, where everybody could see it: it is
+    in SBIC_PHOENIX_TOKEN, or in the file SBIC_PHOENIX_TOKEN_FILE.
+
+    \b
+    Examples:
+      sbic push phoenix http://localhost:6006 --project bot
+      sbic push phoenix http://localhost:6006 --project bot --annotation crowd --dry-run
+      sbic push phoenix http://localhost:6006 --project bot --label-map yes=1 --label-map no=-1
+    """
+    target = PhoenixProject(tool_url(url), tool_token(PHOENIX_TOKEN), project)
+    if annotation == "note":
+        raise BadInput("Phoenix keeps the name 'note' for notes: choose another --annotation")
+    settings, done = in_project(given), Pushed()
+    choices = choices_of(settings, label_map, what="label")
+    with telling(done):
+        run_connected(push_phoenix(settings, target, annotation, choices, done, dry_run=dry_run))
+    tell(summary(done, dry_run=dry_run))
+
+
+@contextmanager
+def telling(done: Pushed) -> Iterator[None]:
+    """End the command with one line for what goes wrong with the tool."""
+    try:
+        yield
+    except BadTool as error:
         raise BadInput(str(error)) from None
-    except StudioTrouble as error:
+    except ToolTrouble as error:
         raise click.ClickException(f"{error}; {summary(done)}: run it again") from None
     except KeyboardInterrupt:
         tell(f"{summary(done)}; run it again for the rest")
         raise click.Abort from None
-    if shows:
-        tell(other_version(shows, settings.prefix))
-    tell(summary(done, dry_run=dry_run))
 
 
 def summary(done: Pushed, *, dry_run: bool = False) -> str:

@@ -36,6 +36,7 @@ class Choices:
     classes: Classes
     control: str | None = None
     label_map: Mapping[str, int | str] = field(default_factory=dict)
+    what: str = "choice"  # as the tool calls it
 
     def label_of(self, result: object) -> int | str:
         """Return the label in the results of an annotation; one without the control is a skip."""
@@ -86,7 +87,9 @@ class Choices:
         if not self.classes.is_signs and name in self.classes.names:
             return name
         listed = self.classes.listed()
-        raise Problem(f"the choice {shown(name)} is not one of the classes {listed}: map it to one")
+        raise Problem(
+            f"the {self.what} {shown(name)} is not one of the classes {listed}: map it to one"
+        )
 
 
 def label_map_of(text: str, classes: Classes) -> dict[str, int | str]:
@@ -319,8 +322,15 @@ def _found(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 # and can take one back when Label Studio reports only its id.
 
 
-FIELD = "label_studio"
-MARK = b'"label_studio"'
+class Tool(NamedTuple):
+    """A tool whose annotations are labels: the field that names one, and how ids are given."""
+
+    field: str
+    reuses_ids: bool  # after a deletion
+
+
+LABEL_STUDIO = Tool("label_studio", reuses_ids=False)
+FIELD = LABEL_STUDIO.field
 
 
 class Record(NamedTuple):
@@ -340,7 +350,7 @@ class Record(NamedTuple):
         return cls(given.slot, given.label, given.id, given.updated_at)
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: Record, tool: Tool = LABEL_STUDIO) -> bytes:
     """Return the value of the record.
 
     >>> encode_record(Record(Slot("5", "1"), None))
@@ -349,23 +359,23 @@ def encode_record(record: Record) -> bytes:
     (task, worker), label = record.slot, record.label
     value: dict[str, object] = {"task": task, "worker": worker, "label": label}
     if record.annotation is not None:
-        value[FIELD] = {"annotation": record.annotation, "updated_at": record.updated_at}
+        value[tool.field] = {"annotation": record.annotation, "updated_at": record.updated_at}
     return dumps(value)
 
 
-def read_record(value: bytes | None) -> Record | None:
-    """Return the record in a value that has an annotation; None for any other.
+def read_record(value: bytes | None, tool: Tool = LABEL_STUDIO) -> Record | None:
+    """Return the record in a value that has an annotation of the tool; None for any other.
 
     >>> record = Record(Slot("5", "1"), "cat", 16, 1629207445805479)
     >>> read_record(encode_record(record)) == record
     True
     >>> read_record(b'{"task":"5","worker":"1","label":1}')
     """
-    if value is None or MARK not in value:
+    if value is None or tool.field.encode() not in value:
         return None
     try:
         found = loads(value)
-        source = found[FIELD]
+        source = found[tool.field]
         annotation, updated_at = source["annotation"], source.get("updated_at", 0)
         task, worker, label = found["task"], found["worker"], found["label"]
     except (JSONDecodeError, TypeError, KeyError, AttributeError):
@@ -401,11 +411,12 @@ class Annotations:
     [Record(slot=Slot(task='5', worker='1'), label=None, annotation=16, updated_at=0)]
     """
 
-    def __init__(self, repeats: Literal["first", "last"]) -> None:
+    def __init__(self, repeats: Literal["first", "last"], tool: Tool = LABEL_STUDIO) -> None:
         self._replaces = repeats == "last"
+        self._reuses_ids = tool.reuses_ids
         self._by_id: dict[int, Annotation] = {}
         self._in_slot: dict[Slot, tuple[int, ...]] = {}  # in the order of their last records
-        self._deleted: set[int] = set()  # Label Studio never reuses an id
+        self._deleted: set[int] = set()  # of a tool that never reuses an id
         self._names: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -425,8 +436,11 @@ class Annotations:
             return
         known = self._by_id.get(name)
         if record.label is None:
-            self._deleted.add(name)
-            self._remove(known)
+            if not self._reuses_ids:
+                self._deleted.add(name)
+                self._remove(known)
+            elif known and known.slot == record.slot:
+                self._remove(known)
             return
         if known and known.slot != record.slot and known.updated_at > record.updated_at:
             return  # it moved to another worker, whose partition was read first

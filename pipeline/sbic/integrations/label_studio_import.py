@@ -1,4 +1,4 @@
-"""Imports an export of Label Studio: sends only what differs from the labels topic."""
+"""Imports annotations, such as an export of Label Studio: sends what differs from the topic."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from sys import maxsize
+from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer
 
@@ -14,11 +15,13 @@ from sbic.files.json_array import elements
 from sbic.files.tables import MAX_SIZE, BadFile
 from sbic.foreign import shown
 from sbic.integrations.label_studio import (
+    LABEL_STUDIO,
     Annotation,
     Annotations,
     Choices,
     Problem,
     Record,
+    Tool,
     annotation_id,
     encode_record,
     read_annotation,
@@ -37,8 +40,11 @@ from sbic.wire.partitions import Row
 class AnnotationsFollower:
     """The annotations in the topic as of the last `catch_up`."""
 
-    def __init__(self, settings: Settings, labels: Reader, asking: AIOKafkaConsumer) -> None:
-        self.known = Annotations(settings.repeats)
+    def __init__(
+        self, settings: Settings, labels: Reader, asking: AIOKafkaConsumer, tool: Tool
+    ) -> None:
+        self.known = Annotations(settings.repeats, tool)
+        self._tool = tool
         self._labels = labels
         self._asking = asking
 
@@ -47,7 +53,7 @@ class AnnotationsFollower:
         await self._labels.move_end(self._asking)
         async for records in self._labels.to_the_end():
             for record in records:
-                if found := read_record(record.value):
+                if found := read_record(record.value, self._tool):
                     self.known.learn(found)
             yield len(records)
 
@@ -57,14 +63,16 @@ class AnnotationsFollower:
 
 
 @asynccontextmanager
-async def following_annotations(settings: Settings) -> AsyncIterator[AnnotationsFollower]:
-    """Connect a follower that begins at the start of the topic."""
+async def following_annotations(
+    settings: Settings, tool: Tool = LABEL_STUDIO
+) -> AsyncIterator[AnnotationsFollower]:
+    """Connect a follower of the annotations of a tool that begins at the start of the topic."""
     topic = Topics(settings).labels.name
     async with (
         reading(settings, topic, from_start=True) as labels,
         connected(committed_consumer(settings), settings) as asking,
     ):
-        yield AnnotationsFollower(settings, labels, asking)
+        yield AnnotationsFollower(settings, labels, asking, tool)
 
 
 # Reads the annotations of a file exported by Label Studio, as JSON or JSON_MIN.
@@ -153,6 +161,21 @@ class Imported:
         return self.annotations - self.new - self.changed
 
 
+class Source(Protocol):
+    """Annotations to import, which can be read twice."""
+
+    @property
+    def tool(self) -> Tool:
+        """The tool that has them."""
+
+    @property
+    def has_all(self) -> bool:
+        """Whether an annotation with a later id than any of these was deleted, too."""
+
+    def annotations(self, title: str) -> Iterator[Annotation | Unused]:
+        """Yield all annotations, with a progress bar; raises `BadFile`."""
+
+
 @dataclass(frozen=True)
 class Exported:
     """Files exported by Label Studio, and how to read them."""
@@ -160,6 +183,8 @@ class Exported:
     paths: Sequence[str]
     choices: Choices
     max_size: int = MAX_SIZE
+    tool: Tool = LABEL_STUDIO
+    has_all: bool = False  # some may be newer than the export
 
     def annotations(self, title: str) -> Iterator[Annotation | Unused]:
         """Yield all annotations, with a progress bar; raises `BadFile`."""
@@ -170,32 +195,37 @@ class Exported:
 
 
 async def import_annotations(
-    settings: Settings, exported: Exported, done: Imported, *, prune: bool, dry_run: bool
+    settings: Settings, source: Source, done: Imported, *, prune: bool, dry_run: bool
 ) -> None:
-    """Send what the topic does not have; with `prune`, take back what the files do not have.
+    """Send what the topic does not have; with `prune`, take back what the source does not have.
 
-    All files are read before anything is sent; raises `BadFile`. `done` has the progress, even
+    All of it is read before anything is sent; raises `BadFile`. `done` has the progress, even
     after an interruption. A dry run sends nothing.
     """
-    newest = _checked(exported, done, prune)
-    async with following_annotations(settings) as follower:
+    newest = _checked(source, done, prune)
+    if source.has_all:
+        newest = maxsize
+    async with following_annotations(settings, source.tool) as follower:
         known = await _all_known(follower)
-        changes = _changes(known, exported, done, prune_to=newest if prune else -1)
+        changes = _changes(known, source, done, prune_to=newest if prune else -1)
         if dry_run:
             for _ in changes:
                 pass
             return
         async with sending(settings) as sender:
             while portion := list(islice(changes, AT_ONCE)):
-                rows = [Row(each.slot.worker.encode(), encode_record(each)) for each in portion]
+                rows = [
+                    Row(each.slot.worker.encode(), encode_record(each, source.tool))
+                    for each in portion
+                ]
                 await sender.writer.send(sender.topic, rows)
                 done.labels += len(portion)
 
 
-def _checked(exported: Exported, done: Imported, prune: bool) -> int:
-    """Read the files, and note what cannot be used; returns the largest id of an annotation."""
+def _checked(source: Source, done: Imported, prune: bool) -> int:
+    """Read all, and note what cannot be used; returns the largest id of an annotation."""
     newest, usable = -1, False
-    for found in exported.annotations("Checking"):
+    for found in source.annotations("Checking"):
         newest = max(newest, -1 if found.id is None else found.id)
         if isinstance(found, Annotation):
             usable = True
@@ -217,16 +247,14 @@ async def _all_known(follower: AnnotationsFollower) -> Annotations:
     return follower.known
 
 
-def _changes(
-    known: Annotations, exported: Exported, done: Imported, prune_to: int
-) -> Iterator[Record]:
-    """Yield the records to send: for the files, and then for annotations that were deleted.
+def _changes(known: Annotations, source: Source, done: Imported, prune_to: int) -> Iterator[Record]:
+    """Yield the records to send: for the source, and then for annotations that were deleted.
 
-    Annotations with a larger id than any in the files were created after the export, and stay. So
-    does the last answer of one that cannot be used now.
+    Those with a larger id than `prune_to` were created after an export, and stay. So does the last
+    answer of one that cannot be used now.
     """
     missing = set(known.ids())
-    for annotation in exported.annotations("Sending"):
+    for annotation in source.annotations("Sending"):
         if isinstance(annotation, Unused):
             missing.discard(-1 if annotation.id is None else annotation.id)
             continue

@@ -1,7 +1,7 @@
 """Posteriors as predictions of Label Studio, and the users of the tasks that it sends for them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -55,7 +55,7 @@ def choices_tag(config: object, reading: Choices) -> ChoicesTag:
     name, to_name = found[0].get("name"), found[0].get("toName")
     if name is None or to_name is None:
         raise Problem("the Choices of the labeling configuration have no name or no toName")
-    return ChoicesTag(name, to_name, _by_class(_choices_of(found[0], reading), reading))
+    return ChoicesTag(name, to_name, by_class(_choices_of(found[0], reading), reading))
 
 
 def _parsed(config: object) -> ElementTree.Element:
@@ -76,7 +76,8 @@ def _choices_of(tag: ElementTree.Element, reading: Choices) -> Sequence[str]:
     return [text for text in written if text] or [*reading.label_map, *reading.classes.names]
 
 
-def _by_class(choices: Sequence[str], reading: Choices) -> dict[int, str]:
+def by_class(choices: Iterable[str], reading: Choices) -> dict[int, str]:
+    """Return the first choice that stands for each class, by its number, or `Problem`."""
     found: dict[int, str] = {}
     for text in choices:
         try:
@@ -87,7 +88,7 @@ def _by_class(choices: Sequence[str], reading: Choices) -> dict[int, str]:
             found.setdefault(number, text)
     for number, name in enumerate(reading.classes.names):
         if number not in found:
-            raise Problem(f"no choice stands for the class {shown(name)}: map one to it")
+            raise Problem(f"no {reading.what} stands for the class {shown(name)}: map one to it")
     return found
 
 

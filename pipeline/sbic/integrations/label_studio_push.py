@@ -14,17 +14,26 @@ from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientSession, ClientTimeout
 from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
 from sbic.foreign import shown
 from sbic.integrations.label_studio import Choices, Problem
 from sbic.integrations.label_studio_predictions import ChoicesTag, choices_tag
-from sbic.kafka.connect import connected
-from sbic.kafka.errors import ClusterError, MissingTopic
-from sbic.kafka.protocol import TopicIds
-from sbic.kafka.reader import Reader, keep_last, readable, reading
+from sbic.integrations.tools import (
+    ANSWER_SECONDS,
+    SAME,
+    BadTool,
+    GoneFromTool,
+    Pushed,
+    ToolTrouble,
+    ask,
+    detail_of,
+    reading_posteriors,
+)
+from sbic.kafka.errors import ClusterError
+from sbic.kafka.reader import Reader, keep_last, readable
 from sbic.kafka.writer import NotAcknowledged, writing
 from sbic.progress import progress
 from sbic.project.settings import Settings
@@ -34,29 +43,12 @@ from sbic.wire.posteriors import posterior_parser
 
 PAGE = 200  # tasks
 AT_ONCE = 4  # requests
-ANSWER_SECONDS = 100
 NUMBER = re.compile(rb"[1-9]\d*")
-SAME = 0.005  # scores that differ by less are left alone
 LOOK_SECONDS = 5.0  # between two looks for new tasks
 COMPARE_SECONDS = 600.0  # between two comparisons of all tasks
 RETRY_SECONDS = 2.0
 
 log = logging.getLogger("sbic")
-
-
-class StudioTrouble(Exception):
-    """Label Studio does not do what is asked, now; the message is one line."""
-
-
-class BadStudio(Exception):
-    """The project of Label Studio cannot be used as it is given; the message says what to change.
-
-    Waiting does not help.
-    """
-
-
-class GoneFromStudio(BadStudio):
-    """There is no such project, task or prediction (any more)."""
 
 
 class LabelStudio:
@@ -112,11 +104,11 @@ class LabelStudio:
             await self._refresh()
             status, found = await self._send(method, path, body, self._authorization())
         if status == 404:
-            raise GoneFromStudio(f"Label Studio has no {path.partition('?')[0].strip('/')}")
+            raise GoneFromTool(f"Label Studio has no {path.partition('?')[0].strip('/')}")
         if status in (401, 403):
-            raise BadStudio(f"Label Studio refuses the token ({status}): {detail_of(found)}")
+            raise BadTool(f"Label Studio refuses the token ({status}): {detail_of(found)}")
         if status >= 400:
-            raise StudioTrouble(f"Label Studio answers {status} to {path}: {detail_of(found)}")
+            raise ToolTrouble(f"Label Studio answers {status} to {path}: {detail_of(found)}")
         return found
 
     def _authorization(self) -> str:
@@ -125,33 +117,15 @@ class LabelStudio:
     async def _refresh(self) -> None:
         status, found = await self._send("POST", "/token/refresh", {"refresh": self._token}, None)
         if status >= 400 or not isinstance(found, dict) or "access" not in found:
-            raise BadStudio(f"Label Studio refuses the token ({status}): {detail_of(found)}")
+            raise BadTool(f"Label Studio refuses the token ({status}): {detail_of(found)}")
         self._access = str(found["access"])
 
     async def _send(
         self, method: str, path: str, body: object, authorization: str | None
     ) -> tuple[int, Any]:
         headers = {} if authorization is None else {"Authorization": authorization}
-        try:
-            async with self._http.request(
-                method, self._api + path, json=body, headers=headers, allow_redirects=False
-            ) as answer:
-                if answer.status == 204:
-                    return 204, None
-                if 300 <= answer.status < 400:
-                    raise BadStudio(f"{self._api} is elsewhere: {answer.headers.get('Location')}")
-                return answer.status, await answer.json(content_type=None)
-        except ValueError:
-            raise BadStudio(f"{self._api} is not the API of a Label Studio") from None
-        except (ClientError, TimeoutError) as error:
-            said = str(error) or "it does not answer"
-            raise StudioTrouble(f"cannot reach Label Studio at {self._api}: {said}") from None
-
-
-def detail_of(found: object) -> str:
-    """Return what Label Studio says is wrong, in one line."""
-    detail = found.get("detail", found) if isinstance(found, dict) else found
-    return shown(detail, 200)
+        url = self._api + path
+        return await ask(self._http, "Label Studio", method, url, body=body, headers=headers)
 
 
 @asynccontextmanager
@@ -223,20 +197,6 @@ class Held(NamedTuple):
             and self.score is not None
             and abs(self.score - wanted["score"]) < SAME
         )
-
-
-@dataclass
-class Pushed:
-    """The outcome of a push."""
-
-    tasks: int = 0
-    new: int = 0
-    changed: int = 0
-
-    @property
-    def unchanged(self) -> int:
-        """Tasks whose prediction was as it should be."""
-        return self.tasks - self.new - self.changed
 
 
 class Predictions:
@@ -353,7 +313,7 @@ class Predictions:
             try:
                 await self._api.change(held.id, fields)
                 number = held.id
-            except GoneFromStudio:  # somebody has deleted it
+            except GoneFromTool:  # somebody has deleted it
                 mine = {"project": self._project, "model_version": self._version}
                 number = await self._api.create_one({"task": task, **fields, **mine})
             self._held[task] = Held(number, fields["result"], fields["score"])
@@ -377,7 +337,7 @@ async def push(
 ) -> str | None:
     """Write what differs now; returns the other version that the project shows, if any.
 
-    Raises `BadStudio`, `StudioTrouble` and `ClusterError`. `done` has the progress, even after an
+    Raises `BadTool`, `ToolTrouble` and `ClusterError`. `done` has the progress, even after an
     interruption.
     """
     async with session(settings, target, done) as (predictions, reader, _):
@@ -423,7 +383,7 @@ async def follow(
                     is_due = monotonic() >= compared_at + COMPARE_SECONDS
                     if is_due or await predictions.count() != tasks:
                         tasks, compared_at = await predictions.fill(), monotonic()
-        except (ClusterError, KafkaError, StudioTrouble, BadStudio) as error:
+        except (ClusterError, KafkaError, ToolTrouble, BadTool) as error:
             if not has_started:
                 raise
             if str(error) != said:
@@ -447,22 +407,13 @@ async def session(
     settings: Settings, target: StudioTarget, done: Pushed
 ) -> AsyncIterator[tuple[Predictions, Reader, Callable[[], Awaitable[bool]]]]:
     """Connect: predictions, a reader of posteriors, and whether their topic is the same."""
-    topic = Topics(settings).posteriors.name
     async with (
         label_studio(target.url, target.token) as api,
-        reading(settings, topic, from_start=True) as reader,
-        connected(TopicIds(settings), settings) as topic_ids,
+        reading_posteriors(settings) as (reader, is_same),
     ):
         found = await api.project(target.project)
         try:
             tag = choices_tag(found.get("label_config"), target.reading)
         except Problem as problem:
-            raise BadStudio(str(problem)) from None
-        ids = await topic_ids.find([topic])
-        if not ids:
-            raise MissingTopic(topic, settings)
-
-        async def is_same() -> bool:
-            return await topic_ids.find([topic]) == ids
-
+            raise BadTool(str(problem)) from None
         yield Predictions(api, target.project, tag, settings, done), reader, is_same
