@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, for_code
+from aiokafka.errors import GroupAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest
 
@@ -163,18 +163,27 @@ class SinkOffsets:
                 async with connected(Coordinator(settings, group), settings) as coordinator:
                     while True:
                         if offsets := applied():
-                            async with asyncio.timeout(ANSWER_SECONDS):
-                                await coordinator.ask(_commit_of(group, offsets), _check_commit)
+                            await _commit_as_no_member(coordinator, offsets)
                             self._said = ""
                         await asyncio.sleep(COMMIT_SECONDS)
-            except GroupAuthorizationFailedError:
-                missing = MissingRights(settings, [Right(READ, "group", SINKS)])
+            except MissingRights as missing:
                 if str(missing) != self._said:
-                    log.warning("sbic status does not show this sink: %s", missing)
+                    log.warning("sbic status cannot show this sink: %s", missing)
                 self._said = str(missing)
-            except (ClusterError, KafkaError, TimeoutError) as error:
+            except (ClusterError, TimeoutError) as error:
                 log.debug("the offsets of this sink are not committed: %s", error)
             await asyncio.sleep(COMMIT_SECONDS)
+
+
+async def _commit_as_no_member(
+    coordinator: Coordinator, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Commit offsets to a group that has no members; raises `MissingRights`."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await coordinator.ask(_commit_of(coordinator.group, offsets), _check_commit)
+    except GroupAuthorizationFailedError:
+        raise MissingRights(coordinator.settings, [Right(READ, "group", SINKS)]) from None
 
 
 def _commit_of(group: str, applied: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
