@@ -4,12 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
 from sbic.local.broker import EmbeddedBroker
 from sbic.project.opening import open_project
@@ -53,6 +53,22 @@ def write_labels(path: Path, rows: Iterable[Row]) -> Path:
     lines = (f"{task},{worker},{label}\n" for task, worker, label in rows)
     path.write_text("task,worker,label\n" + "".join(lines))
     return path
+
+
+async def commit_as_sink(
+    settings: Settings, name: str, offsets: Mapping[TopicPartition, int], said: str
+) -> None:
+    """Commit offsets as a sink of this name does, with anything at all as its metadata."""
+    group = f"{settings.prefix}.sink.{name}"
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, group_id=group, enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        consumer.assign(list(offsets))
+        await consumer.commit({tp: (offset, said) for tp, offset in offsets.items()})
+    finally:
+        await consumer.stop()
 
 
 async def records_of(settings: Settings, topic: str) -> list[ConsumerRecord]:

@@ -181,6 +181,13 @@ async def test_a_connected_project_shows_predictions_and_gives_the_most_disputed
         async with studio.http.get(metrics) as answer:
             text = await answer.text()
         assert "sbic_push_connected 1.0" in text
+        await connected.until(
+            "/status",
+            lambda answer: (
+                [(each["name"], each["lag"]) for each in answer.json["sinks"]["first"]]
+                == [(f"label-studio-{project.number}", 0)]
+            ),
+        )
         (written,) = re.findall(r"^sbic_push_predictions_total (\S+)", text, re.MULTILINE)
         assert float(written) >= TASKS
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from orjson import dumps, loads
 
+from sbic.kafka.reader import reading
 from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
@@ -23,7 +24,7 @@ from sbic.project.topics import Topics
 from sbic.wire.labels import encode_label
 from tests.instances import LAUNCH, instance
 from tests.page.crowd import Label, labels
-from tests.projects import records_of, write
+from tests.projects import commit_as_sink, records_of, write
 
 CLASSES = ("cat", "dog", "bird")
 BUDGET = 2000
@@ -58,6 +59,16 @@ class ShownProject:
         """A worker's record onto its topic, as an instance publishes it."""
         records = [(worker["worker"].encode(), dumps(worker))]
         asyncio.run(write(self.settings, self._topics.workers.name, records))
+
+    def commit_as_sink(self, name: str, lag: int, at: int) -> None:
+        """Commit offsets of posteriors as a sink does that has `lag` records to go."""
+        asyncio.run(self._commit(name, lag, at))
+
+    async def _commit(self, name: str, lag: int, at: int) -> None:
+        async with reading(self.settings, self._topics.posteriors.name, from_start=True) as reader:
+            tp, end = max(reader.ends.items(), key=lambda each: each[1])
+            offsets = dict(reader.ends) | {tp: end - lag}
+        await commit_as_sink(self.settings, name, offsets, str(at))
 
     def posteriors(self) -> list[dict[str, Any]]:
         """The last one of each task."""

@@ -3,6 +3,7 @@
 import re
 import statistics
 from collections.abc import Iterator
+from time import time
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -397,6 +398,20 @@ def test_an_owner_changes_a_stop_rule(page: Browser) -> None:
     page.click("#rule-set")
     page.driver.switch_to.alert.accept()
     page.wait(lambda: "0.9999" not in page.text("#settings"))
+
+
+def test_sinks_are_shown_with_their_lag_and_their_last_sign_of_life(
+    page: Browser, show: Show
+) -> None:
+    page.wait(lambda: page.text("#settled") == "Settled")
+    assert not page.find("#sinks").is_displayed()
+    now = int(1000 * time())
+    show.pets.commit_as_sink("crowd.db", 2, now + 3_600_000)  # it stays alive for the test
+    show.pets.commit_as_sink("postgresql", 0, now - 600_000)
+    page.wait(lambda: len(page.texts("#sinks tbody tr")) == 2)
+    page.wait(lambda: page.texts("#sinks tbody td.count") == ["2", "0"])
+    assert page.texts("#sinks tbody td.state") == ["catching up", "silent for 10 minutes"]
+    assert page.run(NAMES, "#sinks tbody") == ["crowd.db", "postgresql"]
 
 
 def test_a_worker_who_drifts_or_whom_gold_contradicts_is_marked(page: Browser, show: Show) -> None:

@@ -4,18 +4,20 @@ import asyncio
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import pytest
+from orjson import loads
 
 from sbic.client import Client
 from sbic.kafka.errors import MissingRights
-from sbic.kafka.rights import ROLES, Operation, Resource, Right
+from sbic.kafka.rights import ROLES, SINKS, Operation, Resource, Right
 from sbic.project.revision import Given
 from sbic.project.security import VARIABLES
 from sbic.runtime.process import opened_when_ready
@@ -129,6 +131,8 @@ def test_each_right_that_is_taken_away_is_named(crew: Crew, labels: str, tmp_pat
         for right in rights_of(role):
             if role == "gateway" and (right in ROLES["reader"] or right.name == "roster"):
                 continue  # the reader's, by the same commands; or that of POST /workers alone
+            if right.name == SINKS:
+                continue  # a sink goes on without it, and status shows none
             special = {
                 Right(Operation.READ, "topic", "labels"): ("export", "labels"),
                 Right(Operation.READ, "topic", "assignments"): (
@@ -202,6 +206,50 @@ def test_a_gateway_says_which_right_it_lacks_and_goes_on_when_it_has_it(crew: Cr
         )
         missing.close()
         wait_for(lambda: status_of(f"{url}/readyz") == 200)
+
+
+def test_a_sink_without_the_right_to_commit_says_so_and_goes_on(crew: Crew, tmp_path: Path) -> None:
+    crew.grant("operator", "reader", "gateway")
+    assert crew.run("operator", "topics").exit_code == 0
+    url, log = f"sqlite:{tmp_path / 'crowd.db'}", tmp_path / "log"
+    right = Right(Operation.READ, "group", SINKS)
+    with ExitStack() as running:
+        with crew.without("reader", right):
+            running.enter_context(running_sink(crew, url, log))
+            said = f"not authorized to read group {right.target(crew.prefix)}"
+            wait_for(lambda: said in log.read_text())
+            assert "warning" in log.read_text().lower()
+        wait_for(lambda: sinks_seen_by(crew, "gateway") == ["sqlite"])
+        assert sinks_seen_by(crew, "reader") == ["sqlite"]
+        assert log.read_text().count(said) == 1
+    with crew.without("gateway", Right(Operation.DESCRIBE, "group", SINKS)):
+        assert sinks_seen_by(crew, "gateway") == []
+
+
+def sinks_seen_by(crew: Crew, role: str) -> list[str]:
+    done = crew.run(role, "status", "--json")
+    assert done.exit_code == 0, done.output
+    return [sink["name"] for sink in loads(done.stdout)["sinks"]["first"]]
+
+
+@contextmanager
+def running_sink(crew: Crew, url: str, log: Path) -> Iterator[None]:
+    """A sink of the reader; it has to end well."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sbic", "sink", url],
+            env={**os.environ, **crew.environment("reader")},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+        try:
+            yield
+            process.terminate()
+            assert process.wait(30) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
 
 
 def text_of(url: str) -> str:

@@ -1,9 +1,11 @@
 """`sbic sink`: tables of PostgreSQL and SQLite have what the topics have, every record once."""
 
 import asyncio
+import re
 import sqlite3
 import sys
 from pathlib import Path
+from time import monotonic
 from urllib.request import urlopen
 
 import pytest
@@ -23,6 +25,8 @@ from sbic.local.broker import EmbeddedBroker
 from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
+from sbic.status.reading import StatusReader, reading_status
+from sbic.status.report import Sink as ShownSink
 from sbic.wire.assignments import AssignmentId, Refusal, encode_end, encode_lease, encode_refusal
 from tests.docs.documents import document
 from tests.instances import instance
@@ -279,6 +283,41 @@ async def test_lag_is_a_metric(project: Settings, tmp_path: Path) -> None:
         await asyncio.to_thread(running.until, lambda: f"{lag} 0.0" in metrics(port))
         assert 'sbic_sink_records_total{topic="posteriors"} 3.0' in metrics(port)
     holding.close()
+
+
+async def test_status_shows_the_lag_of_a_sink_that_runs_and_of_one_that_is_stopped(
+    project: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbic.status.reading.SINKS_SECONDS", 0.1)
+    topics, target = Topics(project), in_sqlite(tmp_path / "crowd.db")
+    await write(project, topics.posteriors.name, [posterior(f"t{n}", 1.0) for n in range(5)])
+    async with reading_status(project) as reader:
+        assert (await reader.update()).activity.sinks.known == 0
+        with sink(project, target, tmp_path, "--name", "crowd.db") as running:
+            await write(project, topics.workers.name, [worker("ann", 0.5)])
+            await until_sink(reader, "crowd.db", 0)
+            assert running.terminate() == 0
+        stopped = await until_sink(reader, "crowd.db", 0)
+        for more, total in ((3, 3), (2, 5)):
+            await write(project, topics.posteriors.name, [posterior("t1", 2.0)] * more)
+            last = await until_sink(reader, "crowd.db", total)
+            assert last.committed_at == stopped.committed_at
+        said = " ".join((await asyncio.to_thread(sbic, project, "status")).stdout.split())
+        assert re.search(r"sinks crowd.db: lag 5, committed \d+ seconds ago", said), said
+        with sink(project, target, tmp_path, "--name", "crowd.db"):
+            again = await until_sink(reader, "crowd.db", 0)
+            assert (again.committed_at or 0) > (stopped.committed_at or 0)
+
+
+async def until_sink(reader: StatusReader, name: str, lag: int) -> ShownSink:
+    """Wait until status shows this sink alone, with this lag."""
+    deadline = monotonic() + 60
+    while True:
+        known, first = (await reader.update()).activity.sinks
+        if known == 1 and [(each.name, each.lag) for each in first] == [(name, lag)]:
+            return first[0]
+        assert monotonic() < deadline, first
+        await asyncio.sleep(0.1)
 
 
 def metrics(port: int) -> str:

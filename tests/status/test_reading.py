@@ -1,5 +1,6 @@
 """`sbic status`: what the topics and the group say, on one screen and as JSON."""
 
+import asyncio
 from collections.abc import Callable
 from itertools import chain
 from random import Random
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from jsonschema import Draft202012Validator
 from orjson import dumps, loads
 from rich.console import Console
@@ -19,13 +21,14 @@ from sbic.engine.engine import Engine
 from sbic.engine.labels import Floats
 from sbic.engine.outside import Moments
 from sbic.project.settings import Settings
+from sbic.project.topics import Topics
 from sbic.status.contents import Letter
 from sbic.status.report import Activity, Flow, Member, Settledness, Summary, findings_of
 from sbic.status.tallies import TaskTally
 from sbic.wire.dead_letters import LetterHeaders, Origin
 from sbic.wire.estimates import CANDIDATE_COLUMNS, CANDIDATE_ROWS, Findings
 from tests.instances import instance
-from tests.projects import PARTITIONS, sbic
+from tests.projects import PARTITIONS, commit_as_sink, sbic, write
 from tests.records.made import named_posterior_of, parsed, posterior_of
 from tests.test_schemas import schema
 
@@ -142,6 +145,37 @@ def test_gold_that_contradicts_labels_is_told_and_corrects_the_shares(pets: Sett
             total = sum(running.metrics()[name] for running in (one, two))
             assert total == {"t": 120, "w": honesty["wrong_on_gold"]}[name[10]]
         assert all(running.metrics()["sbic_calibrated"] == 1 for running in (one, two))
+
+
+async def test_at_most_twenty_sinks_are_shown_and_none_that_others_have_made_up(
+    project: Settings,
+) -> None:
+    topics = Topics(project)
+    known, other = TopicPartition(topics.posteriors.name, 0), TopicPartition(topics.labels.name, 0)
+    await write(project, topics.posteriors.name, [(b"t", b"not ours")] * 40)
+    (end,) = (await ends(project, [known])).values()
+    for n in range(22):
+        said = {0: "1700000000000", 1: "9" * 30, 2: "\u0663"}.get(n, "")
+        await commit_as_sink(project, f"s{n:02}", {known: end + 7 if n == 3 else 0}, said)
+    for name in ("\x1b[2J", "x" * 65, "", "a b"):
+        await commit_as_sink(project, name, {known: 0}, "")
+    await commit_as_sink(project, "00", {other: 0}, "")  # as the group of another project is
+    found = await asyncio.to_thread(status, project)
+    assert found["sinks"]["known"] == 22
+    first = {each["name"]: each for each in found["sinks"]["first"]}
+    assert list(first) == [f"s{n:02}" for n in range(19)]
+    assert [first[f"s{n:02}"]["committed_at"] for n in range(4)] == [1700000000000, *[None] * 3]
+    assert [first[f"s{n:02}"]["lag"] for n in range(5)] == [end, end, end, 0, end]
+    assert "and 3 more" in await asyncio.to_thread(screen, project)
+
+
+async def ends(settings: Settings, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    consumer = AIOKafkaConsumer(bootstrap_servers=settings.bootstrap_servers)
+    await consumer.start()
+    try:
+        return dict(await consumer.end_offsets(partitions))
+    finally:
+        await consumer.stop()
 
 
 def until_status(settings: Settings, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from sbic.files.labels import Reading
 from sbic.foreign import printable, shown
 from sbic.integrations.label_studio import Choices
 from sbic.kafka.errors import ClusterError, WrongTopics
+from sbic.kafka.rights import SINK_NAME
 from sbic.project.opening import RefusedSettings, settings_in_project
 from sbic.project.revision import Given
 from sbic.project.security import BadSecurity, Security, read_secret
@@ -208,6 +209,22 @@ def run_connected(work: Coroutine[Any, Any, T]) -> T:
         raise click.UsageError(str(bad)) from None
     except ClusterError as error:
         raise click.ClickException(str(error)) from None
+
+
+def sink_name_option(default: str) -> Callable[[Function], Function]:
+    """`--name`, which status calls a sink."""
+
+    def check(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+        if name is not None and not SINK_NAME.fullmatch(name):
+            raise click.BadParameter("1 to 64 letters, digits, dots, hyphens and underscores")
+        return name
+
+    return click.option(
+        "--name",
+        metavar="NAME",
+        callback=check,
+        help=f"What sbic status and the page call it.  [default: {default}]",
+    )
 
 
 def metrics_options(function: Function) -> Function:

@@ -16,6 +16,7 @@ from sbic.commands.options import (
     metrics_options,
     run_connected,
     serve_metrics,
+    sink_name_option,
     tool_token,
     tool_url,
     until_stopped,
@@ -51,6 +52,7 @@ def command() -> None:
 )
 @label_map_option("choice")
 @click.option("--follow", "is_following", is_flag=True, help="Go on as posteriors change.")
+@sink_name_option("label-studio- and the project")
 @metrics_options
 @click.option("--dry-run", is_flag=True, help="Only report what would be written.")
 @given_options("broker", "prefix", "classes", "log_level", "log_format")
@@ -61,6 +63,7 @@ def label_studio(
     control: str | None,
     label_map: tuple[str, ...],
     is_following: bool,
+    name: str | None,
     metrics_port: int | None,
     metrics_host: str,
     dry_run: bool,
@@ -73,7 +76,8 @@ def label_studio(
     confidence of chance, so that uncertainty sampling knows it too.
 
     Only what differs is written: the command may be interrupted and run again. With --follow it
-    goes on until SIGTERM, as posteriors change and tasks come.
+    goes on until SIGTERM, as posteriors change and tasks come, and sbic status shows how far behind
+    it is.
 
     The token of a Label Studio user is never given here, where everybody could see it: it is in
     SBIC_LABEL_STUDIO_TOKEN, or in the file SBIC_LABEL_STUDIO_TOKEN_FILE. Both kinds will do.
@@ -88,6 +92,8 @@ def label_studio(
 
     if metrics_port is not None and not is_following:
         raise click.UsageError("--metrics-port is for --follow")
+    if name is not None and not is_following:
+        raise click.UsageError("--name is for --follow")
     if is_following and dry_run:
         raise click.UsageError("--dry-run ends, and --follow does not: give one of them")
     url, token = tool_url(url), tool_token(TOKEN)
@@ -104,7 +110,8 @@ def label_studio(
             metrics = PushMetrics()
             if metrics_port is not None:
                 serve_metrics(metrics.registry, metrics_host, metrics_port)
-            run_connected(until_stopped(follow(settings, target, done, metrics)))
+            name = name or f"label-studio-{project}"
+            run_connected(until_stopped(follow(settings, target, done, metrics, name)))
             return
         shows = run_connected(push(settings, target, done, dry_run=dry_run))
     if shows:

@@ -11,6 +11,7 @@ from sbic.commands.options import (
     metrics_options,
     run_connected,
     serve_metrics,
+    sink_name_option,
     until_stopped,
 )
 from sbic.project.revision import Given
@@ -25,6 +26,7 @@ LOGGING = ("log_level", "log_format")
 @click.argument("target", required=False, metavar="[TARGET]")
 @click.option("--schema", metavar="NAME", help="PostgreSQL's schema.  [default: the prefix]")
 @click.option("--once", is_flag=True, help="Write what the topics have now, and end.")
+@sink_name_option("postgresql or sqlite")
 @metrics_options
 @given_options("broker", "prefix", "log_level", "log_format")
 def command(
@@ -32,6 +34,7 @@ def command(
     target: str | None,
     schema: str | None,
     once: bool,
+    name: str | None,
     metrics_port: int | None,
     metrics_host: str,
 ) -> None:
@@ -47,6 +50,8 @@ def command(
     Every record is in the tables once: the offsets change in the same transaction. The command may
     be killed and started again at any time. After a recount, a reset or a new key it clears what
     is no longer true and fills it again.
+
+    sbic status and the page show how far behind it is: give each of several sinks a --name.
 
     \b
     Examples:
@@ -76,7 +81,7 @@ def command(
         metrics = SinkMetrics()
         if metrics_port is not None:
             serve_metrics(metrics.registry, metrics_host, metrics_port)
-        run_connected(until_stopped(keep(given, database, metrics)))
+        run_connected(until_stopped(keep(given, database, metrics, name or database.kind)))
     except (BadTarget, BadSecurity) as error:
         raise BadInput(str(error)) from None
     except DatabaseTrouble as error:

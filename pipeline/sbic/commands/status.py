@@ -94,10 +94,22 @@ class StatusScreen:
             for member in activity.members
         ]
         yield "instances", "\n".join(instances) or f"none is running (group {activity.group_state})"
+        if activity.sinks.known:
+            yield "sinks", "\n".join(self._sinks())
         shown = ", ".join(
             f"{name} {value}" for name, value in s.settings.items() if value is not None
         )
         yield "settings", shown
+
+    def _sinks(self) -> Iterable[str]:
+        at, (known, first) = self.summary.activity.at, self.summary.activity.sinks
+        for name, lag, committed_at in first:
+            said = f"{printable(name)}: lag {lag:,}"
+            if committed_at is not None:
+                said += f", committed {duration(max(0, at - committed_at) / 1000)} ago"
+            yield said
+        if known > len(first):
+            yield f"and {known - len(first):,} more"
 
     def _when_spent(self) -> str:
         seconds = self.summary.budget_seconds
@@ -292,6 +304,7 @@ def command(given: Given, as_json: bool, watch: bool, every: float) -> None:
     classes       the share of each class, corrected by gold, with its 90 % interval
     settled       whether all instances report that no probability moves any more
     waiting       the lag of the group: records not processed yet, by topic
+    sinks         the lag of each database or tool kept up to date, and its last sign of life
     disputed      the least certain tasks with two labels or more
     workers       best by the lower end of their 95 % interval, worst by the upper end
 

@@ -286,6 +286,7 @@ class Database:
     All methods block, and have to be called from one thread. They raise `DatabaseTrouble`.
     """
 
+    kind: ClassVar[str]
     types: ClassVar[Mapping[ColumnKind, str]]
     begin = "BEGIN"
     errors: tuple[type[Exception], ...]
@@ -494,6 +495,7 @@ class Database:
 class SQLite(Database):
     """A file of SQLite; others can read it meanwhile."""
 
+    kind = "sqlite"
     types: ClassVar[Mapping[ColumnKind, str]] = {
         "text": "text",
         "real": "real",
@@ -527,6 +529,7 @@ class SQLite(Database):
 class PostgreSQL(Database):
     """A schema of a database of PostgreSQL, by psycopg."""
 
+    kind = "postgresql"
     types: ClassVar[Mapping[ColumnKind, str]] = {
         "text": "text",
         "real": "double precision",

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from aiohttp import ClientSession, ClientTimeout
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
@@ -33,6 +34,7 @@ from sbic.integrations.tools import (
     reading_posteriors,
 )
 from sbic.kafka.errors import ClusterError
+from sbic.kafka.groups import SinkOffsets
 from sbic.kafka.reader import Reader, keep_last, readable
 from sbic.kafka.writer import NotAcknowledged, writing
 from sbic.progress import progress
@@ -348,18 +350,24 @@ async def push(
 
 
 async def follow(
-    settings: Settings, target: StudioTarget, done: Pushed, metrics: PushMetrics
+    settings: Settings, target: StudioTarget, done: Pushed, metrics: PushMetrics, name: str
 ) -> None:
     """Write what differs as posteriors change and tasks come, until cancelled.
+
+    `name` is what status calls this sink.
 
     What is wrong at the start is raised, as by `push`; later, Kafka and Label Studio may go away
     and come back.
     """
-    has_started, said = False, ""
+    has_started, said, offsets = False, "", SinkOffsets(name)
     while True:
         before = done.new + done.changed
+        looked: dict[TopicPartition, int] = {}
         try:
-            async with session(settings, target, done) as (predictions, reader, is_same):
+            async with (
+                session(settings, target, done) as (predictions, reader, is_same),
+                offsets.committed(settings, looked.copy),
+            ):
                 async for records in reader.to_the_end("Reading posteriors"):
                     predictions.learn(records)
                 tasks = await predictions.fill()
@@ -369,8 +377,10 @@ async def follow(
                 metrics.connected(True)
                 log.info("writing predictions to project %d of %s", target.project, target.url)
                 looked_at = compared_at = monotonic()
+                looked |= await reader.positions()
                 async for records in reader.follow():
                     await predictions.write(predictions.learn(records))
+                    looked |= await reader.positions()
                     metrics.wrote(done.new + done.changed - before)
                     before = done.new + done.changed
                     if monotonic() < looked_at + LOOK_SECONDS:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import ParamSpec, TypeVar
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
@@ -27,6 +27,7 @@ from sbic.integrations.database import (
 )
 from sbic.kafka.connect import connected, until_first
 from sbic.kafka.errors import ClusterError, MissingTopic, Refused
+from sbic.kafka.groups import SinkOffsets
 from sbic.kafka.protocol import TopicIds
 from sbic.kafka.reader import Reader, committed_consumer, reading
 from sbic.progress import progress
@@ -124,6 +125,11 @@ class Feed:
         self._database = database
         self._metrics = metrics
         self._up_to_date_at = monotonic()
+
+    @property
+    def applied(self) -> dict[TopicPartition, int]:
+        """The offsets up to which the table has everything."""
+        return {tp: self._offsets[tp.partition] for tp in self._reader.partitions}
 
     async def remaining(self) -> int:
         """How many records are still to be read."""
@@ -253,9 +259,13 @@ class SinkSession:
         self._log = log
         self._topic_ids = topic_ids
 
-    async def run(self) -> None:
+    async def run(self, shown: SinkOffsets) -> None:
         """Write what comes, until the project is another."""
-        await until_first(self._look(), *(feed.run() for feed in self._feeds))
+        async with shown.committed(self.settings, self._applied):
+            await until_first(self._look(), *(feed.run() for feed in self._feeds))
+
+    def _applied(self) -> dict[TopicPartition, int]:
+        return {tp: offset for feed in self._feeds for tp, offset in feed.applied.items()}
 
     async def run_to_the_end(self) -> None:
         """Write what the topics had at the start; raises `Refused` if they were recreated."""
@@ -333,13 +343,13 @@ async def fill(given: Given, database: Database) -> None:
         do.stop()
 
 
-async def keep(given: Given, database: Database, metrics: SinkMetrics) -> None:
-    """Write what comes, until cancelled.
+async def keep(given: Given, database: Database, metrics: SinkMetrics, name: str) -> None:
+    """Write what comes, until cancelled; `name` is what status calls this sink.
 
     What is wrong at the start is raised, as by `fill`. Later, Kafka and the database may go away
     and come back; a recount is waited for.
     """
-    do = DatabaseThread()
+    do, shown = DatabaseThread(), SinkOffsets(name)
     said: str | None = None
     has_started = False
     try:
@@ -350,7 +360,7 @@ async def keep(given: Given, database: Database, metrics: SinkMetrics) -> None:
                     has_started, said = True, None
                     metrics.connected(True)
                     log.info("writing the project %s to %s", given.place.prefix, database)
-                    await now.run()
+                    await now.run(shown)
                 log.info("the project has changed: reading it again")
             except (ClusterError, KafkaError, DatabaseTrouble, BadTarget) as error:
                 if not has_started and not isinstance(error, Unfinished):

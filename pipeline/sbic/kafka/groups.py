@@ -1,18 +1,26 @@
-"""Consumer groups: members, committed offsets, resetting and deleting."""
+"""Consumer groups: members, committed offsets, resetting and deleting; and those of sinks."""
 
 import asyncio
-from collections.abc import Iterable
+import logging
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from time import time
 from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import for_code
+from aiokafka.errors import GroupAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import DeleteGroupsRequest
+from aiokafka.protocol.commit import OffsetCommitRequest
 
 from sbic.kafka.admin import connected_admin
-from sbic.kafka.connect import AdminClient, connected, new_consumer
+from sbic.kafka.connect import ANSWER_SECONDS, AdminClient, connected, new_consumer
+from sbic.kafka.errors import ClusterError, MissingRights
 from sbic.kafka.protocol import NOT_READY, RETRY_SECONDS, Coordinator
+from sbic.kafka.rights import READ, SINK_NAME, SINKS, Right
 from sbic.project.settings import Settings
 
 GROUP_ID_NOT_FOUND = 69
@@ -111,3 +119,126 @@ def _check(error_code: int, group: str) -> None:
     """Raise the error that Kafka reports of a group; one that does not exist is no error."""
     if error_code not in (0, GROUP_ID_NOT_FOUND):
         raise for_code(error_code)(group)
+
+
+# Sinks: they commit what they have applied, so that it is seen; none of them resumes from that.
+
+
+MOST_SINKS = 20
+COMMIT_SECONDS = 5.0  # also when nothing was applied, as a sign of life
+MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
+
+log = logging.getLogger("sbic")
+
+
+class SinkOffsets:
+    """Commits what a sink has applied, every few seconds.
+
+    Whatever is in the way of that holds up nothing else. A right that is missing is a warning,
+    once; that Kafka is away is what the sink notices itself.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said = ""
+
+    @asynccontextmanager
+    async def committed(
+        self, settings: Settings, applied: Callable[[], Mapping[TopicPartition, int]]
+    ) -> AsyncIterator[None]:
+        """Commit what `applied` returns while the block runs."""
+        committing = asyncio.create_task(self._commit(settings, applied))
+        try:
+            yield
+        finally:
+            committing.cancel()
+            await asyncio.wait([committing])
+
+    async def _commit(
+        self, settings: Settings, applied: Callable[[], Mapping[TopicPartition, int]]
+    ) -> None:
+        group = f"{settings.prefix}.{SINKS}{self._name}"
+        while True:
+            try:
+                async with connected(Coordinator(settings, group), settings) as coordinator:
+                    while True:
+                        if offsets := applied():
+                            await _commit_as_no_member(coordinator, offsets)
+                            self._said = ""
+                        await asyncio.sleep(COMMIT_SECONDS)
+            except MissingRights as missing:
+                if str(missing) != self._said:
+                    log.warning("sbic status cannot show this sink: %s", missing)
+                self._said = str(missing)
+            except (ClusterError, TimeoutError) as error:
+                log.debug("the offsets of this sink are not committed: %s", error)
+            await asyncio.sleep(COMMIT_SECONDS)
+
+
+async def _commit_as_no_member(
+    coordinator: Coordinator, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Commit offsets to a group that has no members; raises `MissingRights`."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await coordinator.ask(_commit_of(coordinator.group, offsets), _check_commit)
+    except GroupAuthorizationFailedError:
+        raise MissingRights(coordinator.settings, [Right(READ, "group", SINKS)]) from None
+
+
+def _commit_of(group: str, applied: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
+    """Return the request of a client that is no member; its metadata says when."""
+    at = str(int(1000 * time()))
+    topics: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for tp, offset in applied.items():
+        topics[tp.topic].append((tp.partition, offset, at))
+    defaults = OffsetCommitRequest
+    return OffsetCommitRequest(
+        group,
+        defaults.DEFAULT_GENERATION_ID,
+        "",
+        defaults.DEFAULT_RETENTION_TIME,
+        list(topics.items()),
+    )
+
+
+def _check_commit(answer: Any) -> None:
+    for topic, partitions in answer.topics:
+        for _, error_code in partitions:
+            _check(error_code, topic)
+
+
+class AppliedBySink(NamedTuple):
+    """The offsets that a sink has applied; when it last said so, in milliseconds, if known."""
+
+    name: str
+    offsets: Mapping[TopicPartition, int]
+    at: int | None
+
+
+async def sinks_of(
+    admin: AdminClient, partitions: Collection[TopicPartition]
+) -> tuple[int, list[AppliedBySink]]:
+    """Return how many groups have the name of a sink, and the first that have such offsets.
+
+    Anybody may name a group: what has another name than sinks can have is left out.
+    """
+    begin = f"{admin.settings.prefix}.{SINKS}"
+    async with admin.answering() as client:
+        groups = [str(group) for group, *_ in await client.list_consumer_groups()]
+        names = sorted(
+            group.removeprefix(begin)
+            for group in groups
+            if group.startswith(begin) and SINK_NAME.fullmatch(group.removeprefix(begin))
+        )
+        found = []
+        for name in names[:MOST_SINKS]:
+            fetched = await client.list_consumer_group_offsets(begin + name)
+            ours = {tp: each for tp, each in fetched.items() if tp in partitions}
+            if ours:
+                said = (each.metadata or "" for each in ours.values())
+                times = [int(text) for text in said if MILLISECONDS.fullmatch(text)]
+                offsets = {tp: max(0, each.offset) for tp, each in ours.items()}
+                found.append(AppliedBySink(name, offsets, max(times, default=None)))
+    others = len(names[:MOST_SINKS]) - len(found)
+    return len(names) - others, found

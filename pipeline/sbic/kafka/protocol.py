@@ -35,7 +35,7 @@ from aiokafka.protocol.types import (
 
 from sbic.kafka.connect import RequestClient, connected
 from sbic.kafka.errors import MissingRights, Refused
-from sbic.kafka.rights import ROLES, Need, Operation, Right, needs_of
+from sbic.kafka.rights import EVERY, ROLES, Need, Operation, Right, needs_of
 from sbic.project.settings import Settings
 
 # The ids of topics, and the operations that a client is authorized for.
@@ -200,7 +200,7 @@ def _text(topic_id: bytes) -> str:
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
-# Sends requests to the coordinator of the project's consumer group.
+# Sends requests to the coordinator of a consumer group.
 
 
 GROUP_TYPE = 0
@@ -216,12 +216,14 @@ T = TypeVar("T")
 
 
 class Coordinator(RequestClient):
-    """A client for group requests that aiokafka 0.14 does not send, or not as needed."""
+    """A client for group requests that aiokafka 0.14 does not send, or not as needed.
 
-    @property
-    def group(self) -> str:
-        """The group of the project."""
-        return self.settings.prefix
+    The group is that of the project unless another is named.
+    """
+
+    def __init__(self, settings: Settings, group: str | None = None) -> None:
+        super().__init__(settings)
+        self.group = group or settings.prefix
 
     async def ask(self, request: Request[Any], read: Callable[[Any], T]) -> T:
         """Send a request and return `read(response)`, which raises the errors in the response."""
@@ -263,7 +265,8 @@ async def check_role(settings: Settings, role: str) -> None:
     """
     needs = [need for need in needs_of(role, settings) if need.operation is not Operation.CREATE]
     await describe_topics(settings, needs)
-    needed = [right for right in ROLES[role] if right.resource == "group"]
+    rights = ROLES[role]
+    needed = [right for right in rights if (right.resource, right.name) == ("group", EVERY)]
     granted = await granted_on_group(settings)
     missing = [
         right for right in needed if granted != NOT_TOLD and not granted >> right.operation & 1

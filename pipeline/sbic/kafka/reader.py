@@ -89,8 +89,11 @@ class Reader:
 
     async def remaining(self) -> int:
         """How many offsets remain up to the end."""
-        positions = [int(await self.consumer.position(tp)) for tp in self.partitions]
-        return sum(self.ends.values()) - sum(positions)
+        return sum(self.ends.values()) - sum((await self.positions()).values())
+
+    async def positions(self) -> dict[TopicPartition, int]:
+        """Return the offset of the next record of each partition."""
+        return {tp: int(await self.consumer.position(tp)) for tp in self.partitions}
 
     async def go_back(self, records: int, asking: AIOKafkaConsumer) -> None:
         """Seek back so that at most this many records of each partition are read again."""

@@ -5,6 +5,7 @@ include Describe, AlterConfigs includes DescribeConfigs, and Write includes idem
 (since Kafka 2.8).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Literal, NamedTuple
@@ -14,6 +15,8 @@ from sbic.project.topics import Topics
 
 Resource = Literal["topic", "group"]
 EVERY = ""  # all topics of the project
+SINKS = "sink."  # what the groups of sinks begin with, after the prefix and a dot
+SINK_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Operation(IntEnum):
@@ -51,19 +54,24 @@ class Operation(IntEnum):
 
 
 class Right(NamedTuple):
-    """An operation on the topic `PREFIX.name`, on all topics, or on the project's group."""
+    """An operation on a topic or group `PREFIX.name`, on all topics, or on the project's group.
+
+    A name that ends with a dot is that of all topics or groups that begin with it.
+    """
 
     operation: Operation
     resource: Resource
     name: str = EVERY
 
     def target(self, prefix: str) -> str:
-        """Return the name of the topic or group; for all topics, their common prefix.
+        """Return the name of the topic or group; of several, their common prefix.
 
         >>> Right(Operation.READ, "topic", "labels").target("birds")
         'birds.labels'
         """
-        return f"{prefix}.{self.name}" if self.resource == "topic" else prefix
+        if self.resource == "group" and self.name == EVERY:
+            return prefix
+        return f"{prefix}.{self.name}"
 
     def acl_options(self, prefix: str) -> str:
         """Return the options of `kafka-acls` for this right.
@@ -79,8 +87,8 @@ class Right(NamedTuple):
 
     @property
     def is_prefixed(self) -> bool:
-        """Whether the right applies to all topics of the project."""
-        return self.resource == "topic" and self.name == EVERY
+        """Whether the right applies to all topics or groups that begin with its target."""
+        return self.name.endswith(".") or (self.resource == "topic" and self.name == EVERY)
 
 
 READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
@@ -103,8 +111,9 @@ ROLES: Mapping[str, tuple[Right, ...]] = {
         Right(READ, "group"),
     ),
     "producer": (*_on_topics("producer"),),
-    "reader": (*_on_topics("reader"), Right(DESCRIBE, "group")),
-    "gateway": (*_on_topics("gateway"), Right(DESCRIBE, "group")),
+    # a sink commits what it has applied, and status shows that; they go on without these rights
+    "reader": (*_on_topics("reader"), Right(DESCRIBE, "group"), Right(READ, "group", SINKS)),
+    "gateway": (*_on_topics("gateway"), Right(DESCRIBE, "group"), Right(DESCRIBE, "group", SINKS)),
     "operator": (
         Right(READ, "topic"),
         *_on_topics("operator"),

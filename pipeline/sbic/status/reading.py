@@ -1,16 +1,19 @@
-"""Reads the status of a project from Kafka alone: its topics and its consumer group."""
+"""Reads the status of a project from Kafka alone: its topics and its consumer groups."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from time import time
+from math import inf
+from time import monotonic, time
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
 
 from sbic.kafka.admin import labels_kept, wrong_labels_config
 from sbic.kafka.connect import AdminClient, connected
 from sbic.kafka.errors import ClusterError, Mismatch
-from sbic.kafka.groups import ConsumerGroup, describe_group
+from sbic.kafka.groups import ConsumerGroup, describe_group, sinks_of
 from sbic.kafka.protocol import TopicIds, describe_topics
 from sbic.kafka.reader import Reader, committed_consumer, parsed, readable, reading
 from sbic.kafka.rights import Need, Operation
@@ -25,6 +28,8 @@ from sbic.status.report import (
     Member,
     RestReport,
     Settledness,
+    Sink,
+    Sinks,
     Summary,
     findings_of,
     settledness,
@@ -33,6 +38,8 @@ from sbic.wire.estimates import Findings, Rest, parse_report
 from sbic.wire.posteriors import posterior_parser
 from sbic.wire.workers import read_worker
 
+SINKS_SECONDS = 5.0  # between two looks for sinks
+SINKS_WAIT = 3.0  # seconds that everything else waits for them
 TAIL = 100  # records of a partition of estimates: more than instances publish in two seconds
 
 
@@ -62,6 +69,8 @@ class FlowReader:
         self.asking = asking
         self.admin = admin
         self.wrong: list[Mismatch] = []
+        self.sinks = Sinks()
+        self.sinks_at = -inf
         self.inputs = {
             name: [TopicPartition(topic.name, tp.partition) for tp in posteriors.partitions]
             for name, topic in self._inputs().items()
@@ -81,6 +90,7 @@ class FlowReader:
         lag = {name: sum(lags[tp] for tp in partitions) for name, partitions in self.inputs.items()}
         owners = [self._partitions(member.partitions) for member in group.members]
         reports = await self._reports()
+        await self._look_for_sinks()
         return Activity(
             at,
             flow,
@@ -90,6 +100,7 @@ class FlowReader:
             self._settledness(owners, reports, sum(lag.values())),
             labels_kept(self.topics.labels, self.wrong, starts, group.committed).warnings,
             findings_of(owners, reports.findings),
+            self.sinks,
         )
 
     async def check_labels(self) -> None:
@@ -97,6 +108,34 @@ class FlowReader:
         with suppress(ClusterError):
             async with self.admin.answering() as client:
                 self.wrong = await wrong_labels_config(client, self.topics.labels)
+
+    async def _look_for_sinks(self) -> None:
+        """Update the sinks and their lag now and then; what is in the way of it leaves them be."""
+        if monotonic() < self.sinks_at + SINKS_SECONDS:
+            return
+        self.sinks_at = monotonic()
+        topics = (self.topics.posteriors, self.topics.workers, self.topics.assignments)
+        partitions = {
+            TopicPartition(topic.name, number)
+            for topic in topics
+            for number in range(topic.partitions)
+        }
+        with suppress(ClusterError, KafkaError, TimeoutError):
+            async with asyncio.timeout(SINKS_WAIT):
+                known, applied = await sinks_of(self.admin, partitions)
+                read = {tp for each in applied for tp in each.offsets}
+                ends = await self.asking.end_offsets(read) if read else {}
+            self.sinks = Sinks(
+                known,
+                [
+                    Sink(
+                        each.name,
+                        sum(max(0, ends[tp] - offset) for tp, offset in each.offsets.items()),
+                        each.at,
+                    )
+                    for each in applied
+                ],
+            )
 
     async def _flow(self, at: int, starts: Mapping[TopicPartition, int]) -> Flow:
         """Labels in the topic, and those of the last minute by their timestamps."""

@@ -140,6 +140,24 @@ class Member(NamedTuple):
     lag: int
 
 
+class Sink(NamedTuple):
+    """What keeps another system up to date: its lag, and when it last committed, if known.
+
+    The time is in milliseconds.
+    """
+
+    name: str
+    lag: int
+    committed_at: int | None
+
+
+class Sinks(NamedTuple):
+    """How many sinks there are, and the first of them."""
+
+    known: int = 0
+    first: Sequence[Sink] = ()
+
+
 class Flow(NamedTuple):
     """Labels in the topic, and how many of them arrived in the last `RATE_SECONDS`."""
 
@@ -148,6 +166,7 @@ class Flow(NamedTuple):
 
 
 NO_FLOW = Flow(0, 0)
+NO_SINKS = Sinks()
 NOT_KNOWN = Settledness(None, "not known")
 
 
@@ -166,6 +185,7 @@ class Activity:
     settled: Settledness = NOT_KNOWN
     warnings: Sequence[str] = ()
     findings: Findings | None = None
+    sinks: Sinks = NO_SINKS
 
 
 @dataclass
@@ -342,6 +362,10 @@ class Summary:
                 "group_state": activity.group_state,
                 "lag": dict(activity.lag),
                 "members": [member._asdict() for member in activity.members],
+            },
+            "sinks": {
+                "known": activity.sinks.known,
+                "first": [sink._asdict() for sink in activity.sinks.first],
             },
             "warnings": list(activity.warnings),
             "settings": dict(self.settings),

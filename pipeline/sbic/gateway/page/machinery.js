@@ -1,11 +1,14 @@
-// Instances, dead letters, and the settings in force.
+// Instances, sinks, dead letters, and the settings in force.
 
 import { byId, element, identity, say, show } from "./dom.js";
-import { count, ranges } from "./format.js";
+import { count, duration, ranges } from "./format.js";
 import { listed } from "./glance.js";
+
+const SILENT_SECONDS = 30; // a sink that runs commits every five seconds
 
 export function showMachinery(status) {
   showInstances(status.instances);
+  showSinks(status.sinks, status.at);
   showLetters(status.dead_letters);
   showSettings(status.settings);
 }
@@ -38,6 +41,29 @@ function stateOf(member, group) {
   if (group !== "Stable") return "joining";
   if (!member.partitions.length) return "standby";
   return member.lag ? "catching up" : "up to date";
+}
+
+function showSinks({ known, first }, now) {
+  const rows = first.map((sink) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, identity(sink.name)),
+      element("td", { class: "count" }, count(sink.lag)),
+      element("td", { class: "state" }, stateOfSink(sink, now)),
+    ),
+  );
+  const table = byId("sinks");
+  table.tBodies[0].replaceChildren(...rows);
+  show(table, rows.length > 0);
+  show(byId("sinks-more"), known > rows.length);
+  say(byId("sinks-more"), `And ${count(known - rows.length)} more sinks.`);
+}
+
+function stateOfSink({ lag, committed_at: at }, now) {
+  const silent = at === null ? 0 : (now - at) / 1000;
+  if (silent > SILENT_SECONDS) return `silent for ${duration(silent)}`;
+  return lag ? "catching up" : "up to date";
 }
 
 function showLetters({ total, replayed, by_reason: byReason }) {
