@@ -30,8 +30,8 @@ FIELDS = {
 DESCRIPTIONS = st.fixed_dictionaries({"task": st.just("t1")}, optional=FIELDS)
 # A vote, or what a user says of the task.
 EVENTS = st.lists(VOTES | DESCRIPTIONS, max_size=25)
-RULES = st.builds(
-    StopRules, st.none() | st.floats(0.6, 0.999), st.none() | st.integers(1, 8), st.none()
+RULES = st.tuples(st.none() | st.floats(0.6, 0.999), st.none() | st.integers(1, 8)).map(
+    lambda rules: StopRules(*rules)
 )
 
 

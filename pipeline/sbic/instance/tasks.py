@@ -54,7 +54,7 @@ class StopRules(NamedTuple):
     @property
     def are_set(self) -> bool:
         """Whether any task can be closed by a rule."""
-        rules = self.confidence, self.labels, self.budget, self.error, self.cost
+        rules = self.confidence, self.labels, self.budget, self.error, self.cost, self.width
         return self.escalates or any(rule is not None for rule in rules)
 
     def required(self, enough: float = NEVER_ENOUGH) -> float:
