@@ -112,7 +112,7 @@ async def all_closed(settings: Settings) -> bool:
 async def test_tiers_work_one_after_the_other_and_the_error_falls_with_the_money(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    project = new_project(broker)
+    project = replace(new_project(broker), partitions=Settings().partitions)
     options = "--tasks", "60", "--at-once", "8", "--labels-per-task", "20", "--seed", "2"
     tiers = "--tiers", "5:0.01:0.65", "--tiers", "2:1:0.97"
     refused = sbic(project, "simulate", *options, *tiers)
@@ -134,7 +134,9 @@ async def test_tiers_work_one_after_the_other_and_the_error_falls_with_the_money
     assert 0 < len(given) - len(cheap) <= 120
     said = {r.key: r.value for r in await records_of(there, Topics(there).roster.name)}
     assert list(said.values()) == [None] * 7, "nothing is left on the roster"
-    assert await all_closed(there)
+    found = await last_of_each(there, Topics(there).posteriors.name)
+    assert {posterior["reason"] for posterior in found.values()} <= {"confident", "escalated"}
+    assert len(found) == 60
 
 
 async def test_open_tasks_of_others_are_left_alone(project: Settings) -> None:

@@ -64,6 +64,18 @@ def test_a_task_goes_to_the_next_tier_when_nobody_is_left_and_closes_after_the_l
     assert got(assigning, "ann") == "no-open-task"
 
 
+def test_who_has_answered_what_came_so_far_is_told_that_more_may_come() -> None:
+    assigning = jury(tasks=2)
+    for judge in JUDGES:
+        assigning.hand_in(judge, "t0", 1 if judge == "mid" else -1)
+    assert got(assigning, "ann") == "t0"  # and ann does not answer yet
+    assert got(assigning, "ann") == "other-tier"  # not all-answered: t1 is with the judges
+    for judge in JUDGES:
+        assigning.hand_in(judge, "t1", 1 if judge == "mid" else -1)
+    assert got(assigning, "ann") == "t1"
+    assert got(assigning, "ann") == "all-answered"
+
+
 def test_what_cheap_judges_are_sure_of_costs_no_more() -> None:
     assigning = jury(RULES._replace(confidence=0.6))
     for judge in JUDGES[:2]:

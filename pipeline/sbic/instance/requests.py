@@ -397,6 +397,8 @@ class AssignmentStage:
         if isinstance(self.policy, Escalate):
             tier = self.crowd.roster.of(partition, name).tier or 1
             task, here = self.policy.choose(tier, excluded, name), self.policy.open_in(tier)
+            if any(map(self.policy.open_in, range(1, tier))):
+                here = 0  # those that are with lower tiers now may still come
         else:
             task, here = self.policy.choose(excluded, name), len(self.policy)
         if task is not None:
