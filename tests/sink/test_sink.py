@@ -26,7 +26,7 @@ from sbic.local.java import free_port
 from sbic.project.settings import Settings
 from sbic.project.topics import Topics
 from sbic.status.reading import StatusReader, reading_status
-from sbic.status.report import Sink as ShownSink
+from sbic.status.report import ShownSink
 from sbic.wire.assignments import AssignmentId, Refusal, encode_end, encode_lease, encode_refusal
 from tests.docs.documents import document
 from tests.instances import instance

@@ -15,7 +15,12 @@ from sbic.commands.options import (
     tool_url,
 )
 from sbic.files.tables import BadFile
-from sbic.integrations.label_studio_import import Exported, Imported, Source, import_annotations
+from sbic.integrations.label_studio_import import (
+    AnnotationSource,
+    Exported,
+    Imported,
+    import_annotations,
+)
 from sbic.integrations.phoenix import KINDS, PhoenixProject, fetch
 from sbic.integrations.tools import BadTool, ToolTrouble
 from sbic.project.revision import Given
@@ -150,7 +155,7 @@ def phoenix(
     send(settings, source, prune=prune, dry_run=dry_run)
 
 
-def send(settings: Settings, source: Source, *, prune: bool, dry_run: bool) -> None:
+def send(settings: Settings, source: AnnotationSource, *, prune: bool, dry_run: bool) -> None:
     """Send what differs, and tell the outcome."""
     done = Imported()
     try:

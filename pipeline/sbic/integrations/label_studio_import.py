@@ -161,7 +161,7 @@ class Imported:
         return self.annotations - self.new - self.changed
 
 
-class Source(Protocol):
+class AnnotationSource(Protocol):
     """Annotations to import, which can be read twice."""
 
     @property
@@ -195,7 +195,7 @@ class Exported:
 
 
 async def import_annotations(
-    settings: Settings, source: Source, done: Imported, *, prune: bool, dry_run: bool
+    settings: Settings, source: AnnotationSource, done: Imported, *, prune: bool, dry_run: bool
 ) -> None:
     """Send what the topic does not have; with `prune`, take back what the source does not have.
 
@@ -222,7 +222,7 @@ async def import_annotations(
                 done.labels += len(portion)
 
 
-def _checked(source: Source, done: Imported, prune: bool) -> int:
+def _checked(source: AnnotationSource, done: Imported, prune: bool) -> int:
     """Read all, and note what cannot be used; returns the largest id of an annotation."""
     newest, usable = -1, False
     for found in source.annotations("Checking"):
@@ -247,7 +247,9 @@ async def _all_known(follower: AnnotationsFollower) -> Annotations:
     return follower.known
 
 
-def _changes(known: Annotations, source: Source, done: Imported, prune_to: int) -> Iterator[Record]:
+def _changes(
+    known: Annotations, source: AnnotationSource, done: Imported, prune_to: int
+) -> Iterator[Record]:
     """Yield the records to send: for the source, and then for annotations that were deleted.
 
     Those with a larger id than `prune_to` were created after an export, and stay. So does the last

@@ -28,7 +28,7 @@ from sbic.status.report import (
     Member,
     RestReport,
     Settledness,
-    Sink,
+    ShownSink,
     Sinks,
     Summary,
     findings_of,
@@ -128,7 +128,7 @@ class FlowReader:
             self.sinks = Sinks(
                 known,
                 [
-                    Sink(
+                    ShownSink(
                         each.name,
                         sum(max(0, ends[tp] - offset) for tp, offset in each.offsets.items()),
                         each.at,

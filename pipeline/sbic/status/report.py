@@ -140,7 +140,7 @@ class Member(NamedTuple):
     lag: int
 
 
-class Sink(NamedTuple):
+class ShownSink(NamedTuple):
     """What keeps another system up to date: its lag, and when it last committed, if known.
 
     The time is in milliseconds.
@@ -155,7 +155,7 @@ class Sinks(NamedTuple):
     """How many sinks there are, and the first of them."""
 
     known: int = 0
-    first: Sequence[Sink] = ()
+    first: Sequence[ShownSink] = ()
 
 
 class Flow(NamedTuple):
