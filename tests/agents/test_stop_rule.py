@@ -149,7 +149,8 @@ async def test_the_largest_set_with_few_expected_errors_is_closed_by_all_instanc
         async def counted() -> bool:
             name = 'sbic_own_tasks{state="confident"}'
             own = [await asyncio.to_thread(running.metrics) for running in (one, two)]
-            return sum(metrics[name] for metrics in own) == len(closed)
+            now = by_reason(await here.until_posteriors(is_largest), "confident")
+            return sum(metrics[name] for metrics in own) == len(now)
 
         await until(counted)
 

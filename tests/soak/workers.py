@@ -79,7 +79,8 @@ class WorkerRecords:
         given = expected.labels + self.engine.prior_labels
         right = record["accuracy"] * given
         low, high = beta_interval(np.maximum([right], EXACT), np.maximum([given - right], EXACT))
-        yield "interval", [low[0], high[0]], EXACT
+        # under settled how alike workers are, which it leans on, is of that moment, too
+        yield "interval", [low[0], high[0]], EXACT if known.theta is None else AT_REST
         if known.theta is None or known.habits is None:
             alpha, beta = self.engine.prior.alpha, self.engine.prior.beta
             accuracy = (record["correct"] + alpha) / (record["labels"] + alpha + beta)
