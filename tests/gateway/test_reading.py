@@ -62,14 +62,14 @@ async def pages(gateway: GatewayClient, path: str, field: str, name: str) -> lis
 
 async def test_pages_have_every_task_once_in_order(gateway: GatewayClient) -> None:
     project = gateway.projects[1].prefix
-    await give(gateway, 20, 2, project, "cat")
+    given = await give(gateway, 20, 2, project, "cat")
     path = f"/tasks?project={project}&order="
     for order in ("recent", "confidence", "disputed"):
 
         async def is_whole(order: str = order) -> bool:  # an order is half a second old
-            known = await ProjectOnBroker(gateway.projects[1]).posteriors()
             found = await pages(gateway, f"{path}{order}", "tasks", "task")
-            return sorted(found) == sorted(known)
+            assert len(found) == len(set(found))
+            return set(given) <= set(found)  # other tests close tasks, which are not disputed
 
         await until(is_whole)
     sure = (await gateway.get(f"{path}confidence&limit=100")).json["tasks"]
